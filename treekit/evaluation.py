@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import math
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Literal
@@ -50,7 +51,7 @@ _SCORES = {
     "rmse": ("RMSE", 0.0, math.inf),
     "mae": ("MAE", 0.0, math.inf),
 }
-"""Names of the scores, and their ranges."""
+"""Readable name, smallest and largest value of each score."""
 
 Floats = npt.NDArray[np.float64]
 Rows = npt.NDArray[np.intp]
@@ -568,7 +569,7 @@ def encode_groups(table: Table, name: str | None) -> npt.NDArray[np.int64] | Non
 
 def _make_folds(
     dataset: Dataset, cv: int, repeats: int, groups: npt.NDArray[np.int64] | None, seed: int
-) -> Sequence[tuple[Rows, Rows]]:
+) -> list[tuple[Rows, Rows]]:
     """Return the rows to train on and to predict, of each fold of each repeat."""
     from sklearn import model_selection as ms
 
@@ -578,32 +579,18 @@ def _make_folds(
     if units < cv:
         what = "rows" if groups is None else "groups"
         raise DataError(f"{units} {what} cannot make {cv} folds; give a lower cv")
-    nominal = dataset.schema.task == "classification"
-    makers: dict[tuple[bool, bool], Any] = {
-        (False, False): ms.KFold,
-        (True, False): ms.StratifiedKFold,
-        (False, True): ms.GroupKFold,
-        (True, True): ms.StratifiedGroupKFold,
-    }
-    made = []
-    if nominal and np.bincount(dataset.y).max() < cv:
-        nominal = False  # no class has enough rows for stratified folds
-    for repeat in range(repeats):
-        splitter = makers[nominal, groups is not None](
-            n_splits=cv, shuffle=True, random_state=(seed + repeat) % 2**32
-        )
-        made += _split_rows(splitter, dataset, groups)
-    return made
-
-
-def _split_rows(
-    splitter: Any, dataset: Dataset, groups: npt.NDArray[np.int64] | None
-) -> list[tuple[Rows, Rows]]:
-    import warnings
-
+    # Stratified, unless no class has enough rows.
+    stratified = dataset.schema.task == "classification" and np.bincount(dataset.y).max() >= cv
+    splitter: Any = ms.StratifiedKFold if stratified else ms.KFold
+    if groups is not None:
+        splitter = ms.StratifiedGroupKFold if stratified else ms.GroupKFold
+    made: list[tuple[Rows, Rows]] = []
     with warnings.catch_warnings():  # scikit-learn warns of classes with fewer rows than folds
         warnings.simplefilter("ignore", UserWarning)
-        return list(splitter.split(np.zeros(dataset.n_rows), dataset.y, groups))
+        for repeat in range(repeats):
+            own = splitter(n_splits=cv, shuffle=True, random_state=(seed + repeat) % 2**32)
+            made += own.split(np.zeros(dataset.n_rows), dataset.y, groups)
+    return made
 
 
 # ---------------------------------------------------------------- intervals

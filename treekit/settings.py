@@ -104,10 +104,11 @@ def suggestion(name: str, known: Iterable[str]) -> str:
     return f"; did you mean {by_case[close[0]]!r}?" if close else ""
 
 
-def check_integer(name: str, value: object, least: int) -> None:
-    """Raise `SettingError` unless an argument is an integer of at least `least`."""
+def check_integer(name: str, value: object, least: int) -> int:
+    """Return an argument as `int`; raise `SettingError` unless it is at least `least`."""
     if isinstance(value, bool) or not isinstance(value, Integral) or value < least:
         raise SettingError(f"{name} is {value!r}; give an integer of at least {least}")
+    return int(value)
 
 
 def check_declaration(setting: Setting) -> None:

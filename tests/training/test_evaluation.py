@@ -243,8 +243,8 @@ def test_a_group_stays_in_one_fold_and_is_no_input(
     data["patient"] = [f"p{row // 6}" for row in range(240)]
     inputs: list[tuple[str, ...]] = []
     folds: list[tuple[Any, Any]] = []
-    split, fit = evaluation._split_rows, evaluation.fit
-    monkeypatch.setattr(evaluation, "_split_rows", lambda *a: folds.extend(split(*a)) or split(*a))
+    split, fit = evaluation._make_folds, evaluation.fit
+    monkeypatch.setattr(evaluation, "_make_folds", lambda *a: folds.extend(split(*a)) or split(*a))
     monkeypatch.setattr(
         evaluation, "fit", lambda d, s: inputs.append(tuple(d.schema.names)) or fit(d, s)
     )

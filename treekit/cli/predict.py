@@ -177,13 +177,6 @@ def sum_leaf_values(model: Model, table: Table) -> npt.NDArray[np.int64]:
     return sum_leaf_values(model, matrix)
 
 
-def predict_table(model: Model, table: Table) -> npt.NDArray[Any]:
-    """Predict labels or numbers: (rows,)."""
-    from treekit.model.scoring import predict_from_sums
-
-    return predict_from_sums(model, sum_leaf_values(model, table))
-
-
 def compute_scores(model: Model, table: Table) -> list[tuple[str, float]]:
     """Compute ``("accuracy", share)`` or ``("R squared", value)`` for each target.
 
@@ -192,13 +185,14 @@ def compute_scores(model: Model, table: Table) -> list[tuple[str, float]]:
     DataError
         If the table lacks a target column, or a target cell is missing.
     """
+    from treekit.model.scoring import predict_from_sums
     from treekit.training.tasks import check_scorable
 
     check_scorable(model, "accuracy or R squared")
     outputs = model.schema.outputs
     for output in outputs:
         table.find_column(output.name, "target column")
-    given = predict_table(model, table).reshape(table.n_rows, -1)
+    given = predict_from_sums(model, sum_leaf_values(model, table)).reshape(table.n_rows, -1)
     found = [_compute_score(model, table, k, given[:, k]) for k in range(len(outputs))]
     if len(outputs) == 1:
         return found
@@ -215,6 +209,7 @@ def _compute_score(
 
     from treekit.data.features import convert_to_numbers, encode_levels
     from treekit.data.schema import level_text
+    from treekit.training.importance import compute_score
 
     output = model.schema.outputs[k]
     target = output.name
@@ -234,6 +229,4 @@ def _compute_score(
         )
     if model.schema.task == "classification":
         return "accuracy", float(right.mean())
-    spread = float(((number - number.mean()) ** 2).sum())
-    error = float(((number - given) ** 2).sum())
-    return "R squared", 1.0 - error / spread if spread > 0 else 0.0
+    return "R squared", compute_score("regression", number, given, np.ones(len(number)))

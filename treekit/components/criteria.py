@@ -517,13 +517,7 @@ def make_poisson() -> CriterionFunctions:
 
 def make_absolute_error() -> CriterionFunctions:
     """Return the decrease in mean absolute error about the median (Breiman et al. 1984, 8.11)."""
-
-    def impurity(stats: Stats) -> float:
-        return float((stats[2] + stats[3]) / stats[0])
-
-    return CriterionFunctions(
-        impurity=impurity, score=_make_loss_decrease(1.0, 1.0), statistics=Ranks(0.5)
-    )
+    return _make_loss_decrease(1.0, 1.0, 0.5)
 
 
 def make_quantile_loss(quantile: float = 0.5) -> CriterionFunctions:
@@ -532,18 +526,14 @@ def make_quantile_loss(quantile: float = 0.5) -> CriterionFunctions:
     A target above the prediction costs `quantile` per unit, a target below it
     ``1 - quantile``; leaves predict the weighted quantile.
     """
-    under, over = 1.0 - quantile, quantile
+    return _make_loss_decrease(1.0 - quantile, quantile, quantile)
+
+
+def _make_loss_decrease(under: float, over: float, quantile: float) -> CriterionFunctions:
+    """Return the decrease in mean loss, computed without a division for each branch."""
 
     def impurity(stats: Stats) -> float:
         return float((under * stats[2] + over * stats[3]) / stats[0])
-
-    return CriterionFunctions(
-        impurity=impurity, score=_make_loss_decrease(under, over), statistics=Ranks(quantile)
-    )
-
-
-def _make_loss_decrease(under: float, over: float) -> Any:
-    """Return a `score` function: the decrease in mean loss, with a single division."""
 
     def score(parent: Stats, children: Stats) -> float:
         saved = under * parent[2] + over * parent[3]
@@ -551,4 +541,4 @@ def _make_loss_decrease(under: float, over: float) -> Any:
             saved -= under * children[b, 2] + over * children[b, 3]
         return float(saved / parent[0])
 
-    return score
+    return CriterionFunctions(impurity=impurity, score=score, statistics=Ranks(quantile))

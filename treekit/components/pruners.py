@@ -102,7 +102,9 @@ def make_cost_complexity(
         if chosen is None:
             if holdout > 0 or context.validated:
                 context.need_holdout("cost_complexity")
-                name, judged = "held", _estimate_held_out_risk(full, context)
+                weight = context.losses.weight(context.held_stats[0])
+                error = _compute_standard_error(full.held_risk, full.held_squares, weight)
+                name, judged = "held", (full.held_risk / weight, error)
                 if rule == "one_se" and np.isnan(judged[1]).all():
                     raise SettingError(
                         "rule='one_se' on hold-out rows needs the cost of each row, but this "
@@ -174,14 +176,6 @@ def _choose_tree(risk: Numbers, error: Numbers, rule: str) -> int:
     if rule == "min":
         return best
     return int(np.flatnonzero(risk <= risk[best] + error[best])[-1])
-
-
-def _estimate_held_out_risk(full: PruningSequence, context: Context) -> tuple[Numbers, Numbers]:
-    """Return each tree's mean risk on the hold-out rows, and its standard error."""
-    weight = context.losses.weight(context.held_stats[0])
-    return full.held_risk / weight, _compute_standard_error(
-        full.held_risk, full.held_squares, weight
-    )
 
 
 def _cross_validate_risk(
@@ -264,10 +258,13 @@ def make_error_based(
         The limit with the exact normal quantile, as in Weka's J48; or with the
         table and the upper end of C4.5 release 8.
     """
+    factor, release8 = 0.5 if confidence is None else confidence, limit == "release8"
+    quantile = compute_normal_quantile(factor, release8)
 
     def after(tree: Tree, context: Context) -> Tree:
-        bound = _make_bound(0.5 if confidence is None else confidence, limit, context)
-        stats = context.stats
+        stats, costs = context.stats, context.costs
+        scaled = 1.0 - np.eye(stats.shape[1]) if costs is None else costs / costs.max()
+        bound = ErrorBound(factor, quantile, release8, scaled)
         wrong, expected = estimate_node_errors(stats, bound)
         if collapsing:
             below = sum_leaves_below(tree.kind, tree.first_child, tree.n_children, wrong)
@@ -311,14 +308,6 @@ def _raise_subtrees(tree: Tree, context: Context, bound: ErrorBound, stats: Numb
     return replace(grafted, value=value, weight=weight)
 
 
-def _make_bound(confidence: float, limit: str, context: Context) -> ErrorBound:
-    costs = context.costs
-    k = context.stats.shape[1]
-    scaled = 1.0 - np.eye(k) if costs is None else costs / costs.max()
-    release8 = limit == "release8"
-    return ErrorBound(confidence, compute_normal_quantile(confidence, release8), release8, scaled)
-
-
 def compute_normal_quantile(confidence: float, release8: bool) -> float:
     """Return z with ``P(Z > z) = confidence``; release 8 interpolates linearly in a table."""
     if not release8:
@@ -333,45 +322,13 @@ def compute_normal_quantile(confidence: float, release8: bool) -> float:
 _EXEMPT_FROM_DOUBLING = {"doubling-weights-changes-nothing": "a larger weight is stronger evidence"}
 
 
-def _make_cost_complexity(**settings: Any) -> PrunerFunctions:
-    from treekit.components.pruners import make_cost_complexity
-
-    return make_cost_complexity(**settings)
-
-
-def _make_reduced_error(**settings: Any) -> PrunerFunctions:
-
-    return make_reduced_error(**settings)
-
-
-def _make_error_based(**settings: Any) -> PrunerFunctions:
-    from treekit.components.pruners import make_error_based
-
-    return make_error_based(**settings)
-
-
-def _make_mdl(**settings: Any) -> PrunerFunctions:
-
-    return make_mdl(**settings)
-
-
-def _make_holdout(**settings: Any) -> PrunerFunctions:
-
-    return make_holdout(**settings)
-
-
-def _make_chi_squared(**settings: Any) -> PrunerFunctions:
-
-    return make_chi_squared(**settings)
-
-
 @hookimpl
 def treekit_pruners() -> list[Pruner]:
     """Return the pruners of the literature, for use after and during growth."""
     return [
         Pruner(
             "cost_complexity",
-            _make_cost_complexity,
+            make_cost_complexity,
             settings=(
                 Setting(
                     "alpha", None, "risk per leaf below which a link is cut; none: choose it",
@@ -396,7 +353,7 @@ def treekit_pruners() -> list[Pruner]:
         ),
         Pruner(
             "reduced_error",
-            _make_reduced_error,
+            make_reduced_error,
             settings=(
                 Setting(
                     "holdout", 0.25, "share of rows to prune on", minimum=0.01, maximum=0.9
@@ -407,7 +364,7 @@ def treekit_pruners() -> list[Pruner]:
         ),
         Pruner(
             "error_based",
-            _make_error_based,
+            make_error_based,
             settings=(
                 Setting(
                     "confidence", 0.25,
@@ -427,7 +384,7 @@ def treekit_pruners() -> list[Pruner]:
         ),
         Pruner(
             "mdl",
-            _make_mdl,
+            make_mdl,
             summary="minimum description length (Mehta, Rissanen and Agrawal 1995)",
             task="classification",
             costs=False,
@@ -435,7 +392,7 @@ def treekit_pruners() -> list[Pruner]:
         ),
         Pruner(
             "holdout",
-            _make_holdout,
+            make_holdout,
             settings=(
                 Setting(
                     "holdout", 0.25, "share of rows to validate splits on",
@@ -448,7 +405,7 @@ def treekit_pruners() -> list[Pruner]:
         ),
         Pruner(
             "chi_squared",
-            _make_chi_squared,
+            make_chi_squared,
             settings=(
                 Setting(
                     "alpha", 0.05, "largest p-value at which a node is split",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -201,11 +202,19 @@ class Losses:
         """
         values = grown.said
         if self.task == "classification":
-            return self._compute_label_risk(
-                self._compute_class_weights(values), self._compute_class_weights(judged), self.costs
-            )
+            values, judged = map(self._compute_class_weights, (values, judged))
+            each = [
+                _compute_label_cost(self.labels(values[:, own]), judged[:, own], self.costs)
+                for own in self._list_targets()
+            ]
+            return np.asarray(sum(each) / len(each))
         if self.loss is not None:
-            return self._compute_own_losses(self.loss, values, judged)
+            # The statistics of one of several targets: the weight, and a sum.
+            cells: list[Any] = [slice(None)]
+            if len(self.blocks) > 2:
+                cells = [[0, cell] for cell in self.blocks[:-1]]
+            each = [np.array(list(map(self.loss, values[:, own], judged[:, own]))) for own in cells]
+            return np.asarray(sum(each) / len(each))
         mean = values[:, 1:] / values[:, :1]
         return np.asarray((mean * (mean * judged[:, :1] - 2.0 * judged[:, 1:])).mean(axis=1))
 
@@ -217,30 +226,32 @@ class Losses:
         """
         if self.loss is not None:
             return None
-        if self.task == "classification":
-            if len(self.blocks) > 2:
-                return self._sum_squared_shares(grown)
+        values = grown.said
+        if self.task == "regression":
+            mean = values[:, 1:] / values[:, :1]
+            return _sum_squared_costs(
+                grown, lambda row, node: ((row[:, 1:] - mean[node]) ** 2).mean(axis=1)
+            )
+        targets = self._list_targets()
+        if len(targets) == 1:
             squares = None if self.costs is None else self.costs**2
-            label = self.labels(self._compute_class_weights(grown.said))
+            label = self.labels(self._compute_class_weights(values))
             return _compute_label_cost(
                 label, self._compute_class_weights(grown.held_stats), squares
             )
-        return _sum_fourth_powers(grown)
-
-    def _sum_squared_shares(self, grown: GrownTree) -> Numbers:
-        """Compute `squared_risk` of several class targets.
-
-        The cost of a row is the share of its targets that are predicted wrongly.
-        """
-        values, n_targets = grown.said, len(self.blocks) - 1
         right = np.zeros_like(values)
-        for begin, end in zip(self.blocks[:-1], self.blocks[1:], strict=True):
-            right[np.arange(len(values)), begin + values[:, begin:end].argmax(axis=1)] = 1.0
+        for own in targets:
+            right[np.arange(len(values)), own.start + self.labels(values[:, own])] = 1.0
+        # The cost of a row is the share of its targets that are predicted wrongly.
+        return _sum_squared_costs(
+            grown, lambda row, node: 1.0 - (row * right[node]).sum(axis=1) / len(targets)
+        )
 
-        def compute_cost(row: Numbers, node: npt.NDArray[np.int64]) -> Numbers:
-            return np.asarray(1.0 - (row[:, 1:] * right[node, 1:]).sum(axis=1) / n_targets)
-
-        return _sum_squared_costs(grown, compute_cost)
+    def _list_targets(self) -> list[slice]:
+        """Return the columns of each class target's statistics."""
+        if len(self.blocks) <= 2:
+            return [slice(None)]
+        return [slice(begin, end) for begin, end in itertools.pairwise(self.blocks)]
 
     def squares(self, values: Numbers) -> float:
         """Return ``sum(w * (y - center)**2)``, a constant omitted by `risk`; 0 if it omits nothing.
@@ -273,27 +284,6 @@ class Losses:
         if self.costs is None:
             return np.asarray(stats.argmax(axis=1))
         return np.asarray((stats @ self.costs).argmin(axis=1))
-
-    def _compute_label_risk(
-        self, values: Numbers, judged: Numbers, costs: npt.NDArray[np.int64] | None
-    ) -> Numbers:
-        if len(self.blocks) <= 2:
-            return _compute_label_cost(self.labels(values), judged, costs)
-        total = np.zeros(len(values))
-        for begin, end in zip(self.blocks[:-1], self.blocks[1:], strict=True):
-            total += _compute_label_cost(
-                values[:, begin:end].argmax(axis=1), judged[:, begin:end], None
-            )
-        return total / (len(self.blocks) - 1)
-
-    def _compute_own_losses(self, loss: Loss, values: Numbers, judged: Numbers) -> Numbers:
-        if len(self.blocks) <= 2:
-            return np.array([loss(a, b) for a, b in zip(values, judged, strict=True)])
-        total = np.zeros(len(values))
-        for cell in self.blocks[:-1]:
-            pairs = zip(values[:, [0, cell]], judged[:, [0, cell]], strict=True)
-            total += [loss(a, b) for a, b in pairs]
-        return total / (len(self.blocks) - 1)
 
 
 def losses_of(
@@ -344,17 +334,6 @@ def _compute_label_cost(
         right = np.take_along_axis(judged, label[:, None], axis=1)[:, 0]
         return np.asarray(judged.sum(axis=1) - right)
     return np.asarray((judged * costs.T[label]).sum(axis=1))
-
-
-def _sum_fourth_powers(grown: GrownTree) -> Numbers:
-    """Compute (nodes,) ``sum(w * squared error**2)`` over hold-out rows, averaged over targets."""
-    values = grown.said
-    mean = values[:, 1:] / values[:, :1]
-
-    def compute_cost(row: Numbers, node: npt.NDArray[np.int64]) -> Numbers:
-        return np.asarray(((row[:, 1:] - mean[node]) ** 2).mean(axis=1))
-
-    return _sum_squared_costs(grown, compute_cost)
 
 
 def _sum_squared_costs(

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from treekit.contracts import Setting, Splitter, SplitterFunctions
 from treekit.hookspecs import hookimpl
 from treekit.kernels.axis_splits import find_axis_split, find_numeric_axis_split
@@ -16,45 +14,37 @@ from treekit.kernels.oblique_splits import (
     find_oblique_split,
 )
 from treekit.kernels.quantile_splits import find_quantile_split
+from treekit.kernels.random_splits import find_random_split
 
 # ---------------------------------------------------------------- registration
 
 
-def _make_exact() -> SplitterFunctions:
-
+def make_exact() -> SplitterFunctions:
+    """Search every cut of each column."""
     return SplitterFunctions(find=AXIS_SPLITTER, coding="exact")
 
 
-def _make_histogram() -> SplitterFunctions:
-
+def make_histogram() -> SplitterFunctions:
+    """Search the cuts between the bins of each column."""
     return SplitterFunctions(find=AXIS_SPLITTER, coding="histogram")
 
 
-def _make_oblique(**settings: Any) -> SplitterFunctions:
-
-    return make_oblique(**settings)
-
-
-def _make_random() -> SplitterFunctions:
-    from treekit.kernels.compile import SplitterKernel
-    from treekit.kernels.random_splits import find_random_split
-
-    return SplitterFunctions(
-        find=SplitterKernel(find_random_split, supports_monotonic=True, supports_keys=True),
-        coding="exact",
-    )
+def make_random() -> SplitterFunctions:
+    """Draw one test of each column (Geurts, Ernst and Wehenkel 2006)."""
+    find = SplitterKernel(find_random_split, supports_monotonic=True, supports_keys=True)
+    return SplitterFunctions(find=find, coding="exact")
 
 
 @hookimpl
 def treekit_splitters() -> list[Splitter]:
     """Return the exact, histogram, random and oblique splitters."""
     return [
-        Splitter("exact", _make_exact, summary="every cut between values present in the node"),
-        Splitter("histogram", _make_histogram, summary="at most 255 cuts per column, at quantiles"),
-        Splitter("random", _make_random, summary="one random test per column (Geurts et al. 2006)"),
+        Splitter("exact", make_exact, summary="every cut between values present in the node"),
+        Splitter("histogram", make_histogram, summary="at most 255 cuts per column, at quantiles"),
+        Splitter("random", make_random, summary="one random test per column (Geurts et al. 2006)"),
         Splitter(
             "oblique",
-            _make_oblique,
+            make_oblique,
             settings=(
                 Setting(
                     "method", "linear", "find weights by ridge regression, coordinate search "

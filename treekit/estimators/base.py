@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from numbers import Number, Real
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import msgspec
 import numpy as np
@@ -32,6 +32,7 @@ from treekit.data.schema import Output, Schema, python_label
 from treekit.data.table import Table, read_table, suggest_names
 from treekit.errors import DataError, SettingError
 from treekit.estimators.parameters import (
+    PARAMETERS_OF_SETTINGS,
     ClassParameters,
     Parameters,
     compute_weight_limits,
@@ -40,7 +41,7 @@ from treekit.estimators.parameters import (
     name_monotonic_signs,
     resolve_parameter,
 )
-from treekit.kernels.pruning import find_breaking_links, find_weakest_links
+from treekit.kernels.pruning import find_breaking_links, find_weakest_links, sum_leaves_below
 from treekit.model.model import Model
 from treekit.model.scoring import (
     compute_label_codes,
@@ -49,21 +50,18 @@ from treekit.model.scoring import (
     predict_from_sums,
     transform_sums,
 )
-from treekit.model.tree import Split, Tree, node_levels
+from treekit.model.tree import Split, Tree
 from treekit.training import Fitted, fit
-from treekit.training.class_weights import compute_class_weights
+from treekit.training.class_weights import (
+    apply_class_weights,
+    compute_class_weights,
+    rescale_factors,
+)
 from treekit.training.importance import Importances, gain_importances, measure_importances
-from treekit.training.plan import make_plan
+from treekit.training.settings import select_settings
 from treekit.training.tasks import predicts_numbers
 
 # ---------------------------------------------------------------- inputs
-
-
-class ColumnKinds(NamedTuple):
-    """Names of the columns that are declared nominal and numeric."""
-
-    nominal: list[str]
-    numeric: list[str]
 
 
 def read_input(estimator: Any, x: Any, *, reset: bool) -> npt.NDArray[Any] | Table:
@@ -102,20 +100,14 @@ def read_input(estimator: Any, x: Any, *, reset: bool) -> npt.NDArray[Any] | Tab
         return cells.astype(np.float64)
     if cells.dtype.kind == "O":
         _reject_invalid_cells(cells)
-    if cells.dtype.kind == "f" and resolve_parameter(estimator, "missing") == "error":
-        _reject_non_finite(cells)
+    finite_only = cells.dtype.kind == "f" and resolve_parameter(estimator, "missing") == "error"
+    if finite_only and not np.isfinite(cells).all():
+        found = "NaN" if np.isnan(cells).any() else "infinity"
+        raise DataError(
+            f"Input X contains {found}, but missing='error' takes finite numbers only; impute the "
+            "cells, or use missing='direction'"
+        )
     return cells
-
-
-def _reject_non_finite(cells: npt.NDArray[Any]) -> None:
-    """Reject NaN and infinity for ``missing="error"``, also in rows to predict."""
-    if np.isfinite(cells).all():
-        return
-    found = "NaN" if np.isnan(cells).any() else "infinity"
-    raise DataError(
-        f"Input X contains {found}, but missing='error' takes finite numbers only; impute the "
-        "cells, or use missing='direction'"
-    )
 
 
 def _is_dataframe(x: Any) -> bool:
@@ -137,8 +129,8 @@ def _reject_invalid_cells(cells: npt.NDArray[Any]) -> None:
             )
 
 
-def resolve_column_kinds(categorical: Any, x: npt.NDArray[Any] | Table) -> ColumnKinds:
-    """Determine the nominal columns from the estimators' parameter `categorical`.
+def resolve_column_kinds(categorical: Any, x: npt.NDArray[Any] | Table) -> dict[str, list[str]]:
+    """Determine the nominal and numeric columns from the estimators' parameter `categorical`.
 
     Parameters
     ----------
@@ -156,61 +148,54 @@ def resolve_column_kinds(categorical: Any, x: npt.NDArray[Any] | Table) -> Colum
     """
     if isinstance(categorical, str):
         if categorical == "from_dtype":
-            return _infer_kinds(x)
+            return {"nominal": [], "numeric": _list_bools(x)}
         raise SettingError(
             f"categorical is {categorical!r}; give 'from_dtype', None, or a list of the names, "
             f"the positions or a mask of the nominal columns, as in [{categorical!r}]"
         )
     names = list(x.names) if isinstance(x, Table) else [f"x{j}" for j in range(x.shape[1])]
     chosen = set(_resolve_positions([] if categorical is None else categorical, names))
-    return ColumnKinds(
-        [name for j, name in enumerate(names) if j in chosen],
-        [name for j, name in enumerate(names) if j not in chosen],
-    )
+    return {
+        "nominal": [name for j, name in enumerate(names) if j in chosen],
+        "numeric": [name for j, name in enumerate(names) if j not in chosen],
+    }
 
 
-def _infer_kinds(x: npt.NDArray[Any] | Table) -> ColumnKinds:
-    """Infer column kinds from dtypes as `treekit.data` does, except that bools are numeric."""
+def _list_bools(x: npt.NDArray[Any] | Table) -> list[str]:
+    """Return the columns of bools, which `treekit.data` would take as nominal."""
     if not isinstance(x, Table):
-        if x.dtype.kind not in "O":
-            return ColumnKinds([], [])
+        if x.dtype.kind != "O":
+            return []
         x = read_table(x)
-    bools = [
+    return [
         name
         for name, cells in zip(x.names, x.cells, strict=True)
         if cells.dtype.kind in "Ob" and not is_text(cells) and not x.levels.get(name)
     ]
-    return ColumnKinds([], bools)
 
 
 def _resolve_positions(categorical: Any, names: list[str]) -> list[int]:
     chosen = np.asarray(categorical)
-    if chosen.ndim == 1 and len(chosen) == 0:
-        return []
-    if chosen.ndim == 1 and chosen.dtype.kind == "b":
-        if len(chosen) == len(names):
-            return [int(j) for j in np.flatnonzero(chosen)]
+    entries = chosen.tolist() if chosen.ndim == 1 else [categorical]
+    if entries and chosen.dtype.kind == "b":
+        if chosen.shape == (len(names),):
+            return np.flatnonzero(chosen).tolist()
         raise SettingError(
-            f"categorical is a mask of {len(chosen)} columns, but X has {len(names)}"
+            f"categorical is a mask of {len(entries)} columns, but X has {len(names)}"
         )
-    if chosen.ndim == 1 and chosen.dtype.kind in "iu":
-        outside = chosen[(chosen < 0) | (chosen >= len(names))]
-        if len(outside):
+    if entries and chosen.ndim == 1 and chosen.dtype.kind in "iu":
+        if outside := [j for j in entries if not 0 <= j < len(names)]:
             raise SettingError(
                 f"categorical contains position {outside[0]}; valid positions are 0 to "
                 f"{len(names) - 1}"
             )
-        return [int(j) for j in chosen]
-    entries = chosen.tolist() if chosen.ndim == 1 else [categorical]
+        return entries
     for name in entries:
-        if not isinstance(name, str):
-            raise SettingError(
-                f"categorical contains {name!r}; give names, positions or a mask of columns"
-            )
-        if name not in names:
-            raise SettingError(
-                f"categorical contains column {name!r}; {suggest_names(name, names)}"
-            )
+        if not isinstance(name, str) or name not in names:
+            wrong = f"{name!r}; give names, positions or a mask of columns"
+            if isinstance(name, str):
+                wrong = f"column {name!r}; {suggest_names(name, names)}"
+            raise SettingError(f"categorical contains {wrong}")
     return [names.index(name) for name in entries]
 
 
@@ -255,43 +240,7 @@ def compute_class_factors(
     ]
 
 
-def compute_row_factors(factors: Sequence[Numbers], codes: npt.NDArray[Any]) -> Numbers:
-    """Return the product over the outputs of each row's class weight, (rows,)."""
-    columns = codes.reshape(len(codes), -1).T
-    each = [own[code] for own, code in zip(factors, columns, strict=True)]
-    return np.asarray(np.prod(each, axis=0), dtype=np.float64)
-
-
-def make_class_weight_setting(
-    class_weight: Any, labels: npt.NDArray[Any], dataset: Dataset
-) -> str | Mapping[Any, float] | None:
-    """Convert `class_weight` of a single output to the setting of `treekit.train`.
-
-    They differ in ``balanced`` only, which `treekit.train` bases on the row weights.
-    """
-    if class_weight is None:
-        return None
-    if isinstance(class_weight, str) and class_weight == "balanced" and dataset.weights is None:
-        return class_weight
-    (factors,) = compute_class_factors(class_weight, [labels], dataset.y)
-    return dict(zip(dataset.schema.classes, factors.tolist(), strict=True))
-
-
 # ---------------------------------------------------------------- all estimators
-
-_SHARED_SETTINGS = (
-    "algorithm",
-    "criterion",
-    "splitter",
-    "pruner",
-    "nominal_splits",
-    "max_depth",
-    "min_gain",
-    "max_bins",
-    "missing",
-    "unknown",
-)
-"""Parameters that are passed unchanged as training settings."""
 
 
 class EstimatorBase(Parameters, BaseEstimator):
@@ -328,14 +277,11 @@ class EstimatorBase(Parameters, BaseEstimator):
         if self._has_nothing_to_fit():
             return self
         kinds = resolve_column_kinds(self.categorical, x)
-        dataset = self._make_dataset(x, target, weights, kinds._asdict())
-        validation_set = (
-            None
-            if validation is None
-            else self._make_validation_set(validation, dataset.schema, target)
-        )
+        dataset = self._make_dataset(x, target, weights, kinds)
+        if validation is not None:
+            validation = self._make_validation_set(validation, dataset.schema, target)
         settings = drop_algorithm_settings(
-            self, self._make_settings(dataset) | self._check_train_settings()
+            self, self._make_settings(dataset) | self._get_settings("train_settings")
         )
         if self._task == "classification" and predicts_numbers(settings):
             who = registry.described(registry.criterion(self.criterion))
@@ -343,7 +289,7 @@ class EstimatorBase(Parameters, BaseEstimator):
                 f"{who} predicts numbers instead of classes, which a classifier does not support; "
                 "use treekit.train"
             )
-        fitted = fit(dataset, settings, validation=validation_set, start=self._get_initial_forest())
+        fitted = fit(dataset, settings, validation=validation, start=self._get_initial_forest())
         self.model_ = fitted.model
         self.n_outputs_ = len(dataset.schema.outputs)
         self._store_results(fitted, dataset)
@@ -437,7 +383,11 @@ class EstimatorBase(Parameters, BaseEstimator):
         self, sample_weight: Any, target: npt.NDArray[Any]
     ) -> npt.NDArray[np.float64] | None:
         """Return the training weights of rows."""
-        return self._check_row_weights(sample_weight, target)
+        weights = self._check_row_weights(sample_weight, target)
+        by_label = self._compute_label_weights(target, target)
+        if weights is None or by_label is None:
+            return by_label if weights is None else weights
+        return by_label * weights
 
     def _check_row_weights(
         self, sample_weight: Any, target: npt.NDArray[Any]
@@ -475,11 +425,14 @@ class EstimatorBase(Parameters, BaseEstimator):
 
     def _make_settings(self, dataset: Dataset) -> dict[str, Any]:
         """Convert the parameters to settings of `treekit.training`."""
-        settings = {name: getattr(self, name) for name in _SHARED_SETTINGS}
+        settings = {
+            setting: getattr(self, names[0])
+            for setting, names in PARAMETERS_OF_SETTINGS.items()
+            if hasattr(self, names[0])
+        }
         settings |= {
             "ensemble": self._ensemble,
             "max_features": "all" if self.max_features is None else self.max_features,
-            "max_leaves": self.max_leaf_nodes,
             "seed": make_seed(self.random_state),
             "monotonic": name_monotonic_signs(self.monotonic_cst, dataset.schema.names),
         }
@@ -491,21 +444,16 @@ class EstimatorBase(Parameters, BaseEstimator):
             self._compute_node_weights(dataset),
         )
         for kind in ("criterion", "splitter", "pruner"):
-            own = getattr(self, f"{kind}_settings")
-            if own is not None and not isinstance(own, Mapping):
-                raise SettingError(
-                    f"{kind}_settings is {own!r}; give a dict of the {kind}'s settings by name"
-                )
-            settings |= {f"{kind}.{name}": value for name, value in (own or {}).items()}
+            own = self._get_settings(f"{kind}_settings")
+            settings |= {f"{kind}.{name}": value for name, value in own.items()}
         return settings | self._make_pruner_settings()
 
-    def _check_train_settings(self) -> dict[str, Any]:
-        """Return `train_settings`, which override the parameters."""
-        if self.train_settings is not None and not isinstance(self.train_settings, Mapping):
-            raise SettingError(
-                f"train_settings is {self.train_settings!r}; give a dict of settings by name"
-            )
-        return dict(self.train_settings or {})
+    def _get_settings(self, parameter: str) -> dict[str, Any]:
+        """Return a parameter that holds settings by name."""
+        given = getattr(self, parameter)
+        if given is not None and not isinstance(given, Mapping):
+            raise SettingError(f"{parameter} is {given!r}; give a dict of settings by name")
+        return dict(given or {})
 
     def _make_pruner_settings(self) -> dict[str, Any]:
         """Convert `ccp_alpha` to settings of a pruner."""
@@ -555,6 +503,13 @@ class EstimatorBase(Parameters, BaseEstimator):
         tags.input_tags.categorical = True
         tags.target_tags.multi_output = True
         return tags
+
+
+def copy_fitted_attributes(source: Any, target: Any) -> None:
+    """Copy scikit-learn's attributes of inputs and outputs to another estimator."""
+    for name in ("n_features_in_", "feature_names_in_", "n_outputs_", "classes_"):
+        if hasattr(source, name):
+            setattr(target, name, getattr(source, name))
 
 
 # ---------------------------------------------------------------- classifiers and regressors
@@ -636,15 +591,6 @@ class ClassifierBase(ClassifierMixin, ClassParameters, EstimatorBase):
             codes[:, k] = np.searchsorted(classes, own)
         return codes if labels.ndim == 2 else codes[:, 0]
 
-    def _compute_training_weights(
-        self, sample_weight: Any, target: npt.NDArray[Any]
-    ) -> npt.NDArray[np.float64] | None:
-        weights = super()._compute_training_weights(sample_weight, target)
-        by_label = self._compute_label_weights(target, target)
-        if weights is None or by_label is None:
-            return by_label if weights is None else weights
-        return by_label * weights
-
     def _compute_label_weights(
         self, y: npt.NDArray[Any], target: npt.NDArray[Any]
     ) -> npt.NDArray[np.float64] | None:
@@ -652,33 +598,32 @@ class ClassifierBase(ClassifierMixin, ClassParameters, EstimatorBase):
         # scikit-learn, a row's factor is the product of the class weights of its labels.
         if self.class_weight is None or target.ndim == 1:
             return None
-        return compute_row_factors(
-            compute_class_factors(self.class_weight, self._list_labels(), target), y
-        )
+        factors = compute_class_factors(self.class_weight, self._list_labels(), target)
+        each = [own[codes] for own, codes in zip(factors, y.T, strict=True)]
+        return np.asarray(np.prod(each, axis=0), dtype=np.float64)
 
     def _compute_node_weights(self, dataset: Dataset) -> npt.NDArray[np.float64] | None:
-        class_weight = self._make_class_weight_setting(dataset)
-        if class_weight is None:
-            return dataset.weights
-        # The factors of the training plan, which may differ from the given class weights.
-        factors = make_plan(dataset, {"class_weight": class_weight}).class_weights
-        if factors is None:
-            return dataset.weights
-        by_class = compute_row_factors([factors], dataset.y)
-        return by_class if dataset.weights is None else by_class * dataset.weights
+        factors = compute_class_weights(dataset, self._make_class_weight_setting(dataset), None)
+        if factors is not None:
+            factors = rescale_factors(dataset, factors)
+        return apply_class_weights(dataset, factors).statistical_weights
 
     def _make_class_weight_setting(self, dataset: Dataset) -> Any:
-        """Return `class_weight` as the training setting, None for several outputs."""
-        if dataset.schema.more:
+        """Return `class_weight` as the training setting, None for several outputs.
+
+        They differ in ``balanced`` only, which `treekit.train` bases on the row weights.
+        """
+        given = self.class_weight
+        if given is None or dataset.schema.more:
             return None
-        return make_class_weight_setting(self.class_weight, self._list_labels()[0], dataset)
+        if isinstance(given, str) and given == "balanced" and dataset.weights is None:
+            return given
+        (factors,) = compute_class_factors(given, self._list_labels(), dataset.y)
+        return dict(zip(dataset.schema.classes, factors.tolist(), strict=True))
 
     def _make_settings(self, dataset: Dataset) -> dict[str, Any]:
-        return super()._make_settings(dataset) | {
-            "class_weight": self._make_class_weight_setting(dataset),
-            "priors": self.priors,
-            "costs": self.costs,
-        }
+        class_weight = self._make_class_weight_setting(dataset)
+        return super()._make_settings(dataset) | {"class_weight": class_weight}
 
     def _make_dataset(
         self,
@@ -742,87 +687,48 @@ def _check_target(estimator: Any, y: Any, dtype: Any = None) -> npt.NDArray[Any]
 # Statistics of the training rows that a model does not store.
 
 
-@dataclass(frozen=True)
-class NodeStatistics:
-    """Training statistics of the nodes of one tree.
+def compute_node_statistics(
+    model: Model, dataset: Dataset
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float64] | None] | None:
+    """Count the training rows of each node of a single tree, and compute their variance.
 
-    Attributes
-    ----------
+    Returns
+    -------
     n_samples : (nodes,) int64
-        Number of training rows that reached the node, unweighted.
-    impurity : (nodes,) float64, or None
-        Impurity of the node's training rows.
-    """
+        Unweighted.
+    variance : (nodes,) float64, or None
+        Average over the outputs; None for classes, whose impurity follows from the tree, see
+        `compute_class_impurity`.
 
-    n_samples: npt.NDArray[np.int64]
-    impurity: npt.NDArray[np.float64] | None = None
-
-
-def compute_weight_statistics(tree: Tree) -> NodeStatistics:
-    """Derive the statistics of a forest's tree, whose weights are counts of drawn rows."""
-    return NodeStatistics(np.rint(tree.weight).astype(np.int64))
-
-
-def compute_row_statistics(model: Model, dataset: Dataset) -> NodeStatistics | None:
-    """Compute the statistics of a single tree; None with fractional instances.
-
-    The impurity of numbers is their variance, averaged over the outputs; the
-    impurity of classes follows from the tree, see `compute_class_impurity`.
+    With fractional instances, None is returned.
     """
     if model.missing == "fractional":
         return None
     tree = model.trees[0]
-    weights = _compute_row_weights(model, dataset)
-    counted = weights > 0
-    leaf = leaf_indices(model, dataset.to_matrix())[counted, 0]
-    sums = [np.ones(len(leaf))]
-    numbers = model.schema.task == "regression"
-    if numbers:
-        w = weights[counted]
-        sums.append(w)
-        for y in np.asarray(dataset.y, dtype=np.float64)[counted].reshape(len(leaf), -1).T:
-            deviation = y - np.average(y, weights=w)
-            sums += [w * deviation, w * deviation * deviation]
-    total = _sum_over_subtrees(tree, leaf, sums)
-    impurity = _compute_variance(total[1], total[2::2], total[3::2]) if numbers else None
-    return NodeStatistics(total[0].astype(np.int64), impurity)
-
-
-def _compute_row_weights(model: Model, dataset: Dataset) -> npt.NDArray[np.float64]:
-    """Return the weights of the training rows (rows,), times their class weights."""
     factors = compute_class_weights(
         dataset, model.settings["class_weight"], model.settings["priors"]
     )
-    weights = np.ones(dataset.n_rows) if dataset.weights is None else dataset.weights
-    return weights if factors is None else weights * factors[dataset.y]
+    weights = apply_class_weights(dataset, factors).statistical_weights
+    weights = np.ones(dataset.n_rows) if weights is None else weights
+    counted = weights > 0
+    leaf = leaf_indices(model, dataset.to_matrix())[counted, 0]
 
+    def sum_rows(part: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+        in_leaves = np.bincount(leaf, part, minlength=tree.n_nodes)
+        return np.asarray(sum_leaves_below(tree.kind, tree.first_child, tree.n_children, in_leaves))
 
-def _compute_variance(
-    weight: npt.NDArray[np.float64],
-    first: npt.NDArray[np.float64],
-    second: npt.NDArray[np.float64],
-) -> npt.NDArray[np.float64]:
-    """Compute the variance (nodes,), averaged over the outputs, from first and second moments."""
-    weight = np.maximum(weight, 5e-324)
-    return np.asarray(np.maximum(second / weight - (first / weight) ** 2, 0.0).mean(axis=0))
-
-
-def _sum_over_subtrees(
-    tree: Tree, leaf: npt.NDArray[np.int32], parts: Sequence[npt.NDArray[np.float64]]
-) -> npt.NDArray[np.float64]:
-    """Sum each part (rows,) over the rows that pass each node: (parts, nodes) float64."""
-    total = np.empty((tree.n_nodes, len(parts)))
-    for column, part in zip(total.T, parts, strict=True):
-        column[:] = np.bincount(leaf, part, minlength=tree.n_nodes)
-    for parents, _ in reversed(list(node_levels(tree, np.zeros(1, np.int64)))):
-        first, counts = tree.first_child[parents], tree.n_children[parents]
-        summed = total.take(first, axis=0)
-        for branch in range(1, int(counts.max())):
-            # Add the branches one by one, to fix the order of the rounded sums.
-            has = counts > branch
-            summed[has] += total.take(first[has] + branch, axis=0)
-        total[parents] = summed
-    return total.T
+    n_samples = sum_rows(np.ones(len(leaf))).astype(np.int64)
+    if model.schema.task == "classification":
+        return n_samples, None
+    w = weights[counted]
+    weight = np.maximum(sum_rows(w), 5e-324)
+    variances = []
+    for y in np.asarray(dataset.y, dtype=np.float64)[counted].reshape(len(leaf), -1).T:
+        deviation = y - np.average(y, weights=w)
+        mean = sum_rows(w * deviation) / weight
+        square = sum_rows(w * deviation * deviation) / weight
+        variances.append(np.maximum(square - mean**2, 0.0))
+    return n_samples, np.mean(variances, axis=0)
 
 
 def compute_class_impurity(model: Model, tree: Tree) -> npt.NDArray[np.float64]:
@@ -830,14 +736,9 @@ def compute_class_impurity(model: Model, tree: Tree) -> npt.NDArray[np.float64]:
 
     For criteria without impurity, it is the Gini index.
     """
-    settings = model.settings
-    criterion_settings = {
-        key.partition(".")[2]: value
-        for key, value in settings.items()
-        if key.startswith("criterion.")
-    }
     functions: CriterionFunctions
-    functions, _ = registry.make(registry.criterion(settings["criterion"]), criterion_settings)
+    record = registry.criterion(model.settings["criterion"])
+    functions, _ = registry.make(record, select_settings("criterion", model.settings))
     blocks = model.schema.blocks
     total = np.zeros(tree.n_nodes)
     for first, last in itertools.pairwise(blocks):

@@ -14,11 +14,16 @@ from sklearn.utils.validation import check_is_fitted
 
 from treekit.data.dataset import Dataset
 from treekit.errors import SettingError, TreekitWarning
-from treekit.estimators.base import ClassifierBase, EstimatorBase, RegressorBase
+from treekit.estimators.base import (
+    ClassifierBase,
+    EstimatorBase,
+    RegressorBase,
+    copy_fitted_attributes,
+)
 from treekit.estimators.parameters import ForestParameters
 from treekit.estimators.tree_arrays import make_path_matrix
 from treekit.estimators.trees import DecisionTreeClassifier, DecisionTreeRegressor, TreeBase
-from treekit.model.model import Model, make_model
+from treekit.model.model import make_model
 from treekit.training import Fitted
 from treekit.training.retrain import require_plugins
 
@@ -56,15 +61,7 @@ class ForestBase(ForestParameters, EstimatorBase):
     def _make_settings(self, dataset: Dataset) -> dict[str, Any]:
         if self.oob_score and not self.bootstrap:
             raise SettingError("oob_score requires out-of-bag rows; set bootstrap=True")
-        settings = super()._make_settings(dataset) | {
-            "trees": self.n_estimators,
-            "bootstrap": self.bootstrap,
-            "max_samples": self.max_samples,
-            "oob": bool(self.oob_score),
-            "n_jobs": self.n_jobs,
-        }
-        if hasattr(self, "voting"):
-            settings["voting"] = self.voting
+        settings = super()._make_settings(dataset) | {"oob": bool(self.oob_score)}
         start = self._get_initial_forest()
         if start is not None:
             settings["seed"] = start.model.settings["seed"]
@@ -95,31 +92,21 @@ class ForestBase(ForestParameters, EstimatorBase):
         """The trees as fitted estimators, created on access."""
         check_is_fitted(self, "model_")
         model = self.model_
-        return [
-            self._wrap_tree(
-                make_model(
-                    model.schema,
-                    [tree],
-                    missing=model.missing,
-                    unknown=model.unknown,
-                    costs=model.costs,
-                    settings=model.settings,
-                    provenance=model.provenance,
-                )
-            )
-            for tree in model.trees
-        ]
-
-    def _wrap_tree(self, model: Model) -> TreeBase:
-        """Wrap the model of one tree in an estimator."""
         names = {field.name for field in fields(self._tree_class)}
         own = {name: value for name, value in self.get_params(False).items() if name in names}
-        tree = self._tree_class(**own)
-        tree.model_ = model
-        for name in ("n_features_in_", "feature_names_in_", "n_outputs_", "classes_"):
-            if hasattr(self, name):
-                setattr(tree, name, getattr(self, name))
-        return tree
+        estimators = [self._tree_class(**own) for _ in model.trees]
+        for estimator, tree in zip(estimators, model.trees, strict=True):
+            estimator.model_ = make_model(
+                model.schema,
+                [tree],
+                missing=model.missing,
+                unknown=model.unknown,
+                costs=model.costs,
+                settings=model.settings,
+                provenance=model.provenance,
+            )
+            copy_fitted_attributes(self, estimator)
+        return estimators
 
     def _store_results(self, fitted: Fitted, dataset: Dataset) -> None:
         del dataset  # only single trees store statistics of the rows

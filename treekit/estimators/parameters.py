@@ -167,16 +167,21 @@ class ForestParameters:
 
 # ---------------------------------------------------------------- algorithms
 
-_PARAMETERS_OF_SETTING: dict[str, tuple[str, ...]] = {
+_UNCHANGED = (
+    *("algorithm", "criterion", "splitter", "nominal_splits", "max_depth", "max_features"),
+    *("min_gain", "max_bins", "missing", "unknown", "class_weight", "priors", "costs"),
+    *("voting", "bootstrap", "max_samples", "n_jobs"),
+)
+PARAMETERS_OF_SETTINGS: dict[str, tuple[str, ...]] = {
+    **{name: (name,) for name in _UNCHANGED},
+    "trees": ("n_estimators",),
     "min_weight_split": ("min_samples_split",),
     "min_weight_leaf": ("min_samples_leaf", "min_weight_fraction_leaf"),
     "max_leaves": ("max_leaf_nodes",),
     "pruner": ("pruner", "ccp_alpha"),
+    "oob": ("oob_score",),
 }
-"""Training settings and the parameters of other names that determine them."""
-
-_ESTIMATOR_SETTINGS = ("ensemble", "trees")
-"""Settings that the estimator determines, not the algorithm."""
+"""Training settings and the parameters that determine them, the main one first."""
 
 
 def drop_algorithm_settings(estimator: Any, settings: Mapping[str, Any]) -> dict[str, Any]:
@@ -188,14 +193,22 @@ def drop_algorithm_settings(estimator: Any, settings: Mapping[str, Any]) -> dict
     settings : mapping
         All parameters as settings of `treekit.train`, including ``algorithm``.
     """
-    own = _get_preset(estimator, settings.get("algorithm"))
+    algorithm = settings.get("algorithm")
+    if algorithm not in PRESETS:  # no algorithm, or an unknown one, which training rejects
+        return dict(settings)
+    forest = estimator._ensemble == "forest"
+    if not forest and PRESETS[algorithm].settings.get("ensemble") == "forest":
+        raise SettingError(
+            f"algorithm={algorithm!r} grows a forest, but {type(estimator).__name__} is one tree; "
+            "use RandomForestClassifier or RandomForestRegressor"
+        )
+    own = get_preset_settings(algorithm, estimator._task, forest=forest)
     further = estimator.train_settings or {}
     return {
         name: value
         for name, value in settings.items()
         if name not in own
-        or name in _ESTIMATOR_SETTINGS
-        or name in further
+        or name in ("ensemble", "trees", *further)  # the estimator determines the first two
         or _is_not_default(estimator, name)
     }
 
@@ -214,23 +227,10 @@ def resolve_parameter(estimator: Any, name: str) -> Any:
     return get_preset_settings(given["algorithm"], estimator._task).get(name, own)
 
 
-def _get_preset(estimator: Any, name: Any) -> dict[str, Any]:
-    """Return the settings of an algorithm."""
-    if name not in PRESETS:  # no algorithm, or an unknown one, which training rejects
-        return {}
-    forest = estimator._ensemble == "forest"
-    if not forest and PRESETS[name].settings.get("ensemble") == "forest":
-        raise SettingError(
-            f"algorithm={name!r} grows a forest, but {type(estimator).__name__} is one tree; use "
-            "RandomForestClassifier or RandomForestRegressor"
-        )
-    return get_preset_settings(name, estimator._task, forest=forest)
-
-
 def _is_not_default(estimator: Any, setting: str) -> bool:
     """Return whether any parameter that determines a setting is not at its default."""
     defaults = {field.name: field.default for field in fields(estimator)}
-    names = _PARAMETERS_OF_SETTING.get(setting, (setting,))
+    names = PARAMETERS_OF_SETTINGS.get(setting, (setting,))
     return any(getattr(estimator, name) != defaults[name] for name in names if name in defaults)
 
 

@@ -9,7 +9,6 @@ import numpy as np
 import numpy.typing as npt
 
 from treekit.errors import AbsentError
-from treekit.estimators.base import NodeStatistics
 from treekit.model.model import Model
 from treekit.model.tree import Split, Tree
 
@@ -99,17 +98,19 @@ class TreeArrays:
 
     def apply(self, X: Any) -> npt.NDArray[np.int64]:
         """Return the leaf of each row (rows,)."""
-        rows = np.asarray(X, dtype=self.dtype)
+        rows = np.asarray(X, dtype=self.dtype).astype(np.float64)
         node = np.zeros(len(rows), dtype=np.int64)
         walking = np.arange(len(rows))
         while len(walking := walking[self.children_left[node[walking]] != _LEAF]):
             at = node[walking]
-            value = rows[walking, self.feature[at]].astype(np.float64)
-            left = np.where(
-                np.isnan(value), self.missing_go_to_left[at] > 0, value <= self.threshold[at]
-            )
+            left = self._goes_left(at, rows[walking, self.feature[at]])
             node[walking] = np.where(left, self.children_left[at], self.children_right[at])
         return node
+
+    def _goes_left(self, node: Any, value: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
+        missing = np.isnan(value)
+        known_left = value <= self.threshold[node]
+        return np.asarray(np.where(missing, self.missing_go_to_left[node] > 0, known_left))
 
     def predict(self, X: Any) -> npt.NDArray[np.float64]:
         """Return the value of each row's leaf, in the shape of scikit-learn's trees."""
@@ -150,13 +151,7 @@ class TreeArrays:
             if at is None:
                 down = self.weighted_n_node_samples[left] / self.weighted_n_node_samples[node]
             else:
-                value = rows[:, at]
-                go = np.where(
-                    np.isnan(value),
-                    self.missing_go_to_left[node] > 0,
-                    value <= self.threshold[node],
-                )
-                down = go.astype(np.float64)
+                down = self._goes_left(node, rows[:, at]).astype(np.float64)
             share[left], share[right] = share[node] * down, share[node] * (1.0 - down)
 
     def compute_feature_importances(self, normalize: bool = True) -> npt.NDArray[np.float64]:
@@ -171,8 +166,13 @@ class TreeArrays:
         return np.asarray(total / (scale or 1.0))
 
 
-def make_tree_arrays(model: Model, tree: Tree, facts: NodeStatistics) -> TreeArrays:
-    """Convert a tree of a model to scikit-learn's format.
+def make_tree_arrays(
+    model: Model,
+    tree: Tree,
+    n_samples: npt.NDArray[np.int64],
+    impurity: npt.NDArray[np.float64] | None,
+) -> TreeArrays:
+    """Convert a tree of a model, and training statistics of its nodes, to scikit-learn's format.
 
     Raises
     ------
@@ -196,13 +196,13 @@ def make_tree_arrays(model: Model, tree: Tree, facts: NodeStatistics) -> TreeArr
         missing_go_to_left=(~leaf & ~asks_missing & (tree.missing == 0)).astype(np.uint8),
         value=_compute_values(tree, sizes),
         weighted_n_node_samples=tree.weight.copy(),
-        n_node_samples=facts.n_samples.copy(),
+        n_node_samples=n_samples.copy(),
         n_features=model.schema.n_features,
         n_classes=np.ones(tree.value.shape[1], np.int64) if sizes is None else sizes.astype(int),
         max_depth=tree.depth,
         dtype=model.schema.dtype,
         gain=tree.gain.copy(),
-        spread=facts.impurity,
+        spread=impurity,
     )
 
 

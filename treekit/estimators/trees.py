@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -18,9 +18,9 @@ from treekit.estimators.base import (
     EstimatorBase,
     RegressorBase,
     compute_class_impurity,
+    compute_node_statistics,
     compute_pruning_path,
-    compute_row_statistics,
-    compute_weight_statistics,
+    copy_fitted_attributes,
 )
 from treekit.estimators.tree_arrays import TreeArrays, make_path_matrix, make_tree_arrays
 from treekit.training import Fitted
@@ -82,13 +82,13 @@ class TreeBase(EstimatorBase):
         tree = unpruned.model_.trees[0]
         if self._task == "classification":
             impurity = compute_class_impurity(unpruned.model_, tree)
-        elif (facts := getattr(unpruned, "_facts", None)) is None or facts.impurity is None:
+        elif (statistics := getattr(unpruned, "_statistics", None)) is not None:
+            impurity = statistics[1]
+        else:
             raise SettingError(
                 "the pruning path requires the variance of each node, which is not computed with "
                 "missing='fractional'; use missing='direction'"
             )
-        else:
-            impurity = facts.impurity
         alphas, impurities = compute_pruning_path(tree, impurity)
         return Bunch(ccp_alphas=alphas, impurities=impurities)
 
@@ -104,10 +104,12 @@ class TreeBase(EstimatorBase):
         check_is_fitted(self, "model_")
         if not hasattr(self, "_arrays"):
             tree = self.model_.trees[0]
-            facts = getattr(self, "_facts", None) or compute_weight_statistics(tree)
-            if facts.impurity is None and self._task == "classification":
-                facts = replace(facts, impurity=compute_class_impurity(self.model_, tree))
-            self._arrays = make_tree_arrays(self.model_, tree, facts)
+            # The weights of a forest's tree are counts of drawn rows.
+            drawn = np.rint(tree.weight).astype(np.int64), None
+            n_samples, impurity = getattr(self, "_statistics", None) or drawn
+            if self._task == "classification":
+                impurity = compute_class_impurity(self.model_, tree)
+            self._arrays = make_tree_arrays(self.model_, tree, n_samples, impurity)
         return self._arrays
 
     def to_sklearn(self) -> Any:
@@ -123,9 +125,7 @@ class TreeBase(EstimatorBase):
         own.set_params(criterion=self.model_.settings["criterion"], max_depth=self.max_depth)
         own.tree_ = arrays
         own.max_features_ = arrays.n_features
-        for name in ("n_features_in_", "feature_names_in_", "n_outputs_", "classes_"):
-            if hasattr(self, name):
-                setattr(own, name, getattr(self, name))
+        copy_fitted_attributes(self, own)
         if self._task == "classification":
             several = arrays.n_outputs > 1
             own.n_classes_ = arrays.n_classes if several else arrays.max_n_classes
@@ -133,7 +133,7 @@ class TreeBase(EstimatorBase):
 
     def _store_results(self, fitted: Fitted, dataset: Dataset) -> None:
         self.__dict__.pop("_arrays", None)
-        self._facts = compute_row_statistics(fitted.model, dataset)
+        self._statistics = compute_node_statistics(fitted.model, dataset)
 
 
 @dataclass(kw_only=True, eq=False, repr=False)

@@ -163,12 +163,11 @@ def fit(
 
     before = None if start is None else start.outcome
     outcome = run_plan(dataset, plan, progress, validation, before)
-    task = describe_task(dataset, plan.criterion.record)
     provenance = {
         "treekit": __version__,
         "components": plan.component_origins,
         "training_table": {"rows": dataset.n_rows, "sha256": dataset.compute_digest()},
-        **task,
+        **describe_task(dataset, plan.criterion.record),
         **outcome.report,
     }
     model = make_model(
@@ -192,11 +191,9 @@ def is_training_table(model: Model, dataset: Dataset) -> bool:
 
 def _check_validation_is_used(plan: Plan) -> None:
     if plan.pruner is None or plan.pruner.functions.holdout is None:
-        reason = (
-            "no pruner is chosen"
-            if plan.pruner is None
-            else (f"pruner {plan.pruner.record.name!r} does not use held-out rows")
-        )
+        reason = "no pruner is chosen"
+        if plan.pruner is not None:
+            reason = f"pruner {plan.pruner.record.name!r} does not use held-out rows"
         raise SettingError(
             f"a validation table is given, but {reason}; leave it out, or choose a pruner that "
             "uses held-out rows, such as reduced_error"

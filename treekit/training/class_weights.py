@@ -64,7 +64,18 @@ def compute_class_weights(
     names = get_label_names(dataset.schema.classes)
     present = _sum_class_weights(dataset)
     if priors is not None:
-        return _compute_prior_factors(parse_named_numbers(priors, names, where), names, present)
+        given = parse_named_numbers(priors, names, where)
+        for at in np.flatnonzero(present).tolist():
+            if at not in given:
+                raise SettingError(
+                    f"priors lack the class {names[at]!r}; give a share for each class"
+                )
+        wanted = np.zeros(len(names))
+        for at, share in given.items():
+            if share < 0 or (share == 0 and present[at] > 0):
+                raise SettingError(f"the prior of {names[at]!r} is {share:g}; give more than 0")
+            wanted[at] = share if present[at] > 0 else 0.0
+        return _compute_factors(wanted / wanted.sum() * present.sum(), present)
     if class_weight == "balanced":
         return _compute_factors(present.sum() / np.count_nonzero(present), present)
     factors = np.ones(len(names))
@@ -75,21 +86,6 @@ def compute_class_weights(
     if not (factors * present).any():
         raise SettingError("class_weight is 0 for all rows; give one class more than 0")
     return factors
-
-
-def _compute_prior_factors(
-    given: dict[int, float], names: tuple[str, ...], present: Numbers
-) -> Numbers:
-    for at in np.flatnonzero(present).tolist():
-        if at not in given:
-            raise SettingError(f"priors lack the class {names[at]!r}; give a share for each class")
-    for at, share in given.items():
-        if share < 0 or (share == 0 and present[at] > 0):
-            raise SettingError(f"the prior of {names[at]!r} is {share:g}; give more than 0")
-    wanted = np.zeros(len(names))
-    wanted[list(given)] = list(given.values())
-    wanted[present == 0] = 0.0
-    return _compute_factors(wanted / wanted.sum() * present.sum(), present)
 
 
 def _compute_factors(wanted: Any, present: Numbers) -> Numbers:
@@ -169,7 +165,15 @@ def parse_costs(dataset: Dataset, costs: Any) -> npt.NDArray[np.int64] | None:
         for (true, predicted), cost in parse_number_pairs(costs, names, "costs").items():
             matrix[true, predicted] = cost
     else:
-        matrix = _parse_cost_matrix(costs, k)
+        try:
+            matrix = np.array(costs, dtype=np.float64)
+        except (TypeError, ValueError):
+            matrix = np.empty(0)
+        if matrix.shape != (k, k) or not np.isfinite(matrix).all():
+            raise SettingError(
+                f"costs are {costs!r}; give TRUE>PREDICTED=COST,..., a dict of pairs, or a matrix "
+                f"of finite numbers, {k} x {k}"
+            )
     if (matrix < 0).any():
         true, predicted = np.argwhere(matrix < 0)[0]
         raise SettingError(
@@ -182,19 +186,6 @@ def parse_costs(dataset: Dataset, costs: Any) -> npt.NDArray[np.int64] | None:
             f"predicting {right!r} for {right!r} is not a mistake; its cost must be 0"
         )
     return scale_costs_to_integers(matrix)
-
-
-def _parse_cost_matrix(costs: Any, k: int) -> npt.NDArray[np.float64]:
-    try:
-        matrix = np.array(costs, dtype=np.float64)
-    except (TypeError, ValueError):
-        matrix = np.empty(0)
-    if matrix.shape != (k, k) or not np.isfinite(matrix).all():
-        raise SettingError(
-            f"costs are {costs!r}; give TRUE>PREDICTED=COST,..., a dict of pairs, or a matrix of "
-            f"finite numbers, {k} x {k}"
-        )
-    return matrix
 
 
 def scale_costs_to_integers(matrix: npt.NDArray[np.float64]) -> npt.NDArray[np.int64]:
@@ -233,8 +224,6 @@ def scale_costs_to_integers(matrix: npt.NDArray[np.float64]) -> npt.NDArray[np.i
 # Parsers of numbers for classes or columns by name, for class weights, priors, costs and
 # monotonic constraints: text (``"yes=2,no=1"``) from the command line, or a mapping.
 
-Find = Callable[[Any], int]
-
 
 def get_label_names(labels: Iterable[Label]) -> tuple[str, ...]:
     """Return the texts that name class labels in settings."""
@@ -263,11 +252,9 @@ def parse_named_numbers(
         For malformed text, unknown or repeated names, and values that are not finite
         numbers.
     """
-
-    def find_name(name: Any) -> int:
-        return _find_position(name, names, where, noun)
-
-    found: dict[int, float] = _collect_numbers(_parse_items(given, where), find_name, where)
+    found: dict[int, float] = _parse_numbers(
+        given, where, lambda name: _find_position(name, names, where, noun)
+    )
     return found
 
 
@@ -289,9 +276,7 @@ def parse_number_pairs(
         true, predicted = (_find_position(name, names, where, "class") for name in pair)
         return true, predicted
 
-    found: dict[tuple[int, int], float] = _collect_numbers(
-        _parse_items(given, where), find_pair, where
-    )
+    found: dict[tuple[int, int], float] = _parse_numbers(given, where, find_pair)
     return found
 
 
@@ -303,42 +288,35 @@ def format_named_numbers(numbers: Mapping[str, Any]) -> str:
     return text.getvalue().removesuffix("\r\n")
 
 
-def _parse_items(given: str | Mapping[Any, Any], where: str) -> list[tuple[Any, Any]]:
-    if isinstance(given, Mapping):
-        return list(given.items())
-    if not isinstance(given, str):
+def _parse_numbers(
+    given: str | Mapping[Any, Any], where: str, find: Callable[[Any], Any]
+) -> dict[Any, float]:
+    """Parse finite numbers; return them by the position that `find` returns for their name."""
+    if not isinstance(given, (str, Mapping)):
         raise SettingError(f"{where} is {given!r}; give NAME=NUMBER,... or a dict")
-    try:
-        cells = next(csv.reader([given], strict=True, skipinitialspace=True), [])
-    except csv.Error as error:
-        raise SettingError(f"{where} is {given!r}: {error}; write NAME=NUMBER,...") from None
-    parts = [cell.rpartition("=") for cell in cells]
-    for name, equals, number in parts:
-        if not equals:
-            raise SettingError(f"{where} holds {name + number!r}; write NAME=NUMBER,...")
-    return [(name.strip(), number) for name, _, number in parts]
-
-
-def _collect_numbers(
-    items: Iterable[tuple[Any, Any]], find: Callable[[Any], Any], where: str
-) -> Any:
     found: dict[Any, float] = {}
-    for key, value in items:
+    for key, value in _split_items(given, where) if isinstance(given, str) else given.items():
         at = find(key)
         if at in found:
             raise SettingError(f"{where} names {key!r} twice; give it once")
-        found[at] = _parse_number(value, key, where)
+        try:
+            found[at] = math.nan if isinstance(value, bool) else float(value)
+        except (TypeError, ValueError):
+            found[at] = math.nan
+        if not math.isfinite(found[at]):
+            raise SettingError(f"{where} gives {key!r} the value {value!r}; give a finite number")
     return found
 
 
-def _parse_number(value: Any, key: Any, where: str) -> float:
+def _split_items(text: str, where: str) -> list[tuple[str, str]]:
     try:
-        number = math.nan if isinstance(value, bool) else float(value)
-    except (TypeError, ValueError):
-        number = math.nan
-    if not math.isfinite(number):
-        raise SettingError(f"{where} gives {key!r} the value {value!r}; give a finite number")
-    return number
+        cells = next(csv.reader([text], strict=True, skipinitialspace=True), [])
+    except csv.Error as error:
+        raise SettingError(f"{where} is {text!r}: {error}; write NAME=NUMBER,...") from None
+    if wrong := [cell for cell in cells if "=" not in cell]:
+        raise SettingError(f"{where} holds {wrong[0]!r}; write NAME=NUMBER,...")
+    parts = [cell.rpartition("=") for cell in cells]
+    return [(name.strip(), number) for name, _, number in parts]
 
 
 def _find_position(name: Any, names: Sequence[str], where: str, noun: str) -> int:

@@ -6,7 +6,6 @@ Friedman, Olshen and Stone 1984, section 5.3.4.
 
 from __future__ import annotations
 
-import numbers
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -15,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from treekit.data.dataset import Dataset, make_validation
+from treekit.data.schema import Task
 from treekit.errors import DataError, SettingError
 from treekit.model.model import Model, make_model
 from treekit.model.scoring import (
@@ -24,6 +24,7 @@ from treekit.model.scoring import (
     sum_leaf_values,
 )
 from treekit.model.tree import Split, Tree
+from treekit.settings import check_integer
 from treekit.training.class_weights import apply_class_weights
 from treekit.training.plan import make_plan
 from treekit.training.settings import check_n_jobs
@@ -166,16 +167,14 @@ def measure_importances(
     n_jobs: int | None = None,
 ) -> Importances:
     """Compute `permutation_importances` on a `Dataset` of the model's schema."""
-    repeats, seed = _check_integer("repeats", repeats, 1), _check_integer("seed", seed, 0)
+    repeats, seed = check_integer("repeats", repeats, 1), check_integer("seed", seed, 0)
     check_n_jobs(n_jobs)
-    found = (
-        _make_tree_cases(model, dataset)
-        if out_of_bag
-        else _make_repeat_cases(model, dataset, repeats)
-    )
     from joblib import Parallel, delayed
 
-    cases = list(found)
+    weights = np.ones(dataset.n_rows) if dataset.weights is None else dataset.weights
+    cases: list[Case] = [(model, dataset.to_matrix(), dataset.y, weights)] * repeats
+    if out_of_bag:
+        cases = list(_make_tree_cases(model, dataset, weights))
     seeds = np.random.SeedSequence(seed).spawn(len(cases))
     parallel = Parallel(n_jobs=n_jobs, prefer="threads")
     lost = parallel(
@@ -187,24 +186,13 @@ def measure_importances(
     return Importances(names, measure, float(np.mean(scores)), np.stack(decreases, axis=1))
 
 
-def _check_integer(name: str, value: Any, least: int) -> int:
-    whole = isinstance(value, numbers.Integral) and not isinstance(value, bool)
-    if not whole or value < least:
-        raise SettingError(f"{name} is {value!r}; give an integer of at least {least}")
-    return int(value)
-
-
 Case = tuple[Model, Matrix, npt.NDArray[Any], npt.NDArray[np.float64]]
 """A model with the rows, targets and weights to score it on."""
 
 
-def _make_repeat_cases(model: Model, dataset: Dataset, repeats: int) -> Iterator[Case]:
-    weights = np.ones(dataset.n_rows) if dataset.weights is None else dataset.weights
-    case = model, dataset.to_matrix(), dataset.y, weights
-    return iter([case] * repeats)
-
-
-def _make_tree_cases(model: Model, dataset: Dataset) -> Iterator[Case]:
+def _make_tree_cases(
+    model: Model, dataset: Dataset, weights: npt.NDArray[np.float64]
+) -> Iterator[Case]:
     """Yield each tree as a model, with its out-of-bag rows, drawn again from the seed."""
     from treekit.grow.forest_builder import draw_samples
     from treekit.training.prepare import make_recipe
@@ -220,7 +208,6 @@ def _make_tree_cases(model: Model, dataset: Dataset) -> Iterator[Case]:
     seed = np.random.SeedSequence(settings["seed"])
     drawn = draw_samples(recipe, model.n_trees, seed, settings["max_samples"])
     matrix = dataset.to_matrix()
-    weights = np.ones(dataset.n_rows) if dataset.weights is None else dataset.weights
     for tree, (sample, out) in zip(model.trees, drawn, strict=True):
         alone = make_model(
             model.schema, [tree], missing=model.missing, unknown=model.unknown,
@@ -255,13 +242,18 @@ def _measure_decrease(
 ) -> tuple[float, npt.NDArray[np.float64]]:
     """Return the model's score, and its decrease when each column is shuffled once."""
     rng = np.random.default_rng(seed)
-    judge = _compute_accuracy if model.schema.task == "classification" else _compute_r2
-    score = judge(model, matrix, y, weights)
+    predict = compute_label_codes if model.schema.task == "classification" else predict_from_sums
+
+    def score_rows(rows: Matrix) -> float:
+        predicted = predict(model, sum_leaf_values(model, rows))
+        return compute_score(model.schema.task, y, predicted, weights)
+
+    score = score_rows(matrix)
     decrease = np.zeros(matrix.shape[1])
     shuffled = matrix.copy()
     for f in _find_used_columns(model):
         shuffled[:, f] = rng.permutation(matrix[:, f])
-        decrease[f] = score - judge(model, shuffled, y, weights)
+        decrease[f] = score - score_rows(shuffled)
         shuffled[:, f] = matrix[:, f]
     return score, decrease
 
@@ -281,20 +273,16 @@ def _find_used_columns(model: Model) -> list[int]:
     return columns
 
 
-def _compute_accuracy(
-    model: Model, matrix: Matrix, y: npt.NDArray[Any], weights: npt.NDArray[np.float64]
+def compute_score(
+    task: Task, y: npt.NDArray[Any], predicted: npt.NDArray[Any], weights: npt.NDArray[np.float64]
 ) -> float:
-    right = compute_label_codes(model, sum_leaf_values(model, matrix)) == y.reshape(len(y), -1)
-    return float(np.average(right.mean(axis=1), weights=weights))
-
-
-def _compute_r2(
-    model: Model, matrix: Matrix, y: npt.NDArray[Any], weights: npt.NDArray[np.float64]
-) -> float:
-    given = predict_from_sums(model, sum_leaf_values(model, matrix)).reshape(len(y), -1)
-    actual = y.reshape(len(y), -1)
-    error = np.average((actual - given) ** 2, axis=0, weights=weights)
-    spread = np.average(
-        (actual - np.average(actual, axis=0, weights=weights)) ** 2, axis=0, weights=weights
-    )
-    return float(np.mean(1.0 - np.divide(error, spread, out=np.ones_like(error), where=spread > 0)))
+    """Compute the weighted accuracy, or R squared; the mean of several targets."""
+    y = y.reshape(len(y), -1)
+    predicted = predicted.reshape(y.shape)
+    if task == "classification":
+        return float(np.average((predicted == y).mean(axis=1), weights=weights))
+    # No overflow: training rejects targets whose squares leave float64.
+    error = weights @ (y - predicted) ** 2
+    total = weights @ (y - np.average(y, weights=weights, axis=0)) ** 2
+    left = np.divide(error, total, out=np.ones(len(total)), where=total > 0)
+    return float(np.mean(1.0 - left))

@@ -13,14 +13,11 @@ import numpy.typing as npt
 from treekit import registry
 from treekit.contracts import (
     Criterion,
-    CriterionFunctions,
     Layout,
     Pruner,
-    PrunerFunctions,
     Ranks,
     Setting,
     Splitter,
-    SplitterFunctions,
 )
 from treekit.contracts import Task as OwnTask
 from treekit.data.dataset import Dataset
@@ -43,6 +40,7 @@ from treekit.training.settings import (
     check_n_jobs,
     count_features_to_try,
     get_preset_settings,
+    select_settings,
 )
 from treekit.training.tasks import fit_layout
 
@@ -99,20 +97,13 @@ def parse_monotonic(dataset: Dataset, given: str | Mapping[Any, Any] | None) -> 
     return signs
 
 
-def get_signs_by_name(dataset: Dataset, signs: Signs) -> dict[str, int]:
-    """Return the monotonic constraints as in the setting: a sign by column name."""
-    return {dataset.schema.names[at]: int(signs[at]) for at in np.flatnonzero(signs).tolist()}
-
-
 def check_monotonic(
-    dataset: Dataset, settings: Mapping[str, Any], criterion: Any, splitter: Any
+    dataset: Dataset,
+    settings: Mapping[str, Any],
+    criterion: PlannedComponent,
+    splitter: PlannedComponent,
 ) -> None:
-    """Raise `SettingError` for components and settings that do not support constraints.
-
-    Parameters
-    ----------
-    criterion, splitter : treekit.training.plan.PlannedComponent
-    """
+    """Raise `SettingError` for components and settings that do not support constraints."""
     functions = criterion.functions
     if isinstance(functions.statistics, Ranks) or functions.leaf_value is not None:
         raise SettingError(
@@ -209,11 +200,8 @@ def make_plan(dataset: Dataset, given: Mapping[str, Any]) -> Plan:
     own = {key: value for key, value in wanted.items() if "." not in key}
     # Records, and mappings of classes or columns, are not plain values: `resolve` skips them.
     apart = {
-        name: own.pop(name) for name in COMPONENT_KINDS if not isinstance(own.get(name, ""), str)
-    }
-    apart |= {
         name: own.pop(name)
-        for name in NAMED_NUMBER_SETTINGS
+        for name in (*COMPONENT_KINDS, *NAMED_NUMBER_SETTINGS)
         if not isinstance(own.get(name, ""), str)
     }
     settings = resolve(SETTINGS, own, "training")
@@ -232,9 +220,19 @@ def make_plan(dataset: Dataset, given: Mapping[str, Any]) -> Plan:
     factors = compute_class_weights(dataset, settings["class_weight"], settings["priors"])
     weights = None if factors is None else rescale_factors(dataset, factors)
     costs = parse_costs(dataset, settings["costs"])
-    settings |= _record_class_settings(dataset, settings, factors, costs)
+    # Recorded as numbers by name, which are accepted as settings.
+    if factors is not None:
+        name = "class_weight" if settings["priors"] is None else "priors"
+        shares = factors if name == "class_weight" else compute_class_shares(dataset, factors)
+        labels = get_label_names(dataset.schema.classes)
+        settings[name] = dict(zip(labels, shares.tolist(), strict=True))
+    if costs is not None:
+        settings["costs"] = costs.tolist()
     signs = parse_monotonic(dataset, settings["monotonic"])
-    settings["monotonic"] = None if signs is None else get_signs_by_name(dataset, signs)
+    if signs is not None:
+        by_name = zip(dataset.schema.names, signs.tolist(), strict=True)
+        signs_by_name = {name: int(sign) for name, sign in by_name if sign}
+    settings["monotonic"] = None if signs is None else signs_by_name
     n_try = count_features_to_try(settings["max_features"], dataset.schema.n_features)
     splitter = make_component("splitter", settings, wanted, dataset)
     if signs is not None:
@@ -276,25 +274,6 @@ def _resolve_defaults(settings: dict[str, Any], dataset: Dataset) -> None:
         settings["pruner"] = None
     if settings["seed"] is None:
         settings["seed"] = secrets.randbits(32)
-
-
-def _record_class_settings(
-    dataset: Dataset,
-    settings: Mapping[str, Any],
-    weights: npt.NDArray[np.float64] | None,
-    costs: npt.NDArray[np.int64] | None,
-) -> dict[str, Any]:
-    """Convert class weights or priors and costs back to values accepted as settings."""
-    plain: dict[str, Any] = {}
-    if weights is not None:
-        names = get_label_names(dataset.schema.classes)
-        if settings["priors"] is not None:
-            weights = compute_class_shares(dataset, weights)
-        name = "class_weight" if settings["priors"] is None else "priors"
-        plain[name] = dict(zip(names, weights.tolist(), strict=True))
-    if costs is not None:
-        plain["costs"] = costs.tolist()
-    return plain
 
 
 # ---------------------------------------------------------------- components
@@ -340,9 +319,7 @@ def make_component(
     """Create the component that `settings` names for `kind`, configured by `given`."""
     resolver: Any = getattr(registry, kind)
     record = resolver(settings[kind])
-    prefix = f"{kind}."
-    wanted = {key[len(prefix) :]: v for key, v in given.items() if key.startswith(prefix)}
-    functions: CriterionFunctions | SplitterFunctions | PrunerFunctions
+    wanted = select_settings(kind, given)
     layout = fit_layout(record, wanted, dataset)
     functions, made = registry.make(record, wanted, layout)
     return PlannedComponent(record, functions, made, registry.origin(record), layout)
@@ -360,122 +337,90 @@ def check_compatible(
     dataset: Dataset,
 ) -> None:
     """Raise `SettingError` for settings incompatible with each other or with the target."""
-    task = dataset.schema.task
-    own = find_custom_task(criterion.record)
+    schema, functions = dataset.schema, criterion.functions
+    task, own = schema.task, find_custom_task(criterion.record)
+    who = f"criterion {criterion.record.name!r}"
+    if settings["algorithm"] is not None and not given.get("criterion"):
+        who += f" of algorithm {settings['algorithm']!r}"
     if own is not None:
-        _check_task_settings(settings, given, criterion, own)
+        _check_task_settings(settings, given, who, own)
     elif criterion.record.task != task:
         raise SettingError(
-            f"criterion {criterion.record.name!r}{_describe_algorithm(settings, given)} is for "
-            f"{criterion.record.task}, but the target {dataset.schema.target!r} is a {task} "
+            f"{who} is for {criterion.record.task}, but the target {schema.target!r} is a {task} "
             "target; choose another criterion or set task"
         )
-    if dataset.schema.more:
-        _check_several_targets(criterion, _describe_algorithm(settings, given))
+    if schema.more and (functions.choose is not None or isinstance(functions.statistics, Ranks)):
+        columns = "chooses between columns by the scores"
+        why = columns if functions.choose is not None else "uses the order"
+        raise SettingError(
+            f"{who} {why} of one target, but there are several; choose gini, entropy or "
+            "squared_error, or train a model for each"
+        )
     if settings["ensemble"] == "tree" and given.get("trees", _DEFAULT_TREES) != _DEFAULT_TREES:
         raise SettingError("trees is given, but a single tree is trained; set ensemble='forest'")
-    if settings["numeric_side"] == "c45" and (task != "classification" or dataset.schema.more):
-        given_target = "there are several targets" if dataset.schema.more else "it is a number"
+    if settings["numeric_side"] == "c45" and (task != "classification" or schema.more):
         raise SettingError(
-            f"numeric_side='c45' counts the classes of one target, but {given_target}; set "
-            "numeric_side='leaf'"
+            "numeric_side='c45' counts the classes of one target, but the target is a number or "
+            "there are several; set numeric_side='leaf'"
         )
     if settings["voting"] == "hard" and (own.answers if own else task) != "classification":
         raise SettingError(
             "voting='hard' is for classification, but the target is a number; set voting='soft'"
         )
-    _check_max_samples(settings, given)
-
-
-def _check_task_settings(
-    settings: Mapping[str, Any],
-    given: Mapping[str, Any],
-    criterion: PlannedComponent,
-    task: OwnTask,
-) -> None:
-    """Raise `SettingError` for settings that a criterion's custom task does not support."""
-    refused: dict[str, Any] = {"monotonic": None, "numeric_side": "leaf"}
-    if task.answers == "regression":
-        refused |= {"class_weight": None, "priors": None, "costs": None}
-    wrong = [name for name, plain in refused.items() if settings[name] != plain]
-    if task.answers == "regression" and given.get("oob"):
-        refused["oob"], wrong = False, [*wrong, "oob"]
-    if wrong:
-        raise SettingError(
-            f"{wrong[0]} is set, but it is not defined for {task.name}, the task of criterion "
-            f"{criterion.record.name!r}; set {wrong[0]}={refused[wrong[0]]!r}"
-        )
-
-
-def _check_same_task(criterion: PlannedComponent, pruner: PlannedComponent) -> None:
-    """Raise `SettingError` if a pruner and a criterion are for different tasks."""
-    task, only = find_custom_task(criterion.record), pruner.record.task
-    own = isinstance(only, OwnTask)
-    if (own and only != task) or (only is not None and not own and task is not None):
-        known = task.name if task is not None else criterion.record.task
-        also = f"a criterion for {only.name}, or " if own else ""
-        raise SettingError(
-            f"pruner {pruner.record.name!r} is for {only.name if own else only}, but criterion "
-            f"{criterion.record.name!r} is for {known}; choose {also}another pruner, such as "
-            "cost_complexity"
-        )
-
-
-def _check_several_targets(criterion: PlannedComponent, by: str) -> None:
-    """Raise `SettingError` for a criterion that cannot be averaged over several targets."""
-    functions: CriterionFunctions = criterion.functions
-    if functions.choose is not None:
-        why = "chooses between columns by the scores of one target"
-    elif isinstance(functions.statistics, Ranks):
-        why = "uses the order of one target"
-    else:
-        return
-    others = "squared_error" if criterion.record.task == "regression" else "gini or entropy"
-    raise SettingError(
-        f"criterion {criterion.record.name!r}{by} {why}, but there are several; choose "
-        f"{others}, or train a model for each"
-    )
-
-
-def _check_max_samples(settings: Mapping[str, Any], given: Mapping[str, Any]) -> None:
-    wanted = settings["max_samples"]
-    if wanted is None:
-        return
     drawn = settings["ensemble"] == "forest" and settings["bootstrap"]
-    if not drawn and given.get("max_samples") is not None:
+    if given.get("max_samples") is not None and not drawn:
         raise SettingError(
             "max_samples is given, but no rows are drawn; set ensemble='forest' and bootstrap=True"
         )
-    if not 0 < wanted <= (1.0 if isinstance(wanted, float) else wanted):
+    most = settings["max_samples"]
+    if most is not None and not 0 < most <= (1.0 if isinstance(most, float) else most):
         raise SettingError(
-            f"max_samples is {wanted}; give a number of rows, or a share above 0.0 and at most 1.0"
+            f"max_samples is {most}; give a number of rows, or a share above 0.0 and at most 1.0"
         )
+
+
+def _check_task_settings(
+    settings: Mapping[str, Any], given: Mapping[str, Any], who: str, task: OwnTask
+) -> None:
+    """Raise `SettingError` for settings that a criterion's custom task does not support."""
+    required: dict[str, Any] = {"monotonic": None, "numeric_side": "leaf"}
+    if task.answers == "regression":
+        required |= {"class_weight": None, "priors": None, "costs": None, "oob": False}
+    # Training turns oob, which is on by default, off.
+    chosen = {**settings, "oob": bool(given.get("oob"))}
+    for name, value in required.items():
+        if chosen[name] != value:
+            raise SettingError(
+                f"{name} is set, but it is not defined for {task.name}, the task of {who}; set "
+                f"{name}={value!r}"
+            )
 
 
 def check_pruner(
     criterion: PlannedComponent, pruner: PlannedComponent, schema: Schema, *, costs: bool
 ) -> None:
     """Raise `SettingError` for a pruner that does not support the criterion, targets or costs."""
-    _check_same_task(criterion, pruner)
+    name, only = pruner.record.name, pruner.record.task
+    own = find_custom_task(criterion.record)
+    custom = isinstance(only, OwnTask)
     if costs and not pruner.record.costs:
         raise SettingError(
-            f"pruner {pruner.record.name!r} does not support misclassification costs; choose "
+            f"pruner {name!r} does not support misclassification costs; choose "
             "cost_complexity, reduced_error or error_based, or leave costs out"
         )
-    only = None if isinstance(pruner.record.task, OwnTask) else pruner.record.task
-    if schema.more and not only and pruner.functions.before is not None:
-        raise SettingError(
-            f"pruner {pruner.record.name!r} supports one target only, but there are several; "
-            "choose another pruner, such as cost_complexity"
-        )
-    if only not in (None, schema.task) or (only and schema.more):
-        given = (
-            "there are several" if schema.more else f"{schema.target!r} is a {schema.task} target"
-        )
-        raise SettingError(
-            f"pruner {pruner.record.name!r} is for one target of {only}, but {given}; choose "
-            "another pruner, such as cost_complexity"
-        )
+    choose = "another pruner, such as cost_complexity"
+    if only is not None and (own != only if custom else own is not None):
+        known = criterion.record.task if own is None else own.name
+        needs, found = only, f"criterion {criterion.record.name!r} is for {known}"
+        if custom:
+            needs, choose = only.name, f"a criterion for {only.name}, or {choose}"
+    elif schema.more and (only or pruner.functions.before is not None):
+        needs, found = f"one target{f' of {only}' * (only is not None)}", "there are several"
+    elif not custom and only not in (None, schema.task):
+        needs, found = f"one target of {only}", f"{schema.target!r} is a {schema.task} target"
+    else:
+        return
+    raise SettingError(f"pruner {name!r} is for {needs}, but {found}; choose {choose}")
 
 
 def check_component_settings(given: Mapping[str, Any], pruner: PlannedComponent | None) -> None:
@@ -488,8 +433,3 @@ def check_component_settings(given: Mapping[str, Any], pruner: PlannedComponent 
             )
         if key.startswith("pruner.") and pruner is None:
             raise SettingError(f"{key!r} is given, but no pruner is chosen; set pruner=NAME")
-
-
-def _describe_algorithm(settings: Mapping[str, Any], given: Mapping[str, Any]) -> str:
-    algorithm = settings["algorithm"]
-    return "" if algorithm is None or given.get("criterion") else f" of algorithm {algorithm!r}"

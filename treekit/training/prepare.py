@@ -21,7 +21,7 @@ from treekit.grow.compile_criterion import (
     get_unconditional_pointer,
 )
 from treekit.grow.compile_plugin import Origin
-from treekit.grow.compile_splitter import CompiledSplitter, compile_splitter
+from treekit.grow.compile_splitter import compile_splitter
 from treekit.grow.function_identity import compute_identity
 from treekit.grow.held_out import HeldOutRows, encode_held_table, make_held_target
 from treekit.grow.recipe import Recipe, SurrogateRule
@@ -36,7 +36,6 @@ from treekit.grow.target_statistics import (
 )
 from treekit.grow.tree_builder import allocate_scratch
 from treekit.kernels.compile import SplitterKernel
-from treekit.kernels.function_pointers import FunctionPointer
 from treekit.kernels.records import Limits, SplitRules, Table
 from treekit.kernels.thresholds import (
     MIDPOINT,
@@ -78,25 +77,49 @@ def make_recipe(dataset: Dataset, plan: Plan, validation: Dataset | None = None)
         held = HeldOutRows(other, make_held_target(target, y, validation.statistical_weights))
     if target.quantile is not None:
         _check_rank_settings(plan)
-    before = plan.pruner.functions.before if plan.pruner else None
+    before = plan.pruner and plan.pruner.functions.before
     fractional = settings["missing"] == "fractional"
     surrogate = settings["missing"] == "surrogate"
     known_only = fractional or surrogate
+    nominal = bool((table.nominal > 0).any())
+    options: dict[str, Any] = {
+        "known_only": known_only,
+        "blocks": target.blocks,
+        "bounded": plan.monotonic_signs is not None,
+        "nominal": nominal,
+    }
+    criterion: CompiledCriterion = _get_compiled(
+        plan.criterion,
+        (target.size, target.is_dense, *options.values()),
+        lambda functions, origin: compile_criterion(
+            functions, target.size, target.is_dense, origin, **options
+        ),
+    )
     return Recipe(
         table=table,
         target=target,
         dtype=schema.dtype,
-        criterion=compile_planned_criterion(
-            plan.criterion,
-            target,
-            known_only=known_only,
-            bounded=plan.monotonic_signs is not None,
-            nominal=bool((table.nominal > 0).any()),
+        # Functions that are called as Python are not part of the cache's key.
+        criterion=replace(criterion, functions=plan.criterion.functions),
+        splitter=_get_compiled(
+            plan.splitter,
+            (table.codes.dtype.str, target.quantile is None, nominal),
+            lambda functions, origin: compile_splitter(
+                functions,
+                table,
+                target.select_rows(np.empty(0, np.uint32), None),
+                allocate_scratch(table, target, 1, 1),
+                origin,
+                target.quantile,
+            ),
         ),
-        splitter=compile_planned_splitter(plan.splitter, table, target),
         before=get_unconditional_pointer()
         if before is None or plan.pruner is None
-        else compile_planned_before(plan.pruner),
+        else _get_compiled(
+            plan.pruner,
+            ("before",),
+            lambda functions, origin: compile_before(functions.before, origin),
+        ),
         use_before=before is not None,
         limits=_make_limits(plan, rounded=fractional or dataset.factors is not None),
         split_rules=SplitRules(
@@ -249,23 +272,18 @@ def make_criterion_target(
         return make_rank_target(y, weights, statistics.quantile, drawn=drawn)
     if statistics.smallest is not None:
         for output, own in zip(schema.outputs, y.reshape(len(y), -1).T, strict=True):
-            _check_smallest(statistics.smallest, own, output.name, criterion.record.name)
+            below = own < statistics.smallest
+            if below.any():
+                row = int(below.argmax())
+                raise DataError(
+                    f"criterion {criterion.record.name!r} needs a target of at least "
+                    f"{statistics.smallest:g}, but {output.name!r} is {own[row]:g} in row {row} "
+                    f"(counting from 0; {int(below.sum())} such rows); drop or correct them, or "
+                    "choose another criterion"
+                )
     if schema.more:
         return make_multioutput_number_target(y, weights, drawn=drawn, centred=statistics.centred)
     return make_number_target(y, weights, drawn=drawn, centred=statistics.centred)
-
-
-def _check_smallest(
-    smallest: float, y: npt.NDArray[np.float64], target: str, criterion: str
-) -> None:
-    below = y < smallest
-    if below.any():
-        row = int(below.argmax())
-        raise DataError(
-            f"criterion {criterion!r} needs a target of at least {smallest:g}, but {target!r} is "
-            f"{y[row]:g} in row {row} (counting from 0; {int(below.sum())} such rows); drop or "
-            "correct them, or choose another criterion"
-        )
 
 
 # ---------------------------------------------------------------- compilation cache
@@ -287,84 +305,22 @@ def get_origin(part: PlannedComponent) -> Origin:
     return Origin(part.origin["kind"], part.record.name, distribution)
 
 
-def _get_cached(part: PlannedComponent, shape: tuple[Any, ...], make: Callable[[], Any]) -> Any:
+def _get_compiled(
+    part: PlannedComponent, shape: tuple[Any, ...], compile_part: Callable[[Any, Origin], Any]
+) -> Any:
+    """Return ``compile_part(functions, origin)``, or the result of an earlier training."""
+    functions, origin = part.functions, get_origin(part)
+    compiled_functions = functions
+    if isinstance(functions, CriterionFunctions):  # without those that are called as Python
+        compiled_functions = replace(functions, loss=None, leaf_value=None)
     try:
         values = tuple((type(value), value) for value in part.settings.values())
-        key = (
-            get_origin(part),
-            values,
-            compute_identity(_drop_python_functions(part.functions)),
-            shape,
-        )
+        key = (origin, values, compute_identity(compiled_functions), shape)
         kept = _cached_components.get(key)
     except (TypeError, ValueError):  # the key cannot be hashed, or a closure cell is not bound
-        return make()
+        return compile_part(functions, origin)
     if kept is None:
         if len(_cached_components) >= MAX_CACHED_COMPONENTS:
             del _cached_components[next(iter(_cached_components))]
-        kept = _cached_components[key] = make()
-    return kept
-
-
-def _drop_python_functions(functions: Any) -> Any:
-    """Return the functions without those that run in the interpreter."""
-    if not isinstance(functions, CriterionFunctions):
-        return functions
-    return replace(functions, loss=None, leaf_value=None)
-
-
-def compile_planned_criterion(
-    part: PlannedComponent,
-    target: TargetStatistics,
-    *,
-    known_only: bool = False,
-    bounded: bool = False,
-    nominal: bool = True,
-) -> CompiledCriterion:
-    """Compile the criterion for the target's statistics; see `compile_criterion`."""
-
-    def compile_uncached() -> CompiledCriterion:
-        return compile_criterion(
-            part.functions,
-            target.size,
-            target.is_dense,
-            get_origin(part),
-            known_only=known_only,
-            blocks=target.blocks,
-            bounded=bounded,
-            nominal=nominal,
-        )
-
-    kept: CompiledCriterion = _get_cached(
-        part,
-        (target.size, target.is_dense, known_only, target.blocks, bounded, nominal),
-        compile_uncached,
-    )
-    return replace(kept, functions=part.functions)
-
-
-def compile_planned_splitter(
-    part: PlannedComponent, table: Table, target: TargetStatistics
-) -> CompiledSplitter:
-    """Compile the splitter for the data type of the table's codes."""
-
-    def compile_uncached() -> CompiledSplitter:
-        rows = target.select_rows(np.empty(0, np.uint32), None)
-        scratch = allocate_scratch(table, target, 1, 1)
-        return compile_splitter(
-            part.functions, table, rows, scratch, get_origin(part), target.quantile
-        )
-
-    levels = bool((table.nominal > 0).any())
-    kept: CompiledSplitter = _get_cached(
-        part, (table.codes.dtype.str, target.quantile is None, levels), compile_uncached
-    )
-    return kept
-
-
-def compile_planned_before(part: PlannedComponent) -> FunctionPointer:
-    """Compile the pruner's ``before``."""
-    kept: FunctionPointer = _get_cached(
-        part, ("before",), lambda: compile_before(part.functions.before, get_origin(part))
-    )
+        kept = _cached_components[key] = compile_part(functions, origin)
     return kept

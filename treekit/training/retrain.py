@@ -12,7 +12,7 @@ from treekit.model.model import Model, as_model
 from treekit.model.model_file import load
 from treekit.model.tree import Split
 
-_COMPONENT_KINDS = ("criterion", "splitter", "pruner")
+_REGISTRY_LISTS = {"criterion": "criteria", "splitter": "splitters", "pruner": "pruners"}
 
 
 def get_settings_like(like: Any, given: Mapping[str, Any]) -> dict[str, Any]:
@@ -40,7 +40,7 @@ def get_settings_like(like: Any, given: Mapping[str, Any]) -> dict[str, Any]:
             "the model is a rule list, which has no training settings; give the model that the "
             "rules came from"
         )
-    chosen = [part for part in _COMPONENT_KINDS if part in given or "algorithm" in given]
+    chosen = [part for part in _REGISTRY_LISTS if part in given or "algorithm" in given]
     require_plugins(model, given)
     settings = {
         key: value for key, value in model.settings.items() if key.partition(".")[0] not in chosen
@@ -69,9 +69,6 @@ def require_plugins(model: Model, given: Mapping[str, Any]) -> None:
             f"install it (pip install {release!r}), or choose another {kind}.  Predicting, "
             "exporting and verifying need no plugin"
         )
-
-
-_REGISTRY_LISTS = {"criterion": "criteria", "splitter": "splitters", "pruner": "pruners"}
 
 
 def _iterate_components(model: Model) -> Iterator[dict[str, str]]:

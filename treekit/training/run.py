@@ -27,6 +27,7 @@ from treekit.model.model import Model, distribute_votes, make_model, predict_lab
 from treekit.model.scoring import leaf_indices
 from treekit.model.tree import Tree
 from treekit.model.validation import check_tree
+from treekit.training.importance import compute_score
 from treekit.training.plan import Plan
 from treekit.training.prepare import get_origin, make_recipe
 from treekit.training.tasks import use_prediction_schema
@@ -121,7 +122,7 @@ def _grow_trees(
 
     def finish_tree(grown: GrownTree, out: npt.NDArray[np.uint32]) -> GrownTree:
         tree = grown.tree
-        if not (held and len(out) == 0):  # without out-of-bag rows there is nothing to prune by
+        if len(out) > 0 or not held:  # without out-of-bag rows there is nothing to prune by
             tree = prune_tree(dataset, plan, recipe, grown, refuse_folds, {})
         if len(out) == 0:
             return replace(grown, tree=tree)
@@ -255,18 +256,16 @@ def compute_oob_score(
         class_votes = votes[seen].astype(np.int64)
         ends = itertools.pairwise(dataset.schema.blocks)
         predicted = np.stack([predict_labels(class_votes[:, a:b], costs) for a, b in ends], axis=1)
-        right = (predicted == y).mean(axis=1)
         shares = [np.bincount(column, w).max() / w.sum() for column in y.T]
         return {
             "rows": len(y),
-            "accuracy": float((right * w).sum() / w.sum()),
+            "accuracy": compute_score("classification", y, predicted, w),
             "majority": float(np.mean(shares)),
         }
-    # No overflow: training rejects targets whose squares leave float64.
-    error = w @ (y - votes[seen] / times[seen, None]) ** 2
-    total = w @ (y - np.average(y, weights=w, axis=0)) ** 2
-    left = np.divide(error, total, out=np.ones(len(total)), where=total > 0)
-    return {"rows": len(y), "r2": float(np.mean(1.0 - left))}
+    return {
+        "rows": len(y),
+        "r2": compute_score("regression", y, votes[seen] / times[seen, None], w),
+    }
 
 
 # ---------------------------------------------------------------- pruning
@@ -285,7 +284,20 @@ def prune_tree(
     if pruner is None or pruner.functions.after is None:
         return grown.tree
     origin = get_origin(pruner)
-    context = _make_context(dataset, plan, recipe, grown, folds, report)
+    functions, target = _wrap_criterion_functions(plan), recipe.target
+    impurity = functions.impurity
+    if impurity is not None and target.blocks is not None:
+        impurity = make_python_mean_impurity(impurity, target.blocks)
+    context = Context(
+        grown,
+        recipe.table,
+        losses_of(dataset.schema, functions, plan.costs, target.layout, dense=target.is_dense),
+        folds,
+        impurity=impurity,
+        fractional=recipe.fractional,
+        validated=recipe.held_out is not None,
+        report=report,
+    )
     if origin.is_foreign:  # a plugin must not modify shared arrays
         context = replace(context, grown=make_read_only(grown), table=make_read_only(recipe.table))
     tree: Tree
@@ -299,31 +311,6 @@ def prune_tree(
     if recipe.monotonic_signs is not None and not is_monotonic(tree, recipe.monotonic_signs):
         tree = clip_tree(tree, recipe.monotonic_signs)
     return tree
-
-
-def _make_context(
-    dataset: Dataset,
-    plan: Plan,
-    recipe: Recipe,
-    grown: GrownTree,
-    folds: Callable[[int], list[GrownTree]],
-    report: dict[str, Any],
-) -> Context:
-    functions, blocks = _wrap_criterion_functions(plan), recipe.target.blocks
-    impurity = functions.impurity
-    if impurity is not None and blocks is not None:
-        impurity = make_python_mean_impurity(impurity, blocks)
-    layout, dense = recipe.target.layout, recipe.target.is_dense
-    return Context(
-        grown,
-        recipe.table,
-        losses_of(dataset.schema, functions, plan.costs, layout, dense=dense),
-        folds,
-        impurity=impurity,
-        fractional=recipe.fractional,
-        validated=recipe.held_out is not None,
-        report=report,
-    )
 
 
 def _wrap_criterion_functions(plan: Plan) -> CriterionFunctions:

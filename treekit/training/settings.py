@@ -294,10 +294,19 @@ COMMON_SETTINGS = (
 """Settings that are listed first; the others are for special cases and for `algorithm`."""
 
 
+def select_settings(kind: str, settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the settings of a component by their own names, without the prefix `kind`."""
+    prefix = f"{kind}."
+    return {key[len(prefix) :]: v for key, v in settings.items() if key.startswith(prefix)}
+
+
+def _is_integer(value: Any) -> bool:
+    return isinstance(value, numbers.Integral) and not isinstance(value, bool)
+
+
 def check_n_jobs(n_jobs: Any) -> None:
     """Raise `SettingError` unless `n_jobs` is a number of threads, -1 or None."""
-    whole = isinstance(n_jobs, numbers.Integral) and not isinstance(n_jobs, bool)
-    if n_jobs is not None and (not whole or n_jobs == 0):
+    if n_jobs is not None and (not _is_integer(n_jobs) or n_jobs == 0):
         raise SettingError(
             f"n_jobs is {n_jobs!r}; give an integer number of threads, -1 for all cores, or None"
         )

@@ -18,6 +18,7 @@ from treekit.data.schema import Output, Schema
 from treekit.discovery import FOREIGN_ERRORS, call_isolated, describe_error, find_custom_task
 from treekit.errors import DataError, PluginError, SettingError
 from treekit.model.model import Model
+from treekit.training.settings import select_settings
 
 MAX_CELLS = 4096
 """Maximum number of cells of a node's statistics in a layout."""
@@ -48,9 +49,7 @@ def get_reading_options(settings: Mapping[str, Any], task: str | None = None) ->
             f"criterion {record.name!r} is for {own.name}, which needs a {own.target} "
             f"target, but task is {task!r}; leave task out"
         )
-    prefix = "criterion."
-    given = {key[len(prefix) :]: v for key, v in settings.items() if key.startswith(prefix)}
-    values = registry.settings_of(record, given)
+    values = registry.settings_of(record, select_settings("criterion", settings))
     return {"task": own.target, "task_columns": {role: values[role] for role in own.columns}}
 
 
@@ -143,19 +142,13 @@ def _name_task(record: Criterion, task: Task) -> str:
 
 def _get_task_inputs(dataset: Dataset) -> tuple[TaskColumn, dict[str, TaskColumn]]:
     """Return read-only views of the target and the additional columns."""
+    from treekit.grow.compile_plugin import make_read_only  # imports numba
+
     schema = dataset.schema
     target = TaskColumn(schema.target, dataset.y, schema.classes, dataset.weights)
-    return _make_read_only(target), {
-        role: _make_read_only(column) for role, column in dataset.task_columns.items()
+    return make_read_only(target), {
+        role: make_read_only(column) for role, column in dataset.task_columns.items()
     }
-
-
-def _make_read_only(column: TaskColumn) -> TaskColumn:
-    views = [None if cells is None else cells.view() for cells in (column.values, column.weights)]
-    for view in views:
-        if view is not None:
-            view.flags.writeable = False
-    return replace(column, values=views[0], weights=views[1])  # type: ignore[arg-type]
 
 
 def _check_target(where: str, task: Task, dataset: Dataset) -> None:
