@@ -408,8 +408,8 @@ def oracle_table(model: treekit.Model, table: dict[str, list[Any]]) -> reference
             ]
             for row in zip(*(table[name] for name in model.schema.names), strict=True)
         ],
-        float,
-    )
+        model.schema.dtype,  # as the model rounds them: 0.1 is not above the float32 0.1
+    ).astype(float)
     y = [model.schema.classes.index(label) for label in table["y"]]
     return reference_error_based.Table(model.trees[0], x, y, 2, model.missing == "fractional")
 

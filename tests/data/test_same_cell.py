@@ -130,7 +130,7 @@ def test_rows_of_a_file(levels: tuple[str, ...], tmp_path: Path) -> None:
     with path.open("w", encoding="utf-8", newline="") as file:
         csv.writer(file, quoting=csv.QUOTE_ALL).writerows([["c"], *([text] for text in texts)])
     assert model.predict(path).tolist() == expected(texts, levels)
-    assert import_python(model)["main"]([str(path), "-o", str(out)]) == 0
+    assert import_python(model, api="full")["main"]([str(path), "-o", str(out)]) == 0
     with out.open(encoding="utf-8", newline="") as file:
         assert [float(row[0]) for row in list(csv.reader(file))[1:]] == expected(texts, levels)
 
@@ -151,7 +151,7 @@ def test_requests_and_explained_rows(levels: tuple[str, ...]) -> None:
 
 
 def test_exported_python(levels: tuple[str, ...]) -> None:
-    predict = import_python(level_model(levels))["predict"]
+    predict = import_python(level_model(levels), api="full")["predict"]
     cells = [*CELLS, np.bool_(True), np.int8(3), np.float32(2.5)]
     assert [predict({"c": cell}) for cell in cells] == expected(cells, levels)
 
@@ -316,7 +316,7 @@ def test_any_cell_and_vocabulary(vocabulary: list[str], cells: list[Any]) -> Non
     levels = tuple(vocabulary)
     model, cells = level_model(levels), [*cells, *levels]
     wanted = expected(cells, levels)
-    predict = import_python(model)["predict"]
+    predict = import_python(model, api="full")["predict"]
     assert [predict([cell]) for cell in cells] == wanted
     assert [float(model.predict({"c": [cell]})[0]) for cell in cells] == wanted
     matrix = RowConverter(model, "m").convert_rows([{"c": cell} for cell in cells])

@@ -6,6 +6,7 @@ import ctypes
 import secrets
 import subprocess
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from treekit.model.model import Model
 
 __all__ = ["STRICT", "Compiled", "compile_c", "compile_together", "export_python", "import_python"]
 
-export_python = language_exporter(list_shipped_folders()[0] / "python").export
+export_python = partial(language_exporter(list_shipped_folders()[0] / "python").export, api="full")
 """Function that writes the Python file of a model."""
 
 STRICT = ["-std=c99", "-Wall", "-Wextra", "-Werror", "-pedantic", "-Wconversion", "-Wtrigraphs"]

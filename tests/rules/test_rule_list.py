@@ -193,7 +193,7 @@ def test_a_rule_list_is_a_sequence_of_rules():
     assert len(listed) == 5
     assert listed[-1] == listed[4] == listed.of_tree(0)[4]
     assert [rule.leaf for rule in listed[1:3]] == [listed[1].leaf, listed[2].leaf]
-    with pytest.raises(IndexError, match="rule 5 of 5"):
+    with pytest.raises(IndexError, match="no rule 5: the list has 5 rules"):
         listed[5]
 
 
@@ -1026,7 +1026,7 @@ def rules_wide_broken_texts():
         "expected 0 <= low < high <= 16777216",
     )
     yield text.replace("missing  fractional", "missing  direction"), "fraction of a row"
-    yield text.replace("or green: ", "or red: "), "named twice"
+    yield text.replace("or green: ", "or red: "), "none that the condition lists"
     text = str(rules(surrogate_model()))
     yield text.replace("; if that is unknown: sugar", "; else sugar"), "is not a test"
     yield (

@@ -188,10 +188,15 @@ def test_a_log_of_another_kind_is_refused() -> None:
 
 
 @pytest.fixture
-def joined() -> Iterator[Any]:
+def joined(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     """What `configure_logging` makes, writing to `Lines`; undone after the test."""
     root, lines = logging.getLogger(), Lines()
     before = root.handlers[:]
+    # A server of another test in this process may have configured uvicorn's own loggers.
+    for name in ("uvicorn", "uvicorn.error"):
+        monkeypatch.setattr(logging.getLogger(name), "handlers", [])
+        monkeypatch.setattr(logging.getLogger(name), "propagate", True)
+        monkeypatch.setattr(logging.getLogger(name), "level", logging.NOTSET)
 
     def configure(mode: str) -> Lines:
         lines.handler = configure_logging(mode)
