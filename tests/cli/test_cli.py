@@ -1048,7 +1048,7 @@ def test_the_demo_trains_writes_explains_and_proves(
 def test_the_demo_names_what_it_cannot_try_without_a_compiler(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr("treekit.verify.runtime.shutil.which", lambda name: None)
+    monkeypatch.setattr("treekit.verify.run_c.shutil.which", lambda name: None)
     monkeypatch.setattr(demo, "_FOREST", demo._FOREST | {"trees": 3})
     told = call("demo", "--out", tmp_path).stdout
     assert told.count("all 3 artifacts are equal") == 2

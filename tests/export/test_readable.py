@@ -48,7 +48,7 @@ def iris():
 
 
 def written(model, folder, **settings):
-    (path,) = export(model, "python", folder / "tree.py", **settings)
+    (path,) = export(model, "python", folder / "tree.py", **({"api": "auto"} | settings))
     return path
 
 
@@ -102,7 +102,7 @@ STRICT = ("-std=c99", "-pedantic", "-Wall", "-Wextra", "-Wconversion", "-Werror"
 
 def written_c(model, folder):
     """Write the C files of a model; they compile without a warning."""
-    source, header = export(model, "c", folder / "tree.c")
+    source, header = export(model, "c", folder / "tree.c", api="auto")
     subprocess.run(["gcc", *STRICT, "-c", source, "-o", folder / "tree.o"], check=True)
     return source, header
 

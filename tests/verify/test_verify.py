@@ -466,7 +466,7 @@ def test_names_and_categories_of_a_c_file_are_compared_too(tmp_path, old, new, s
 def test_a_label_of_another_type_is_not_equal(tmp_path):
     schema = Schema((Column("x"),), classes=(0, 1))
     model = make_model(schema, [build_tree(leaf([1, 3]), schema)])
-    (path,) = exported(model, tmp_path, "python")
+    (path,) = exported(model, tmp_path, "python", api="auto")
     path.write_text(path.read_text().replace("return 1", "return True"))
     (artifact,) = verify(model, [path]).artifacts
     assert artifact.differing == artifact.rows

@@ -49,7 +49,7 @@ _FORM_SETTING = Setting(
 )
 API_SETTING = Setting(
     "api",
-    "auto",
+    "full",
     "auto: a small tree as nested tests alone; full: with probabilities, leaves and all columns",
     choices=("auto", "full"),
 )
@@ -90,7 +90,7 @@ class LanguageExport:
         *,
         templates: str = "",
         form: str = "auto",
-        api: str = "auto",
+        api: str = "full",
         **given: Any,
     ) -> dict[str, bytes]:
         """Export a model; see `treekit.Exporter`."""
