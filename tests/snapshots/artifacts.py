@@ -64,7 +64,7 @@ _EXPORTS: Mapping[str, tuple[dict[str, Any], ...]] = {
     ),
     "triton": ({"version": 2, "max_batch_size": 8, "batch_delay": 100, "threads": 0},),
     "c": (
-        {},
+        {"api": "auto"},
         {"form": "if_else"},
         {"form": "if_else", "arithmetic": "integer"},
         {"form": "hybrid"},
@@ -73,7 +73,7 @@ _EXPORTS: Mapping[str, tuple[dict[str, Any], ...]] = {
         {"form": "table", "input": "float"},
         {"form": "table", "arithmetic": "integer"},
     ),
-    "python": ({}, *_LANGUAGE_FORMS),
+    "python": ({"api": "auto"}, *_LANGUAGE_FORMS),
     "javascript": _LANGUAGE_FORMS,
     "java": ({"form": "if_else", "package": "org.example"}, {"form": "table"}),
     "rust": _LANGUAGE_FORMS,
