@@ -16,7 +16,7 @@ from tests.strategies import models
 from treekit.data import DEMO_TARGET, demo_table
 from treekit.data.schema import Column, Schema
 from treekit.export import export
-from treekit.export.c.readable import explain_unreadable_c
+from treekit.export.c import explain_unreadable_c
 from treekit.export.literals import Language
 from treekit.export.readable import comment_text, explain_unreadable, readable_names
 from treekit.model.builder import build_tree, leaf, subset, threshold

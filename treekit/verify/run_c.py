@@ -177,7 +177,7 @@ def _read_header(job: Job) -> _Header:
 
 @dataclass(frozen=True)
 class _ReadableHeader:
-    """Contents of a header of the readable form (`treekit.export.c.readable`).
+    """Contents of a header of the readable form (`treekit.export.readable`).
 
     Attributes
     ----------
