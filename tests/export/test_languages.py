@@ -47,7 +47,11 @@ from treekit.verify.run_language import LanguageProgram
 # ---------------------------------------------------------------- languages
 
 RUNTIMES = {"javascript": ("node",), "java": ("javac",), "rust": ("rustc",), "go": ("go",)}
-SHIPPED = {exporter.name: exporter for exporter in load_languages(list_shipped_folders()[0])}
+SHIPPED = {
+    exporter.name: exporter
+    for exporter in load_languages(list_shipped_folders()[0])
+    if exporter.export.profile.verify is not None  # Python has a runner and tests of its own
+}
 CHECKS = {
     "go": (["gofmt", "-l", "."], ["go", "vet", "./m{}"]),
     "java": (["javac", "-Xlint:all", "-Werror", "-d", "strict", "m{0}/m{0}.java"],),
