@@ -137,11 +137,12 @@ def readable_values(model: Model, language: Language) -> dict[str, Any]:
     """
     schema = model.schema
     (tree,) = lower(model)
-    tested = sorted(set(tree.feature[tree.kind != Step.LEAF].tolist()))
+    order = list(_order_nodes(tree, schema))
+    tested = sorted({int(tree.feature[place.node]) for place, _ in order} - {-1})
     names = readable_names([schema.names[f] for f in tested], language)
     identifiers = dict(zip(tested, names, strict=True))
     lines: list[ReadableLine] = []
-    for place, passing in _order_nodes(tree, schema):
+    for place, passing in order:
         line = _make_line(model, tree, place, passing, identifiers, language)
         above = lines[-1].depth if lines else 0
         lines.append(line._replace(closing=tuple(range(above - 1, line.depth - 1, -1))))
