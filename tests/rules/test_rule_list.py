@@ -20,6 +20,7 @@ from tests.reference.models import chain, mixed_schema, probe_rows, random_model
 from tests.strategies import ALL_KINDS, finite, matrices, models
 from treekit.data.schema import Column, Output, Schema
 from treekit.errors import DataError, ModelError, ModelFileError, SettingError, VerificationError
+from treekit.kernels import reachability
 from treekit.model.builder import (
     Surrogate,
     build_tree,
@@ -1059,3 +1060,25 @@ def test_hostile_names_stay_inside_their_quotes_in_tests_and_targets():
     rows = np.random.default_rng(0).choice([0.0, 1.0, 2.0, 5.0, RULES_WIDE_NAN], size=(200, 6))
     wanted = [evaluate.sums(model, row) for row in rows.tolist()]
     assert read.sums(rows).tolist() == wanted
+
+
+# ---------------------------------------------------------------- bounds of the walk
+
+
+@given(models(kinds=ALL_KINDS))
+def test_rules_read_and_write_only_categories_of_the_tested_column(model):
+    """A split with a test of several columns has entries for its own column's categories only."""
+    walks, make_walk = [], reachability.make_walk
+
+    def make(tree, n_levels, *rest):
+        walks.append(make_walk(tree, n_levels, *rest))
+        return walks[-1]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(reachability, "make_walk", make)
+        rules(model)
+    for walk in walks:
+        inner = walk.nodes[walk.nodes["n_levels"] > 0]
+        columns = walk.columns[inner["feature"]]
+        assert (inner["n_levels"] == columns["n_levels"]).all()
+        assert (columns["first_level"] + columns["n_levels"] <= len(walk.barred)).all()

@@ -21,6 +21,8 @@ from treekit.kernels.compile import kernel
 
 # Values of `treekit.model.tree.Split`, which compiled code cannot read.
 _THRESHOLD = 1
+_SUBSET = 2
+_MULTIWAY = 3
 _MISSING = 4
 
 NODE_DTYPE = np.dtype(
@@ -30,7 +32,8 @@ NODE_DTYPE = np.dtype(
         ("threshold", np.float64),
     ]
 )
-"""A node, as in `treekit.model.tree.Tree`; ``n_levels`` is its number of `level_branch` entries.
+"""A node, as in `treekit.model.tree.Tree`; ``n_levels``, 0 unless it splits its own column's
+categories, is its number of `level_branch` entries.
 
 A negative ``missing`` stands for every branch: missing values are split fractionally.
 """
@@ -88,7 +91,10 @@ def make_walk(
     nodes = np.zeros(tree.n_nodes, dtype=NODE_DTYPE)
     for name in ("kind", "feature", "first_child", "n_children", "missing", "threshold"):
         nodes[name] = getattr(tree, name)
-    nodes["level_start"], nodes["n_levels"] = tree.level_offsets[:-1], np.diff(tree.level_offsets)
+    # A test of several columns is a THRESHOLD on its outcome: its entries are not its column's.
+    own_entries = (tree.kind == _SUBSET) | (tree.kind == _MULTIWAY)
+    nodes["level_start"] = tree.level_offsets[:-1]
+    nodes["n_levels"] = np.where(own_entries, np.diff(tree.level_offsets), 0)
     columns = np.zeros(len(n_levels), dtype=COLUMN_DTYPE)
     columns["low"], columns["high"], columns["no_missing"] = -np.inf, np.inf, bar
     columns["n_levels"] = columns["n_open"] = n_levels
