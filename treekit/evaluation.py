@@ -287,7 +287,8 @@ def evaluate(
         return evaluate_model(as_model(model), table, weights=weights)
     if table is not None:
         raise SettingError(
-            f"got a model and target={target!r}; leave out the target to score the model"
+            f"got a model and target={target!r}, but a model has its own target; leave out target "
+            "to score the model, or the model to cross-validate"
         )
     if groups == target:
         raise SettingError(f"groups={groups!r} is the target; give another column")

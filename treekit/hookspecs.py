@@ -49,7 +49,7 @@ def treekit_pruners() -> list[Pruner]:  # type: ignore[empty-body]
 
 @hookspec
 def treekit_exporters() -> list[Exporter]:  # type: ignore[empty-body]
-    """Return exporters, which write models for a target."""
+    """Return exporters, which write models for a target language or runtime."""
 
 
 @hookspec
@@ -59,7 +59,7 @@ def treekit_importers() -> list[Importer]:  # type: ignore[empty-body]
 
 @hookspec
 def treekit_documents() -> list[Document]:  # type: ignore[empty-body]
-    """Return documents, which write rules in a form."""
+    """Return documents, which write rules in a format such as HTML."""
 
 
 @hookspec

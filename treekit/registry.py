@@ -160,7 +160,12 @@ def _resolve_record(record_type: type[R], wanted: str | R) -> R:
 
 
 def criterion(wanted: str | Criterion) -> Criterion:
-    """Return the criterion of that name; a record is checked and returned unchanged.
+    """Return the criterion called `wanted`.
+
+    Parameters
+    ----------
+    wanted : str or Criterion
+        A record is checked and returned unchanged.
 
     Raises
     ------
@@ -173,37 +178,37 @@ def criterion(wanted: str | Criterion) -> Criterion:
 
 
 def splitter(wanted: str | Splitter) -> Splitter:
-    """Return the splitter of that name; see `criterion`."""
+    """Return the splitter called `wanted`; parameters and errors as for `criterion`."""
     return _resolve_record(Splitter, wanted)
 
 
 def pruner(wanted: str | Pruner) -> Pruner:
-    """Return the pruner of that name; see `criterion`."""
+    """Return the pruner called `wanted`; parameters and errors as for `criterion`."""
     return _resolve_record(Pruner, wanted)
 
 
 def exporter(wanted: str | Exporter) -> Exporter:
-    """Return the exporter of that name; see `criterion`."""
+    """Return the exporter called `wanted`; parameters and errors as for `criterion`."""
     return _resolve_record(Exporter, wanted)
 
 
 def importer(wanted: str | Importer) -> Importer:
-    """Return the importer of that name; see `criterion`."""
+    """Return the importer called `wanted`; parameters and errors as for `criterion`."""
     return _resolve_record(Importer, wanted)
 
 
 def document(wanted: str | Document) -> Document:
-    """Return the document form of that name; see `criterion`."""
+    """Return the document called `wanted`; parameters and errors as for `criterion`."""
     return _resolve_record(Document, wanted)
 
 
 def simplifier(wanted: str | Simplifier) -> Simplifier:
-    """Return the simplifier of that name; see `criterion`."""
+    """Return the simplifier called `wanted`; parameters and errors as for `criterion`."""
     return _resolve_record(Simplifier, wanted)
 
 
 def explainer(wanted: str | Explainer) -> Explainer:
-    """Return the explainer of that name; see `criterion`."""
+    """Return the explainer called `wanted`; parameters and errors as for `criterion`."""
     return _resolve_record(Explainer, wanted)
 
 
@@ -233,7 +238,7 @@ def importers() -> Catalogue:
 
 
 def documents() -> Catalogue:
-    """Return all document forms by name."""
+    """Return all documents by name."""
     return _get_catalogue("document")
 
 

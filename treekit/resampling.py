@@ -155,8 +155,8 @@ def _as_numbers(found: Any, of: str) -> npt.NDArray[np.float64]:
     except (TypeError, ValueError):  # parts of different lengths
         pass
     raise DataError(
-        f"the statistic of {of} is {reprlib.repr(found)}; it must be a number, or an array of "
-        "numbers whose parts are of equal lengths"
+        f"the statistic of {of} is {reprlib.repr(found)}; it must be a number or a rectangular "
+        "array of numbers (nested lists must have equal lengths)"
     )
 
 

@@ -81,7 +81,8 @@ def threshold_split(feature: int, cut: int, threshold: float = np.nan) -> Split:
     """Return a split that sends codes up to `cut` to branch 0, greater ones to branch 1.
 
     `threshold` must lie between the values of codes `cut` and ``cut + 1``; it
-    is rounded down to the model's input type.  NaN: the midpoint.
+    is rounded down to the model's input type.  If it is NaN, the midpoint of the two
+    values is used.
     """
     return Split(1, feature, cut, threshold, HEAVIEST_BRANCH, 2, np.empty(0, np.int32), 0.0)
 

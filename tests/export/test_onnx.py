@@ -811,7 +811,7 @@ def test_paths_beyond_all_bounds_are_refused_by_name() -> None:
     for k in range(4900):
         node = threshold("x", float(-k), leaf([1, k + 1]), node)
     model = make_model(schema, [build_tree(node, schema)] * 2)
-    with pytest.raises(ExportError, match=r"characters, one for each leaf and node .*choose leaf"):
+    with pytest.raises(ExportError, match=r"characters, one for each pair of a leaf .*choose leaf"):
         export_onnx(model, "m", decision_path=True)
 
 

@@ -605,8 +605,8 @@ LAYOUT = effects(
             replace(LAYOUT, answer=lambda s: s[:, :3]),
             r"shape \(\d+, 3\) .* must return shape \(\d+, 4\)",
         ),
-        (replace(LAYOUT, answer=lambda s: s * math.nan), "answer must return finite numbers"),
-        (replace(LAYOUT, answer=lambda s: s["x"]), "raised IndexError: .* in answer"),
+        (replace(LAYOUT, answer=lambda s: s * math.nan), "`answer` .* must return finite numbers"),
+        (replace(LAYOUT, answer=lambda s: s["x"]), "raised IndexError: .* in `answer`"),
     ],
     ids=itertools.count(),
 )

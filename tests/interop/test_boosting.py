@@ -670,7 +670,7 @@ def into(*path: str, value: Any) -> Any:
         (put("left_children", 10**6, 0), "child does not exist"),
         (put("left_children", 10**30, 0), r"damaged, or not an XGBoost model.*left_children\[0\]"),
         (put("right_children", -7, 0), "child does not exist"),
-        (put("left_children", [], None), "entries of 0 nodes"),
+        (put("left_children", [], None), "entries for 0 nodes"),
         (put("split_indices", 99, 0), r"a split uses none of the \d+ columns"),
         (put("split_indices", [0]), "split_indices has 1 entries"),
         (put("split_conditions", 1e300, -1), "not finite"),

@@ -325,7 +325,7 @@ def test_what_cannot_be_expressed_is_refused_by_name(make: Any, message: str) ->
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"nodes_modes": ["LEAF"]}, "nodes_modes has 1 entries of 14"),
+        ({"nodes_modes": ["LEAF"]}, "nodes_modes has 1 entries for 14 nodes"),
         ({"nodes_modes": ["BRANCH_WILD"] * 14}, "unknown mode 'BRANCH_WILD'"),
         ({"nodes_truenodeids": [999] * 14}, "child is not in its tree"),
         ({"nodes_nodeids": [0] * 14}, "duplicate nodes"),

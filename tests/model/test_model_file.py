@@ -473,7 +473,7 @@ def test_regression_integers_beyond_the_grid_are_refused(tmp_path, changes, unit
 
 def test_missing_and_unknown_entries_are_refused_by_name(saved):
     rewritten(saved, {"gain.npy": None, "../evil": b"x"})
-    with pytest.raises(ModelFileError, match=r"\.\./evil.*gain\.npy"):
+    with pytest.raises(ModelFileError, match=r"missing .*gain\.npy.*unknown .*\.\./evil"):
         load(saved)
 
 
@@ -911,6 +911,6 @@ def test_an_estimator_predicts_without_its_plugin_and_is_refused_more_trees(inst
 def test_a_record_of_a_built_in_name_is_not_taken_for_the_built_in():
     own = replace(registry.criterion("gini"), summary="somebody's own")
     model = treekit.train(DATA, "y", criterion=own, max_depth=2)
-    with pytest.raises(SettingError, match=r"criterion 'gini', which was given as a record"):
+    with pytest.raises(SettingError, match=r"criterion 'gini', which was passed as an object"):
         treekit.train(DATA, "y", like=model)
     assert treekit.train(DATA, "y", like=model, criterion=own).n_nodes == model.n_nodes

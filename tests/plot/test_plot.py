@@ -598,7 +598,7 @@ def test_an_estimator_is_drawn_by_its_model():
         ({"max_depth": "way"}, "'way' (only if nodes are marked)"),
         ({"marked": [9]}, "there is no node 9: nodes are numbered from 0 to"),
         ({"marked": [-1]}, "there is no node -1"),
-        ({"max_depth": "deep"}, "expected a depth from 0, 'auto', 'way'"),
+        ({"max_depth": "deep"}, "expected an integer >= 0, 'auto', 'way'"),
         ({"language": "fr"}, "unknown language 'fr'"),
         ({"path": "tree.png"}, "must end in .svg or .dot"),
     ],

@@ -495,7 +495,7 @@ def test_replicates_of_an_extreme_lie_within_the_data(values, size):
         ({"statistic": 3.0}, SettingError, "statistic is 3.0; give a function"),
         ({"statistic": lambda rows: "x"}, DataError, "statistic of the data is 'x'; it must be a"),
         ({"statistic": lambda rows: 1j}, DataError, "is 1j; it must be a number"),
-        ({"statistic": lambda rows: [[1], [1, 2]]}, DataError, "parts are of equal lengths"),
+        ({"statistic": lambda rows: [[1], [1, 2]]}, DataError, "lists must have equal lengths"),
         ({"statistic": np.unique, "vectorized": False}, DataError, "the same shape for every"),
         (
             {"statistic": lambda rows, axis=0: 1.0},

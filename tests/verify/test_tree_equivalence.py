@@ -451,10 +451,10 @@ def test_tables_that_are_no_trees_are_not_walked():
     loop = tables.yes.copy()
     loop[3] = 2
     for broken, message in (
-        (replace(tables, yes=loop), "tables are not trees"),
+        (replace(tables, yes=loop), "tables do not form trees"),
         (replace(tables, root=tables.root[:-1]), "a different number of trees"),
-        (replace(tables, feature=tables.feature + 90), "columns or leaves that do not exist"),
-        (replace(tables, leaves=tables.leaves[:3]), "columns or leaves that do not exist"),
+        (replace(tables, feature=tables.feature + 90), "column or leaf that does not exist"),
+        (replace(tables, leaves=tables.leaves[:3]), "column or leaf that does not exist"),
     ):
         structure = compare_paths(model, broken)
         assert not structure.proved

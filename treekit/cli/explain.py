@@ -202,7 +202,7 @@ def _parse_depth(_: click.Context, __: click.Parameter, value: str | None) -> in
     if value == "all":
         return None
     if not (value.isascii() and value.isdigit()):
-        raise click.BadParameter(f"{value!r} is not a depth; give a number from 0, or 'all'")
+        raise click.BadParameter(f"{value!r} is not a depth; give an integer >= 0, or 'all'")
     return int(value)
 
 

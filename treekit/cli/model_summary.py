@@ -56,7 +56,7 @@ def _get_schema_facts(model: Model) -> list[tuple[str, str]]:
 
 
 def _get_policy_facts(model: Model) -> list[tuple[str, str]]:
-    """Return the policies for cells, votes and misclassification costs (true>predicted)."""
+    """Return the handling of missing and unseen values, the voting, and misclassification costs."""
     facts: list[tuple[str, str]] = [("missing", model.missing), ("unknown", model.unknown)]
     if model.combine == "sum":
         facts.append(("trees add up to", "margins" if model.margins else "numbers"))
@@ -96,7 +96,7 @@ def print_model(model: Model) -> None:
 
 
 def describe_estimate(model: Model) -> str:
-    """Return the estimate of the score on new rows made in training, and its method."""
+    """Describe the score on new rows, as estimated in training, and how it was estimated."""
     found, schema = model.provenance, model.schema
     oob = found.get("oob")
     if isinstance(oob, dict) and oob.get("rows"):
@@ -122,7 +122,7 @@ def describe_estimate(model: Model) -> str:
 
 
 def _find_pruner_risk(found: dict[str, Any]) -> tuple[float | None, str]:
-    """Return the risk that a built-in pruner reported for the chosen tree, and its method."""
+    """Return the chosen tree's risk, as reported by a built-in pruner, and how it was estimated."""
     pruned = found["pruner"]
     optimistic = "optimistic: it selected the pruned tree"
     if "weight_judged_by" in pruned:
@@ -141,7 +141,7 @@ def _find_pruner_risk(found: dict[str, Any]) -> tuple[float | None, str]:
 
 
 def _list_chosen_settings(model: Model) -> list[tuple[str, str]]:
-    """Return the settings with other values than the defaults, and components and seed."""
+    """Return the settings that differ from their defaults, the components and the seed."""
     from treekit.training.settings import SETTINGS
 
     settings = model.settings
@@ -175,9 +175,9 @@ def _format_setting(model: Model, key: str, value: Any) -> str:
 def iterate_provenance(
     found: dict[str, Any], *, components: bool = True
 ) -> Iterator[tuple[str, str]]:
-    """Yield pairs of names and values, those of nested objects under dotted names.
+    """Yield the names and values of a provenance; nested objects have dotted names.
 
-    A file's provenance may be any JSON: no structure is assumed.
+    The provenance in a file may be any JSON: no structure is assumed.
     """
     for key, value in found.items():
         if key in ("components", "treekit", "training_table") and not components:
@@ -202,7 +202,7 @@ def _count_rows(value: Any) -> int | None:
 
 
 def _print_tables(found: dict[str, Any]) -> None:
-    """Print the tables in a provenance, such as the sequence of pruned trees."""
+    """Print the tables in a model's training results, such as the sequence of pruned trees."""
     for key, parts in found.items():
         for name, table in parts.items() if isinstance(parts, dict) else ():
             if _count_rows(table) is not None:

@@ -85,7 +85,7 @@ _REPORTS = {"against": "drift", "overlaps": "overlaps"}
 
 
 def _choose_form(given: dict[str, Any]) -> str:
-    """Return the given form, that of the report, or the one of the output's suffix.
+    """Return the format of the output: as given, of the report, or by the suffix of the file.
 
     Raises
     ------
@@ -108,7 +108,7 @@ def _choose_form(given: dict[str, Any]) -> str:
             "csv, with --digits or --overlaps, or use --against instead"
         )
     if given["digits"] is not None and given["table"] is None:
-        raise click.UsageError("--digits needs rows that must keep their rules: add --table")
+        raise click.UsageError("--digits needs rows to check the rounded rules: add --table")
     return _REPORTS[reports[0]] if reports else form
 
 
@@ -126,7 +126,7 @@ def _generate_output(model: Model, given: dict[str, Any]) -> Iterator[str]:
     found = model.rules(decisions=given["decisions"])
     table = None if given["table"] is None else read_rows(given["table"], marks, model)
     if given["digits"] is not None and table is not None:
-        # Also rows that the model's policies reject.
+        # Also rows for which the model raises an error.
         matrix = encode_rows(table, model.schema, missing_marks=table.missing)
         found = rounded(found, given["digits"], matrix)
     tree = given["tree"]

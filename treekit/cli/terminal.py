@@ -159,8 +159,8 @@ def check_output_path(path: Path, *inputs: str | Path | None) -> None:
     Raises
     ------
     click.UsageError
-        If it is a folder, a device or a pipe, or one of the command's `inputs` that are
-        not None, also through a link.
+        If it is a folder, a device or a pipe, or the same file as one of `inputs`, possibly
+        through a link.  Inputs that are None are ignored.
     """
     if any(_is_same_file(path, Path(given)) for given in inputs if given):
         raise click.UsageError(

@@ -407,9 +407,10 @@ def _compute_split_information(children: Stats, whole: float, missing: float) ->
 
 
 def _has_split(gain: float, levels: float, least: float) -> bool:
-    """Check by its gain whether a column can be split.
+    """Check by its best gain whether a column can be split.
 
-    Without a gain a numeric column has no cut, but a nominal column still has branches.
+    A numeric column needs a positive gain; a nominal column, with one branch per category,
+    can be split without one.
     """
     return gain > least or (levels > 0.0 and gain >= -least)
 

@@ -427,7 +427,7 @@ Stats = Any
 def make_holdout(holdout: float) -> PrunerFunctions:
     """Split only if that increases the hold-out accuracy (Zhou 2016, section 4.3.1).
 
-    The node and its branches predict their largest class of training weight, ties to
+    The node and each branch predict the class with the most training weight, ties to
     the first class; a branch without training rows predicts the node's class.
 
     Parameters

@@ -39,9 +39,10 @@ class Context:
     Attributes
     ----------
     grown : GrownTree
-        The tree with the sums over its training rows, ``grown.stats`` (nodes,
-        S), and over the hold-out rows, ``grown.held_stats`` (zeros without a
-        hold-out): class weights, or ``(w, w * (y - center))``.
+        The tree with S sums for each node, over its training rows
+        (``grown.stats``, (nodes, S)) and over its hold-out rows (``grown.held_stats``, zeros
+        without a hold-out).  The sums are the weight of each class, or for regression the
+        weight and ``w * (y - center)``.
     table : Table
         Codes of the training columns.
     losses : Losses
@@ -80,12 +81,12 @@ class Context:
 
     @property
     def stats(self) -> Numbers:
-        """(nodes, S) sums over the training rows."""
+        """(nodes, S) sums over the training rows of each node; see `grown`."""
         return self.grown.stats
 
     @property
     def held_stats(self) -> Numbers:
-        """(nodes, S) sums over the hold-out rows."""
+        """(nodes, S) sums over the hold-out rows of each node; see `grown`."""
         return self.grown.held_stats
 
     @property
@@ -175,15 +176,16 @@ class Losses:
         ``costs[i][j]``: cost of predicting class j for class i; None: 1 for each
         mistake.
     blocks : tuple of int
-        Several targets: offset of each target's statistics, and the end of the last.
-        Statistic 0 is the weight.  The cost is the mean over the targets.
+        Several targets: first statistic of each target, and the end of the last; statistic
+        0, the weight, is in no block.  The cost is the mean over the targets.
     loss : callable or None
         A regression criterion's own loss; see `treekit.contracts.CriterionFunctions`.
         None: the squared error.
     layout : Layout or None
-        Layout of a custom task; its ``answer`` converts statistics to class weights.
+        Layout of a plugin's task; its ``answer`` converts statistics to class weights.
     dense : bool
-        Whether the first statistic is the weight; otherwise the weight is their sum.
+        Whether statistic 0 is the weight of the rows.  Otherwise the statistics are class
+        weights, and the weight of the rows is their sum.
     """
 
     task: Task
@@ -296,7 +298,7 @@ def losses_of(
 ) -> Losses:
     """Return the losses by which a training run is judged.
 
-    `dense` is that of `treekit.grow.target_statistics.TargetStatistics`.
+    `dense` is `treekit.grow.target_statistics.TargetStatistics.is_dense`.
     """
     if layout is not None and schema.task == "regression":
         return Losses(schema.task, None, (), criterion.loss or _refuse_loss, layout, dense)

@@ -212,9 +212,9 @@ def _order_labels(
 
 
 def _match_declared_class(label: Any, index: LevelIndex, kind: type) -> str | None:
-    """Return the text of a declared class, or that of the equal label in `index`, if any.
+    """Return the text of the label in `index` that equals a declared class, else the class's text.
 
-    3.0 and "3" declare the label 3, "true" the label True.
+    3.0 and "3" are equal to the label 3, "true" to the label True.  None if the class is missing.
     """
     at, text = index.code(label), level_text(label)
     if at >= 0:

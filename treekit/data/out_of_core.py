@@ -235,8 +235,9 @@ MATRIX_MEMORY_SHARE = 0.5
 def allocate_code_matrix(shape: tuple[int, int], dtype: npt.DTypeLike) -> npt.NDArray[Any]:
     """Allocate an uninitialised matrix of codes.
 
-    If it is larger than `MATRIX_MEMORY_SHARE` of the free memory, it is mapped from a temporary
-    file (in ``TMPDIR``), deleted with the array, to which the system writes unused pages.
+    If it is larger than `MATRIX_MEMORY_SHARE` of the free memory, it is a memory map of a
+    temporary file (in ``TMPDIR``), which is deleted with the array: the operating system moves
+    pages that are not in use to the file.
     """
     size = shape[0] * shape[1] * np.dtype(dtype).itemsize
     if size <= MATRIX_MEMORY_SHARE * _get_free_memory():

@@ -341,7 +341,7 @@ def _format_target(rules: RuleList, output: Output, block: slice, which: slice) 
 
 
 def _format_values(keys: list[str], values: npt.NDArray[np.float64]) -> list[str]:
-    """Return the numbers of each row, (rows, values) float64, by class, or the only one."""
+    """Format each row of `values`: as an object by `keys`, or as one number if there are none."""
     texts, width = format_numbers(values.ravel()), values.shape[1]
     if not keys:
         return texts
@@ -349,7 +349,7 @@ def _format_values(keys: list[str], values: npt.NDArray[np.float64]) -> list[str
 
 
 def _format_nonzero(keys: list[str], numbers: list[str]) -> str:
-    """Return an object of the nonzero numbers by their keys."""
+    """Format a JSON object of the nonzero numbers by key."""
     named = zip(keys, numbers, strict=True)
     return "{" + ", ".join(f"{key}: {number}" for key, number in named if number != "0") + "}"
 
@@ -416,7 +416,7 @@ def _format_step(key: str) -> str:
 
 
 class _RepeatedKey:
-    """A JSON object with a key that appears twice; no record accepts it."""
+    """A JSON object with a repeated key; its conversion to any record fails."""
 
     def __init__(self, key: str) -> None:
         self.key = key

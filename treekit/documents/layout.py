@@ -216,7 +216,16 @@ def _quote_unprintable(name: str) -> str:
 
 
 class Fact(NamedTuple):
-    """A named fact about the listed rules; `verbatim` values come from a table or a model."""
+    """A named property of the listed rules.
+
+    Attributes
+    ----------
+    name : str
+    values : tuple of str
+    verbatim : bool
+        Whether the values are copied from a table or a model, such as class labels, rather
+        than phrases or counts of treekit.
+    """
 
     name: str
     values: tuple[str, ...]
@@ -224,7 +233,7 @@ class Fact(NamedTuple):
 
 
 def list_facts(page: DocumentLayout) -> Iterator[Fact]:
-    """Yield the facts about the listed rules, in document order: target, classes, columns, ..."""
+    """Yield the properties of the listed rules in document order: target, classes, columns, ..."""
     listing = page.listing
     rules, say = listing.rules, listing.language.say
     outputs, source = rules.schema.outputs, listing.measures.source

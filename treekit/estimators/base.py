@@ -124,8 +124,8 @@ def _reject_invalid_cells(cells: npt.NDArray[Any]) -> None:
     for found in set(map(type, cells.ravel().tolist())):
         if not issubclass(found, (str, Number, np.generic)) and found.__name__ not in missing:
             raise TypeError(
-                f"a cell of X is a {found.__name__}; float() argument must be a string or a real "
-                "number, or the cell must be text or missing"
+                f"a cell of X is a {found.__name__}; give numbers, text or missing values (float() "
+                "argument must be a string or a real number)"
             )
 
 
@@ -150,8 +150,8 @@ def resolve_column_kinds(categorical: Any, x: npt.NDArray[Any] | Table) -> dict[
         if categorical == "from_dtype":
             return {"nominal": [], "numeric": _list_bools(x)}
         raise SettingError(
-            f"categorical is {categorical!r}; give 'from_dtype', None, or a list of the names, "
-            f"the positions or a mask of the nominal columns, as in [{categorical!r}]"
+            f"categorical is {categorical!r}; give 'from_dtype', None, or the nominal columns as a "
+            f"list of names, a list of positions or a Boolean mask, as in [{categorical!r}]"
         )
     names = list(x.names) if isinstance(x, Table) else [f"x{j}" for j in range(x.shape[1])]
     chosen = set(_resolve_positions([] if categorical is None else categorical, names))

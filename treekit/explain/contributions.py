@@ -3,7 +3,7 @@
 The path decomposition of Saabas (2014, "Interpreting random forests", the package
 treeinterpreter): the value of a tree changes from node to node along the decision path, and
 each change is attributed to the column that decided there.  The value of an inner node is the
-weighted mean of its leaves, rounded to their fixed-point units; a leaf has its own value.
+weighted mean of its leaves, rounded to their fixed-point step; a leaf has its own value.
 Differences of integers telescope, so that bias and contributions add up to the row's integer
 sums exactly.
 
@@ -40,7 +40,7 @@ Integers = npt.NDArray[np.int64]
 
 
 class Contributions(NamedTuple):
-    """Integers with ``bias + sum(by_column)`` equal to ``fineness * sums`` of the row.
+    """Integers with ``bias + sum(by_column)`` equal to `compute_unit_factor` times the row's sums.
 
     Attributes
     ----------
@@ -55,9 +55,10 @@ class Contributions(NamedTuple):
 
 
 def compute_unit_factor(model: Model) -> int:
-    """Return the number of parts into which contributions divide a unit of leaf values.
+    """Return the factor by which contributions are finer than the integers of leaf values.
 
-    It is 1, except for hard votes, since the value of an inner node is a fraction of a vote.
+    It is 1, except for hard votes: a leaf has one vote, but an inner node, as the mean of its
+    leaves, has fractions of votes.
     """
     return count_tree_units(model.n_trees, "float32") if model.voting == "hard" else 1
 
@@ -79,7 +80,7 @@ class NodeUnits:
         self._node_means = _average_leaves(self._tree, self._leaf_units)
 
     def __getitem__(self, nodes: Sequence[int]) -> Integers:
-        """Return (nodes, values) int64: the units of some nodes."""
+        """Return (nodes, values) int64: the values of some nodes, times `compute_unit_factor`."""
         at = np.asarray(nodes, dtype=np.int64)
         found = _round_to_units(self._model, self._node_means[at], self._unit_factor)
         leaf = self._tree.kind[at] == Split.LEAF
@@ -97,7 +98,7 @@ def _round_to_units(model: Model, means: npt.NDArray[np.float64], fine: int) -> 
 
 
 def _average_leaves(tree: Tree, units: Integers) -> npt.NDArray[np.float64]:
-    """Return (nodes, values): the mean of the leaves below each node, by training weight.
+    """Return (nodes, values): the mean of the leaves below each node, weighted by training weight.
 
     If no training weight reached the children of a node, they have equal weight.
     """

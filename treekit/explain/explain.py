@@ -148,7 +148,7 @@ def _trace_row(model: Model, number: int, codes: list[float]) -> _RowPath:
 def _add_predictions(
     model: Model, given: ExplainedRow, paths: Sequence[_RowPath], found: Explanation
 ) -> tuple[Explanation, Any]:
-    """Add predictions, votes and contributions; also return the integer sums (values,)."""
+    """Return `found` with predictions, votes and contributions, and the integer sums (values,)."""
     by_tree = np.zeros((model.n_trees, model.schema.n_values), dtype=np.int64)
     for number, path in enumerate(paths):
         leaves, mass = np.array(path.leaves, dtype=np.int64).T

@@ -32,8 +32,9 @@ class Explanation:
     Attributes
     ----------
     says : tuple of Said
-        Prediction for each target; empty if the row is refused.
+        The prediction for each target; empty if `refused`.
     row : tuple of Given
+        The cells of the row.
     dtype : {"float32", "float64"}
         The model's input type.
     trees : int
@@ -41,15 +42,17 @@ class Explanation:
     tree : int, optional
         Tree of `path`, `leaves` and `rule`, from 0; None: a forest, and no tree was requested.
     path : tuple of Step
+        Nodes on the decision path.
     leaves : tuple of Ending
-        Largest part first.
+        Leaves that the row reaches, the one with the largest fraction of the row first.
     rule : tuple of BranchCondition
         Conditions of the leaf's rule, at most one per column; empty for fractional instances
         that end in several leaves, and for rule lists.
     votes : tuple of Votes
         For forests that vote or average.
     sums : tuple of Sums
-        Feature contributions for each class, or number, of each target.
+        Feature contributions to each predicted value of each target: the probability or margin
+        of a class, or the number.
     parts : tuple of (str, ExplanationPart)
         Additions of explainers, by name.
     """
@@ -68,7 +71,7 @@ class Explanation:
 
     @property
     def refused(self) -> bool:
-        """Whether the model refuses the row."""
+        """Whether the row has no prediction: a missing or unseen value is an error in the model."""
         return any(cell.refused for cell in self.row)
 
     def plain(self) -> dict[str, Any]:
@@ -164,7 +167,8 @@ class Given:
     asked : bool
         Whether a node on the decision path tests the column.
     refused : bool
-        Whether the model's policy refuses the row because of this cell.
+        Whether the cell is an error: it is missing and the model has ``missing="error"``, or it
+        is unseen and either setting, `missing` or `unknown`, is ``"error"``.
     """
 
     column: str
@@ -204,7 +208,7 @@ class Step:
 
 @dataclass(frozen=True)
 class Said:
-    """Prediction for one target: a label with class shares, or a number."""
+    """Prediction for one target: a label with the shares of all classes, or a number."""
 
     target: str
     label: Label | None = None
@@ -220,10 +224,11 @@ class Ending:
     ----------
     node : int
     part : float
+        Fraction of the row.
     support : float
         Training weight of the leaf.
     says : tuple of Said
-        Prediction of this tree alone.
+        The prediction of this tree alone, for each target.
     """
 
     node: int
@@ -266,7 +271,7 @@ class Sums:
         Whether the numbers are before the model's link function.
     bias, total, divisor, exponent : int
     columns : tuple of (str, int)
-        Largest first.
+        Column and contribution, largest absolute contribution first.
     """
 
     target: str

@@ -147,10 +147,10 @@ class _Description:
         raise TypeError(f"a {type(value).__name__} cannot be identified by its contents")
 
     def _describe_array(self, value: Any) -> tuple[Any, ...]:
-        if value.dtype.hasobject or (self.portable and value.nbytes > MAX_ARRAY_BYTES):
-            raise TypeError(
-                f"an array of {value.nbytes} bytes of {value.dtype}, too large or of objects"
-            )
+        if value.dtype.hasobject:
+            raise TypeError("an array of objects cannot be identified by its contents")
+        if self.portable and value.nbytes > MAX_ARRAY_BYTES:
+            raise TypeError(f"an array of {value.nbytes} bytes exceeds {MAX_ARRAY_BYTES} bytes")
         flags = value.flags
         layout = flags.c_contiguous, flags.f_contiguous, flags.writeable, flags.aligned
         return "array", value.dtype.str, value.shape, layout, value.tobytes()

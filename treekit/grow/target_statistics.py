@@ -26,15 +26,19 @@ from treekit.kernels.records import Rows
 
 @dataclass(frozen=True)
 class TargetStatistics:
-    """The contribution of each training row to a node's statistics.
+    """The contribution of each training row to a node's statistics, S numbers called cells.
+
+    A row of a cell target, such as a class, adds its weight to one cell.  A row of a dense
+    target, such as a number, adds to all S cells.  A rank target is a number for a criterion
+    with `treekit.contracts.Ranks`, such as the absolute error: statistics about a quantile.
 
     Attributes
     ----------
     cells : (rows,) uint32
-        Cell of each row, for class targets; else empty.
+        Index of the cell of each row, for cell targets; else empty.
     values : (rows, 1), (rows, S) or (rows, 3) float64
-        Weight of each row, its dense statistics (weight first), or
-        ``(w, y, w * (y - center))`` of a rank target.
+        Weight of each row for cell targets; its statistics, weight first, for dense targets;
+        ``(w, y, w * (y - center))`` for rank targets.
     size : int
         S, the number of cells of a node's statistics.
     center : float or (targets,) float64
@@ -42,9 +46,9 @@ class TargetStatistics:
     noise : float
         Bound on the rounding of a row's dense statistics; 0 for integer weights.
     draw_weights : (rows,) float64 or None
-        Bootstrap probabilities of rows, up to a factor; None if all are equal.
+        Bootstrap weights of rows, proportional to their probabilities; None if all are equal.
     draw_unit : float
-        Weight of one draw, before a row's factor.
+        Weight of a row that is drawn once, before it is multiplied by its class weight.
     quantile : float or None
         Quantile level of a rank target, whose statistics are not additive.
     blocks : TargetBlocks or None
@@ -54,7 +58,8 @@ class TargetStatistics:
     n_answers : int
         V, the number of node values of such a task.
     placed : (rows, S) float64 or None
-        Dense statistics of the task's rows, before weights and factors.
+        Dense statistics of the rows of a plugin's task, before they are multiplied by row and
+        class weights.
     """
 
     cells: npt.NDArray[np.uint32]
@@ -132,9 +137,9 @@ def make_class_target(
     y : (rows,) int32
     weights : (rows,) float64, or None = 1
     factors : (rows,) float64, or None = 1
-        Factors of the statistics of rows that do not change how often rows are drawn.
+        Class weights: they multiply a row's statistics, but not its bootstrap probability.
     drawn : bool
-        Rows will be drawn in proportion to their weight, not weighted by it.
+        Whether rows will be drawn in proportion to their weight, not weighted by it.
     """
     w, _ = round_weights(len(y), weights)
     unit, draw_weights = compute_draw_weights(w, weights, drawn)

@@ -579,10 +579,10 @@ def _compute_task_values(
     try:
         values = np.array(call_isolated(str(origin), layout.answer, rows), dtype=np.float64)
     except FOREIGN_ERRORS as error:
-        raise origin.make_error(f"raised {describe_error(error)} in answer") from error
+        raise origin.make_error(f"raised {describe_error(error)} in `answer`") from error
     if values.shape != (len(rows), n_answers):
         raise origin.make_error(
-            f"returned an array of shape {values.shape} from answer for {len(rows)} nodes; answer "
+            f"returned an array of shape {values.shape} from `answer` for {len(rows)} nodes; it "
             f"must return shape ({len(rows)}, {n_answers})"
         )
     least = -np.inf if layout.names else 0.0
@@ -593,8 +593,8 @@ def _compute_task_values(
         at = int(wrong.argmax())
         expected = "finite numbers" if layout.names else "class weights, not negative and not all 0"
         raise origin.make_error(
-            f"returned {values[at].tolist()} from answer for the statistics {rows[at].tolist()}; "
-            f"answer must return {expected}"
+            f"returned {values[at].tolist()} from `answer` for the statistics "
+            f"{rows[at].tolist()}; it must return {expected}"
         )
     return values
 

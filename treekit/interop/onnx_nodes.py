@@ -327,7 +327,7 @@ def read_id_trees(
     n = len(tree_ids)
     _raise_unless(n and len(node_ids) == n, "it has no nodes, or inconsistent numbers of ids")
     names = attributes.get_strings("nodes_modes")
-    _raise_unless(len(names) == n, f"nodes_modes has {len(names)} entries of {n}")
+    _raise_unless(len(names) == n, f"nodes_modes has {len(names)} entries for {n} nodes")
     number = {f"BRANCH_{name}": mode for mode, name in enumerate(_MODES[:6])} | {"LEAF": LEAF}
     if strange := sorted(set(names) - set(number)):
         raise ModelError(

@@ -433,7 +433,7 @@ def _make_table(tree: TreeRecord, weight: float, n_margins: int) -> NodeTable:
             return np.zeros(n, dtype=dtype)
         if len(values) != n:
             raise ModelFileError(
-                f"{SOURCE} is damaged: {name} has {len(values)} entries of {n} nodes"
+                f"{SOURCE} is damaged: {name} has {len(values)} entries for {n} nodes"
             )
         return np.array(values, dtype=dtype)
 

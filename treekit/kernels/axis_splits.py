@@ -292,7 +292,11 @@ ALONG_CODES, ALONG_ORDER, ALL_SUBSETS = 0, 1, 2
 
 @inlined
 def _try_binary_splits(node, scratch, criterion, key, groups, way, out, numbers):
-    """Try cuts or subsets of a column, or (way 3) one category against the rest."""
+    """Try the binary splits of a column.
+
+    `way` is the column's entry of `Table.nominal`: 0 tries cuts of numbers, 1 subsets of
+    categories, 3 one category against the rest.
+    """
     ways, compact, best, limit = node.ways, scratch.compact, scratch.best, node.min_weight_leaf
     known, count, s = groups.known, groups.count, np.uint64(len(node.stats))
     first_of = scratch.work[np.uint64(CODE_OF)]

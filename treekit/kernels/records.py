@@ -22,8 +22,9 @@ class Table(NamedTuple):
     n_codes : (features,) uint32
         Distinct codes of a column, not counting missing.
     nominal : (features,) uint8
-        0 numeric; nominal columns split 1 into two sets, 2 into one branch per
-        category, 3 into one category against the rest.
+        Kind of split of each column: 0 = threshold of a numeric column; of a nominal column
+        1 = two sets of categories, 2 = one branch per category, 3 = one category
+        against the rest.
     value_start : (features,) int64
     low, high : (codes of all numeric columns,) float64
         Smallest and largest training value of code c of column f, at

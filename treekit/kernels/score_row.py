@@ -29,7 +29,7 @@ REFUSE_UNKNOWN = 2
 
 @kernel
 def _is_refused(row: Array, codes_of: Array, refuse: Any) -> Any:
-    """Check whether a row (features,) has values that the policies, as bits, do not allow."""
+    """Check whether a row (features,) has missing or unseen values that are errors by `refuse`."""
     for f in range(np.uint64(len(row))):
         cell = row[f]
         missing, unknown = cell != cell, False

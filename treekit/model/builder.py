@@ -113,7 +113,10 @@ def subset(
     absent: Sequence[str] = (),
     surrogates: Sequence[Surrogate] = (),
 ) -> Node:
-    """Create a split that sends `left_levels` left, `absent` with missing values, others right."""
+    """Create a split of categories: `left_levels` go left, others right.
+
+    Categories in `absent` take the branch of missing values, number `missing`.
+    """
     levels = [(level, 0) for level in left_levels] + [(level, -1) for level in absent]
     return Node(
         Split.SUBSET, (left, right), feature, missing=missing, levels=tuple(levels),

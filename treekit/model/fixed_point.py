@@ -56,7 +56,7 @@ _DIGIT_BITS = 27
 
 
 def count_tree_units(n_trees: int, dtype: Dtype) -> int:
-    """Return the units U that each of `n_trees` trees distributes over the classes of a leaf."""
+    """Return U, the sum of the integer class values of a leaf, for a forest of `n_trees` trees."""
     if not 1 <= n_trees <= MAX_TREES:
         raise ModelError(f"a model must have 1 to {MAX_TREES} trees, got {n_trees}")
     return UNIT_BUDGET[dtype] // n_trees

@@ -209,8 +209,10 @@ def _parse_entries(entries: dict[str, bytes], path: str | Path) -> Model:
     try:
         _check_format(entries)
         expected = _list_expected_arrays(entries)
-        if strange := sorted(set(entries) ^ {f"{name}.npy" for name in expected} ^ {"model.json"}):
-            raise ModelFileError(f"missing or unknown entries: {', '.join(strange)!r}")
+        names = {"model.json", *(f"{name}.npy" for name in expected)}
+        missing, unknown = sorted(names - set(entries)), sorted(set(entries) - names)
+        if missing or unknown:
+            raise ModelFileError(f"missing entries: {missing}; unknown entries: {unknown}")
         header = msgspec.json.decode(entries.pop("model.json"), type=_Header)
         arrays = {name: _read_array_entry(name, entries.pop(f"{name}.npy")) for name in expected}
         return _build_model(header, arrays)
@@ -262,7 +264,7 @@ def _build_model(header: _Header, arrays: dict[str, npt.NDArray[Any]]) -> Model:
             )
     if roots.ndim != 1 or not 2 <= len(roots) <= MAX_TREES + 1:
         raise ModelFileError(
-            f"a model must have 1 to {MAX_TREES} trees, but roots has shape {roots.shape}"
+            f"roots has shape {roots.shape}, expected (trees + 1,) for 1 to {MAX_TREES} trees"
         )
     arrays |= _rebuild_offsets(arrays, schema)
     for group in _OPTIONAL_ARRAYS:

@@ -2,8 +2,8 @@
 
 Siblings have adjacent node numbers, and children come after their parent: node 0 is
 the root, and a pass in ascending (descending) order visits parents before (after)
-their children.  Names and labels are part of the `Schema`.  Below: several trees concatenated
-into one set of arrays, and the columns derived for oblique splits, rules and surrogates.
+their children.  Names and labels are part of the `Schema`.  This module also concatenates trees
+to one set of arrays, and derives the columns of oblique splits, rules and surrogates.
 """
 
 from __future__ import annotations
@@ -705,7 +705,18 @@ def _collect_level_branches(
     surrogates: npt.NDArray[np.int64],
     own: npt.NDArray[np.bool_],
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int32]]:
-    """Collect the category branches of each test: of `owners` where `own`, else of `surrogates`."""
+    """Collect the category branches of each test.
+
+    Parameters
+    ----------
+    nodes : Tree
+    owners : (own tests,) int64
+        Node of each test that is a node's own split.
+    surrogates : (other tests,) int64
+        Entry of each test that is a surrogate or a condition of a rule.
+    own : (tests,) bool
+        Which tests are a node's own split.
+    """
     sizes, first = (np.empty(len(own), np.int64) for _ in range(2))
     for tests, start, at in (
         (own, nodes.level_offsets, owners),

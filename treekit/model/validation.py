@@ -308,7 +308,10 @@ _LOWEST_EXPONENT, _HIGHEST_EXPONENT = -960, 1024
 
 
 def check_policies(model: Model) -> None:
-    """Raise `ModelError` unless the policies are known and fit the trees and the schema."""
+    """Raise `ModelError` unless the policies are known and fit the trees and the schema.
+
+    Policies are the settings `missing`, `unknown`, `voting`, `combine`, `link` and `costs`.
+    """
     check_header(model)
     _check_missing_policy(model)
 

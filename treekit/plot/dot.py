@@ -17,7 +17,7 @@ def quote_lines(*lines: str) -> str:
 
     Graphviz interprets ``\n`` and other escapes in labels, and HTML entities; so
     backslashes, quotes and ampersands are escaped.  Control characters become
-    U+FFFD; those of names have already been escaped.
+    U+FFFD; names contain none, since `format_picture_label` escapes them.
     """
     clean = ("".join(c if c >= " " and c != "\x7f" else "\ufffd" for c in line) for line in lines)
     escapes = str.maketrans({"\\": "\\\\", '"': '\\"', "&": "&amp;"})

@@ -45,7 +45,7 @@ def compute_centres(
         first_child, n_children, widths, gap, gap if stranger_gap is None else stranger_gap
     )
     # A child comes after its parent, so in reverse order all subtrees are laid out before
-    # their parent: the first walk of the paper without recursion.
+    # their parent: the first walk of Buchheim et al. without recursion.
     for node in range(len(widths) - 1, -1, -1):
         if n_children[node]:
             plan.place_children(node)
@@ -93,7 +93,7 @@ class _LayoutPlan:
         self.middle[node] = (self.prelim[first] + self.prelim[last]) / 2
 
     def resolve_centres(self) -> list[float]:
-        """Return the centres: the paper's second walk, which adds the shifts from the root down."""
+        """Return the centres: add the shifts from the root down (Buchheim et al., second walk)."""
         n = len(self.widths)
         total = [0.0] * n
         centre = [self.middle[0]] * n

@@ -71,9 +71,9 @@ class Target:
     ----------
     name : str
     entries : tuple of str
-        Classes in schema order, at most `MOST_CLASSES` and one for the others;
+        Classes in schema order, at most `MAX_COLOURED_CLASSES` and one for the others;
         empty for a number.
-    answers : tuple of Answer
+    answers : tuple of NodeValue
         Value of each drawn node.
     """
 
@@ -262,9 +262,9 @@ class Drawn:
     depth : int
     first_child, n_children : int
         Children among the drawn nodes; they are adjacent.
-    branch : Branch or None
+    branch : BranchText or None
         Branch from the parent; None for the root.
-    question : Question or None
+    question : SplitText or None
         Split; None for leaves and for nodes at which the picture is cut.
     hidden : int
         Leaves below a node at which the picture is cut; else 0.
@@ -292,7 +292,9 @@ class Picture:
 
     Attributes
     ----------
-    title, described : str
+    title : str
+    described : str
+        Description of the picture for screen readers: the ``<desc>`` of the SVG.
     notes : tuple of str
         Notes on the complete tree and on the drawn part.
     targets : tuple of Target
@@ -492,7 +494,7 @@ def _resolve_max_depth(tree: Tree, max_depth: MaxDepth) -> int:
         return max_depth
     if max_depth != "auto":
         raise SettingError(
-            f"max_depth of a picture is {max_depth!r}: expected a depth from 0, 'auto', 'way' "
+            f"max_depth of a picture is {max_depth!r}: expected an integer >= 0, 'auto', 'way' "
             "(only if nodes are marked), or None for all depths"
         )
     leaf, depths = tree.n_children == 0, tree.depths

@@ -1,4 +1,4 @@
-r"""C4.5rules: generalise one or several trees to a short ordered list of rules.
+r"""C4.5rules: generalise one or several trees to a short ordered rule list.
 
 Quinlan 1993, *C4.5: Programs for Machine Learning*, chapter 5, after Quinlan 1987,
 *Generating production rules from decision trees*.
@@ -67,11 +67,12 @@ class TreePaths:
     Attributes
     ----------
     conditions : ConditionTable
-        Condition of the step to each node; the root accepts everything.
+        Condition of the branch to each node; the root's matches every row.
     leaf : (leaves,) int64
         From the leftmost path to the rightmost.
     node, end : (steps,) and (leaves,) int64
-        Nodes from below the root to each leaf, path after path, and where each path ends.
+        Nodes from below the root to each leaf, path after path, and the end of each path in
+        `node`.
     label : (leaves,) int64
         Class predicted by each leaf.
     """
@@ -113,8 +114,8 @@ def _check_axis_splits(tree: Tree, number: int) -> None:
     else:
         return
     raise ModelError(
-        f"tree {number} has {what}, but an ordered list needs conditions on single columns; train "
-        "with splitter='axis' and missing='fractional' or 'direction'"
+        f"tree {number} has {what}, but an ordered rule list needs conditions on single columns; "
+        "train with splitter='axis' and missing='fractional' or 'direction'"
     )
 
 
@@ -142,7 +143,7 @@ def _make_step_conditions(model: Model, tree: Tree) -> ConditionTable:
 
 
 def merge_conditions(asked: ConditionTable, nodes: Iterable[int]) -> tuple[ConditionTuple, ...]:
-    """Merge the conditions of some steps to one per column, in the order of first use."""
+    """Merge the conditions of the branches to `nodes` to one per column, in order of first use."""
     found: dict[int, ConditionTuple] = {}
     for node in nodes:
         (own,) = asked.iterate_conditions(node, node + 1)
@@ -246,7 +247,7 @@ class RowSets:
 
 
 def make_row_sets(rows: Dataset) -> RowSets:
-    """Return the rows of a dataset with one class target."""
+    """Return the rows of a dataset as bit sets; the dataset has one target, a class."""
     w, _ = round_weights(rows.n_rows, rows.weights)
     y = np.ascontiguousarray(rows.y, dtype=np.int32)
     n_classes = len(rows.schema.classes)
@@ -284,7 +285,7 @@ def c45rules(
     rules: int | None = None,
     test: Any = None,
 ) -> LearnedList:
-    """Make an ordered list of rules from the paths of a model's trees.
+    """Make an ordered rule list from the paths of a model's trees.
 
     Each path is a rule; conditions are dropped as long as the pessimistic error of the rule on
     all rows does not rise (`generalise_paths`), and rules that do no better than predicting their
@@ -472,10 +473,11 @@ class ClassRules:
     matching_rows : (rules, words) uint64
         Rows that match each rule.
     bits : (rules,) float64
-        Bits of the conditions of each rule.
+        Description length of each rule's conditions; see `compute_rule_bits`.
     ground : RowSets
+        The rows to encode.
     label : int
-        The class.
+        The class that the rules predict.
     """
 
     def __init__(self, met: Bits, bits: Numbers, ground: RowSets, label: int) -> None:
@@ -490,13 +492,13 @@ class ClassRules:
         return len(self.matching_rows)
 
     def compute_lengths(self, covered: Numbers, right: Numbers, bits: Numbers, n: Index) -> Numbers:
-        """Return (subsets,) float64: description lengths of subsets of `n` rules and `bits`."""
+        """Return (subsets,) float64: description lengths; `n` and `bits` are sums over a subset."""
         theory = np.maximum(bits - compute_ordering_bits(n), 0.0)
         exceptions = compute_exception_bits(covered, right, self.total_weight, self.class_weight)
         return np.asarray(exceptions + THEORY_WEIGHT * theory)
 
     def weigh_sets(self, sets: Bits, within: Bits) -> tuple[Numbers, Numbers]:
-        """Return the weights of `sets` (sets, words) in `within`, and of the class's rows there."""
+        """Return the weights of each set's rows in `within`: of all, and of those of the class."""
         return self.ground.weigh_intersections(sets, within), self.ground.weigh_intersections(
             sets, within & self.class_rows
         )
@@ -584,7 +586,7 @@ THEORY_WEIGHT = 0.5
 
 
 def compute_rule_bits(conditions: Sequence[ConditionTuple], n_values: Sequence[int]) -> float:
-    """Return the bits that encode the conditions of a rule, in any order.
+    """Return the description length in bits of the conditions of a rule, in any order.
 
     Parameters
     ----------
@@ -598,7 +600,7 @@ def compute_rule_bits(conditions: Sequence[ConditionTuple], n_values: Sequence[i
 
 
 def _list_condition_bits(asked: ConditionTuple, n_values: Sequence[int]) -> list[float]:
-    """Return the bits of each test in a condition; an interval is two tests."""
+    """Return the description length in bits of each test of a condition; an interval has two."""
     values = n_values[asked.column]
     column = math.log2(len(n_values))
     if asked.fits and len(asked.fits) < values:
@@ -628,7 +630,7 @@ def compute_exception_bits(
     Parameters
     ----------
     covered, right : (n,) float64
-        Weight of the rows that the rules cover, and of those of the class among them.
+        Weight of the rows that the rules cover, and of the class's rows among them.
     total, of_class : float
         Weight of all rows, and of the class.
     """
@@ -695,7 +697,7 @@ def generalise_paths(paths: TreePaths, met: Bits, ground: RowSets, bound: Any) -
     ----------
     paths : TreePaths
     met : (nodes, words) uint64
-        Rows that match the condition of the step to each node.
+        Rows that match the condition of the branch to each node.
     ground : RowSets
     bound
         See `make_rate_bound`.
@@ -752,7 +754,15 @@ def order_by_false_positives(met: Bits, label: Index, ground: RowSets) -> Index:
 
 @dataclass(eq=False)
 class _RuleMatches:
-    """The first and second matching rule of each row; the number of rules if there is none."""
+    """Matching rules of each row, while rules are dropped.
+
+    Attributes
+    ----------
+    met : (rules, rows) bool
+        Whether a row matches a rule.
+    first, second : (rows,) int64
+        First and second matching rule; if a row has none, the number of rules.
+    """
 
     met: npt.NDArray[np.bool_]
     first: Index

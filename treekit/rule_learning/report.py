@@ -78,7 +78,7 @@ class LearnedList:
 def evaluate_list(
     rules: RuleList, predicted: npt.NDArray[Any], model: Model, rows: Dataset
 ) -> LearnedList:
-    """Evaluate a list made from `model`, with one target.
+    """Evaluate a rule list made from `model`, a model with one target.
 
     Parameters
     ----------
@@ -126,6 +126,6 @@ def _check_weights(weights: Numbers | None, n_rows: int) -> Numbers | None:
     """Check that there is a row with positive weight; return the weights."""
     if n_rows == 0 or (weights is not None and not weights.sum() > 0):
         raise DataError(
-            "all rows have weight 0, so the list cannot be evaluated; give rows with weight"
+            "no row has a positive weight, so the rule list cannot be evaluated; give at least one"
         )
     return weights

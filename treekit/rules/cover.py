@@ -451,7 +451,7 @@ def _cut_at_missing(box: Boxes, boxes: Boxes, k: int) -> Cut | None:
 
 
 def _cut_at_levels(space: BoxSpace, box: Boxes, boxes: Boxes, k: int) -> Cut | None:
-    """Return the best cut by the categories of column k that some box accepts."""
+    """Return the best cut of column k: the categories of one of `boxes`, and all others."""
     own = slice(*space.word_offsets[k : k + 2].tolist())
     whole = box.levels[0, own]
     sets = boxes.levels[:, own] & whole

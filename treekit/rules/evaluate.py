@@ -105,8 +105,8 @@ class RuleMatches(NamedTuple):
 def matching_rules(rules: RuleList, rows: Any) -> Iterator[RuleMatches]:
     """Yield blocks of pairs of a row and a rule that contributes to its prediction.
 
-    Each pair occurs once; rows that a policy refuses do not occur.  In a list of order
-    ``first`` a row has at most one rule per tree: the first that matches.
+    Each pair occurs once; rows for which the model raises an error do not occur.  In a list of
+    order ``first`` a row has at most one rule per tree: the first that matches.
 
     Parameters
     ----------
@@ -136,13 +136,13 @@ def matching_rules(rules: RuleList, rows: Any) -> Iterator[RuleMatches]:
 
 
 def fitting_rules(rules: RuleList, rows: Any) -> Iterator[RuleMatches]:
-    """Generate all rules whose conditions a row meets, in any order; see `matching_rules`."""
+    """Yield blocks of pairs of a row and any rule that it matches; see `matching_rules`."""
     matrix = round_rows(rules.schema, rows)
     yield from _match_blocks(rules, matrix, np.flatnonzero(~find_refused_rows(rules, matrix)))
 
 
 def _match_blocks(rules: RuleList, matrix: Matrix, usable: Index) -> Iterator[RuleMatches]:
-    """Generate the pairs of `usable` rows: per block of rows, ascending blocks of rules."""
+    """Yield the pairs of the rows `usable`, one block of rules at a time."""
     for first in range(0, len(rules), RULES_PER_BLOCK):
         last = min(first + RULES_PER_BLOCK, len(rules))
         columns = collect_columns(rules, first, last)

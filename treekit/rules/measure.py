@@ -258,11 +258,12 @@ def _compute_confidence(
     value : (rules, values) float64
         Weight of each class among the rows of a rule.
     known : (rules, targets) float64
-        Weight of the rows of a rule.
+        Weight of the rows of a rule whose target is known.
     totals : (rules, values) float64
         Weight of each class among all rows.
     total : (targets,) float64, optional
-        Weight of all rows; default that of `totals`.
+        Weight of all rows whose target is known; by default the sum of `totals` over the
+        classes of each target.
     """
     all_rows = np.broadcast_to(_sum_targets(rules, totals) if total is None else total, known.shape)
     column = compute_rule_labels(rules) + rules.schema.blocks[:-1]
@@ -401,7 +402,7 @@ def _read_numbers(table: Table, name: str, role: str) -> npt.NDArray[np.float64]
 
 
 def drop_support(rules: RuleList) -> RuleList:
-    """Return the rules without support, for rules that have not been measured yet."""
+    """Return a copy of the rules with support 0 and without values: not measured on any rows."""
     return replace(rules, support=np.zeros(len(rules)), value=None)
 
 

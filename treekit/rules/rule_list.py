@@ -386,7 +386,7 @@ class RuleList(Sequence[Rule]):
 
     @property
     def unit_total(self) -> int:
-        """Classification: votes for one row, summed over the classes of a target and trees."""
+        """Classification: the sum of one row's votes over the trees and the classes of a target."""
         return self.units_each * self.n_trees * self.mass
 
     def bounds(self, rule: int) -> tuple[int, int]:

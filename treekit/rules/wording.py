@@ -321,15 +321,16 @@ def format_branch(
     picture: bool = False,
     max_length: int | None = None,
 ) -> str:
-    """Return the condition of a branch in words, as in rules, or as in pictures.
+    """Format the condition of a branch as text.
 
     Parameters
     ----------
     condition : BranchCondition
     dtype : {"float32", "float64"}
-        Type of thresholds; those of sums are doubles.
+        Type of thresholds; thresholds of weighted sums are always float64.
     words : Language
     picture : bool
+        Whether to use the shorter phrases of pictures instead of those of rules.
     max_length : int, optional
         Characters after which further categories are counted instead of named.
     """

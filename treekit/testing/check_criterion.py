@@ -388,10 +388,10 @@ N_PYTHON_CALLS = 400
 
 
 def _measure_functions(subject: CriterionSubject) -> Iterator[tuple[str, str]]:
-    """Yield facts on the functions that kernels call.
+    """Yield the name of each function that kernels call, and its compilation and run times.
 
-    The statistics have the size of the subject's second counting, or of its
-    only one: two-way splits, as a scan of cuts evaluates them.
+    Times are of two-way splits, with the second of the subject's kinds of statistics
+    (`countings`), or the first if there is one only.
     """
     of = subject.countings[:2][-1]
     built_in, own = ("squared_error", make_squared_error) if of.dense else ("gini", make_gini)

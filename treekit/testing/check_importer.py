@@ -257,7 +257,7 @@ def _check_equal(subject: ImporterSubject) -> None:
         theirs = list(subject.predict(source, model.schema, cells))
         if len(theirs) != len(rows):
             call = f"predict({format_source(source)}, ...)"
-            break_law(call, f"{len(theirs)} predictions", f"{len(rows)} of them")
+            break_law(call, f"{len(theirs)} predictions", f"{len(rows)} predictions")
         stacked = np.array(rows).reshape(-1, probes.shape[1])
         ours = predict_from_sums(model, sum_leaf_values(model, stacked))
         for row, expected, got in zip(cells, theirs, ours, strict=True):

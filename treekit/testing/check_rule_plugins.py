@@ -1,4 +1,4 @@
-"""Laws of documents, simplifiers and explainers, tested on example models."""
+"""Laws for plugins on rules (documents, simplifiers, explainers), tested on example models."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from treekit.verify.report import hash_model
 def _call(
     law: Law, what: str, function: Callable[..., Any], *arguments: Any, **settings: Any
 ) -> Any:
-    """Return the result of a call; None if an error of treekit refuses the input.
+    """Return the result of a call; None if it raises an error of treekit.
 
     Any other error breaks `law`.
     """

@@ -1,7 +1,7 @@
-"""Laws of the contract, and how they are tested.
+"""Laws of the contract, and their tests.
 
-A law is tested on examples in ascending size, so that the first that breaks it
-is the smallest, and need not be shrunk.
+A law is tested on examples in ascending size, so that the first example that breaks it
+is the smallest.
 """
 
 from __future__ import annotations
@@ -130,8 +130,13 @@ def skip_law(why: str) -> NoReturn:
 def judge_laws(subject: Subject, stages: Sequence[Laws]) -> list[Verdict]:
     """Return a verdict on every law of a component.
 
-    The laws of a stage are judged only if the former ones hold, or are declared: the
-    report then shows the cause of a fault and not its consequences.
+    Parameters
+    ----------
+    subject : Subject
+    stages : sequence of Laws
+        Groups of laws, tested in order.  A group is tested only if every law of the earlier
+        groups holds or is exempt, so that the report shows the cause of a fault and not its
+        consequences.
     """
     exempt = subject.record.exempt
     laws = {law.name: law for stage in stages for law, _ in stage}
@@ -350,7 +355,8 @@ class StatisticsSubject(Subject):
     Attributes
     ----------
     countings : tuple of Counting
-        Ways to count rows, with few cells first.
+        Kinds of statistics for the examples, such as the weights of two classes; those with
+        the fewest numbers first.
     """
 
     countings: tuple[Counting, ...] = ()

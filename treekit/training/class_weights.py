@@ -239,7 +239,7 @@ def parse_named_numbers(
     ----------
     given : str or mapping
         ``"yes=2,no=1"``, with quotes around a part that contains a comma; or a mapping
-        of names (of any type with the same text: 1, 1.0 and "1" are equal) to numbers.
+        of names to numbers.  Names are compared as text: 1, 1.0 and "1" are equal.
     names : sequence of str
     where : str
         Name of the setting, for messages.

@@ -91,8 +91,9 @@ def parse_monotonic(dataset: Dataset, given: str | Mapping[Any, Any] | None) -> 
         raise SettingError("monotonic is for one target, but there are several; leave it out")
     if schema.task == "classification" and len(schema.classes) != 2:
         raise SettingError(
-            f"monotonic needs a number or two classes, but the target {schema.target!r} has "
-            f"{len(schema.classes)}; leave it out, or train a tree for each class against the rest"
+            f"monotonic needs regression or two classes, but the target {schema.target!r} has "
+            f"{len(schema.classes)} classes; leave it out, or train a tree for each class against "
+            "the rest"
         )
     return signs
 

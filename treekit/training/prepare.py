@@ -145,11 +145,15 @@ def make_recipe(dataset: Dataset, plan: Plan, validation: Dataset | None = None)
 
 
 def _encode_table(dataset: Dataset, plan: Plan, *, alone: bool) -> Table:
-    """Encode the table in the splitter's coding, or in keys where these are sufficient.
+    """Encode the table in the splitter's coding, or as sortable keys of the values if possible.
 
-    `alone`: all trees use all rows, and there are no other rows.  Samples, held-out rows,
-    surrogates and fractional instances need ranks among a column's values, which keys do
-    not provide.
+    Keys are not ranks among a column's values, which samples, held-out rows, surrogates and
+    fractional instances need.
+
+    Parameters
+    ----------
+    alone : bool
+        Whether every tree is grown on all rows of the table, without hold-out rows.
     """
     schema, settings, functions = dataset.schema, plan.settings, plan.splitter.functions
     find = functions.find

@@ -59,8 +59,8 @@ def require_plugins(model: Model, given: Mapping[str, Any]) -> None:
             continue
         if not part["distribution"]:
             raise SettingError(
-                f"the model was trained with {kind} {name!r}, which was given as a record and is "
-                f"not in any installed plugin; pass it again: {kind}=..."
+                f"the model was trained with {kind} {name!r}, which was passed as an object and is "
+                f"not in any installed plugin; pass the object again: {kind}=..."
             )
         release = f"{part['distribution']}=={part['version']}"
         raise PluginError(

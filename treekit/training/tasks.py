@@ -54,7 +54,7 @@ def get_reading_options(settings: Mapping[str, Any], task: str | None = None) ->
 
 
 def predicts_numbers(settings: Mapping[str, Any]) -> bool:
-    """Check whether the chosen criterion has a task whose predictions are named numbers."""
+    """Check whether the criterion has a plugin's task that predicts numbers, each with a name."""
     own = _get_criterion_task(settings)[1]
     return own is not None and own.answers == "regression"
 

@@ -48,7 +48,7 @@ def take_answers(answers: Answers, rows: slice | npt.NDArray[np.int64]) -> Answe
 
 
 def concatenate_answers(parts: Sequence[Answers]) -> Answers:
-    """Concatenate answers; numbers are single where those of any part are."""
+    """Concatenate answers; a number is float32 if it is in any part."""
     numbers = [part.number for part in parts]
     dtype = np.float32 if any(one.dtype == np.float32 for one in numbers) else np.float64
     return Answers(

@@ -33,7 +33,7 @@ _SPECIAL_NUMBERS = np.array(
 def draw_random_rows(
     model: Model, pools: list[Array], n_rows: int, rng: np.random.Generator
 ) -> Array:
-    """Draw rows that the model's policies accept.
+    """Draw random rows for which the model has a prediction.
 
     Parameters
     ----------

@@ -54,9 +54,9 @@ class Probes:
     ----------
     rows : (rows, features) float64
         Numbers, category codes (any other code is an unseen category), and NaN
-        for missing; all accepted by the model's policies.
+        for missing; the model has a prediction for each of them.
     refused : (rows, features) float64
-        Rows that the policies refuse.
+        Rows with a missing or unseen value that is an error in the model.
     reachable : tuple of TreeCoverage, or ReachableOutcomes
         Parts that inputs can reach, for each tree; `ReachableOutcomes` of all trees of a model
         that is not plain.
@@ -265,18 +265,18 @@ class TimeBudget:
 
 
 # ---------------------------------------------------------------- refused rows
-# Rows that a model's policies refuse, and that every artifact must refuse too.
+# Rows with a missing or unseen value that is an error in the model and in every artifact.
 
 _MAX_COLUMNS = 1000
 
 
 def make_refused_rows(model: Model, accepted: Array, rng: np.random.Generator) -> Array:
-    """Replace one cell in each of some accepted rows by a missing value or an unseen category.
+    """Make rows that are errors in the model: copies of `accepted` with one cell replaced.
 
     Returns
     -------
     (rows, features) float64
-        Empty if the policies accept everything.
+        Empty if the model has a prediction for every row.
     """
     replacements: list[tuple[int, float]] = []
     for f, column in enumerate(model.schema.columns[:_MAX_COLUMNS]):

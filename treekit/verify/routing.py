@@ -25,16 +25,16 @@ Array = npt.NDArray[np.float64]
 
 
 def has_accepted_rows(model: Model) -> bool:
-    """Whether the policies accept any row.
+    """Return whether the model has a prediction for any row.
 
-    They accept none if missing values are an error and a column has no categories.
+    It has none if missing values are an error and a nominal column has no categories.
     """
     schema = model.schema
     return model.missing != "error" or bool(np.all(~schema.nominal | (schema.n_levels > 0)))
 
 
 def is_plain(model: Model) -> bool:
-    """Whether every split tests a single feature, and no instance is fractional."""
+    """Return whether every split tests a single feature, and no instance is fractional."""
     asks = any(len(t.term_feature) or len(t.surrogate_feature) for t in model.trees)
     return model.missing != "fractional" and not asks
 

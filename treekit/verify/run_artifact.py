@@ -107,10 +107,11 @@ class RuntimeChoice:
     path : Path
     runner : Runner
     runtimes : tuple of Runtime
+        Runtimes that will run the artifact.
     why_unavailable : str
-        Why no runtime, or one requested by name, can run it; empty if all can.
+        Reason why no runtime, or a requested one, is available; empty if all are.
     untried : tuple of Untried
-        Other runtimes of its kind.
+        Other runtimes for this kind of artifact, which will not run it.
     """
 
     path: Path

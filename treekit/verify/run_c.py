@@ -81,7 +81,7 @@ class _Toolchain:
 
     @property
     def compile_command(self) -> list[str | Path]:
-        """The compiler and its flags; static, as the emulator finds no libraries."""
+        """The compiler and its flags; an emulator finds no shared libraries and needs `-static`."""
         return [self.compiler, *_COMPILER_FLAGS, *(["-static"] if self.emulator else [])]
 
     def run(self, job: Job, mode: str, content: bytes = b"") -> bytes:

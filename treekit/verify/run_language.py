@@ -87,7 +87,8 @@ class LanguageProgram:
         self.export, self.paths, self.schemas, self.folder = export, paths, schemas, folder
         if export.profile.verify is None:
             raise VerificationError(
-                f"the language {export.profile.name!r} cannot be verified; add a [verify] section"
+                f"the language {export.profile.name!r} cannot be verified; add a [verify] section "
+                f"to its {PROFILE_FILE}"
             )
         self.how = export.profile.verify
         what = Path(", ".join(path.name for path in paths[:3]))

@@ -203,7 +203,7 @@ def _predict_batches(session: Any, schema: Schema, feeds: Feeds, n: int, size: i
 
 
 def _predict_batch(session: Any, schema: Schema, feeds: Feeds, first: int, last: int) -> Answers:
-    """Predict rows in their order; halve a batch that fails for a refused row."""
+    """Predict rows in order; halve a batch that fails because a row of it is an error."""
     names = list(_list_outputs(schema))
     try:
         outputs = session.run(names, _slice_feeds(feeds, first, last))

@@ -288,7 +288,7 @@ class _QueriedTable:
             raise VerificationError(f"{self.job.path.name!r} cannot be run: {error}") from error
 
     def predict_rows(self, rows: npt.NDArray[np.float64]) -> Answers:
-        """Predict rows in their order; find a row that fails the query by halving."""
+        """Predict rows in order; find a row that makes the query fail by halving the batch."""
         try:
             return self._decode_rows(self._run_on_rows(rows), len(rows))
         except OutOfTimeError:

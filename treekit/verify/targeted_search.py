@@ -574,7 +574,11 @@ def mark_adjacent_sides(
 
 
 def find_reachable(of: RoutedModel) -> ReachableOutcomes:
-    """Mark the parts that inputs can touch, unless boxes or the corners of sums exclude them."""
+    """Mark the nodes and test outcomes that inputs can reach.
+
+    A part is excluded only if the intervals of the columns on its path, or the extremes of the
+    weighted sums over these intervals, contradict it; some parts that remain may be unreachable.
+    """
     from treekit.kernels.reachability import ReachableOutcomes, mark_reachable
 
     model, tests = of.model, of.tests

@@ -203,16 +203,16 @@ def _check_tables(model: Model, tables: BinaryTables) -> tuple[BinaryNodes, Arra
     feature = tables.feature.astype(np.int64)
     ends = -1 - np.minimum(np.concatenate([tables.yes, tables.no, tables.root]), -1)
     if len(tables.root) != model.n_trees or tables.leaves.shape[1] != model.schema.n_values:
-        raise VerificationError("its tables have a different number of trees or values")
+        raise VerificationError("the artifact's tables have a different number of trees or values")
     if np.any((feature < 0) | (feature >= n_columns)) or np.any(ends >= len(tables.leaves)):
-        raise VerificationError("its tables refer to columns or leaves that do not exist")
+        raise VerificationError("the artifact's tables name a column or leaf that does not exist")
     if np.any(tables.root >= len(feature)) or np.isnan(tables.value).any():
-        raise VerificationError("its tables have a root that does not exist, or a NaN threshold")
+        raise VerificationError("the artifact's tables have a missing root or a NaN threshold")
     deepest = compute_depth(tables.yes.astype(np.int64), tables.no.astype(np.int64))
     if deepest < 0:
-        raise VerificationError("its tables are not trees")
+        raise VerificationError("the nodes in the artifact's tables do not form trees")
     if derived.n_columns and not has_same_columns(derived, tables.derived):
-        raise VerificationError("its derived columns differ from the model's")
+        raise VerificationError("the artifact's derived columns differ from the model's")
     ids = leaf_table(np.concatenate([model.units, tables.leaves])).row
     nodes, _ = concatenate_trees(model.trees)
     leaf_ids = np.full(nodes.n_nodes, -1)

@@ -51,7 +51,7 @@ from treekit.model.tree import DerivedColumns, make_derived_columns
 
 
 def make_leaf_source(model: Model, leaves: LeafTable) -> tuple[str, dict[str, Any], list[CTable]]:
-    """Return template, values and tables of the leaf values: dense vectors or nonzero entries."""
+    """Return the template of leaf values (dense or nonzero entries), and its values and tables."""
     start, column, units = leaves.sparse()
     votes = model.schema.task == "classification" and not model.margins
     values: dict[str, Any] = {
@@ -86,7 +86,7 @@ def _narrow_signed(units: Any) -> Any:
 def compute_prediction_values(
     model: Model, types: CTypes
 ) -> tuple[dict[str, Any], list[CTable], set[str]]:
-    """Return values, tables and helpers of predictions."""
+    """Return the template values, tables and helper functions that turn sums into predictions."""
     schema = model.schema
     classes, several = schema.task == "classification", bool(schema.more)
     labels = several and classes
@@ -315,8 +315,10 @@ def export_c(
         "integer": no floating point at all; rows are order-preserving integers, which a
         function of the source computes from IEEE 754 bits, and predictions are integer sums.
     api : {"full", "auto"}
-        "auto": small trees as nested tests on the members of a struct, and nothing else, if
-        the other settings have their defaults; see `treekit.export.readable`.
+        "full": functions for predictions, batches of rows, leaves, names and category codes.
+        "auto": a small tree becomes a single function with nested tests on the members of a
+        struct, if the other settings have their defaults; see `treekit.export.readable`.
+        Other models are written as for "full".
     templates : str
         Folder whose ``c/*.jinja`` replace the shipped ones; "" = none.
 

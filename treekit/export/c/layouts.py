@@ -128,7 +128,7 @@ def make_struct_table(name: str, type_: str, columns: Sequence[npt.NDArray[Any]]
 
 
 def make_text_table(name: str, octets: npt.NDArray[np.uint8]) -> CTable:
-    """Make a table of bytes, at least one, as string literals of `ROW` bytes each.
+    """Make a table of bytes, at least one, as string literals of `ROW_BYTES` bytes each.
 
     A compiler needs some 15 bytes of memory for each byte, and reads it ten times as fast as
     a number; a string literal may have 4,095 bytes (C99 5.2.4.1).
@@ -546,7 +546,7 @@ _DIVISION_BYTES = 16  # bytes of a mass and a node with C alignment
 def make_fractional_layout(
     model: Model, leaves: LeafTable, derived: DerivedColumns, wanted: str, types: CTypes
 ) -> CLayout:
-    """Make the layout of fractional instances: a table of n-ary nodes, a stack of divisions."""
+    """Make the layout of fractional instances: a table of nodes and a stack of parts of the row."""
     name, reason = choose_fractional_form(wanted)
     table = build_fractional_table(model, leaves, derived)
     members = (table.question, table.child, table.low, table.high)

@@ -175,8 +175,8 @@ def _add_codes(graph: Graph, model: Model, column: Column, name: str) -> str:
 
 
 def _make_marker_pattern(schema: Schema) -> str:
-    """Return an RE2 pattern of missing markers with surrounding blanks; "" without markers."""
-    # A marker that begins or ends with a blank never matches: blanks are removed first.
+    """Return an RE2 pattern of the texts that mean missing, within blanks; "" if there are none."""
+    # A text that begins or ends with a blank never matches: blanks are removed first.
     marks = [mark for mark in schema.missing_marks if mark == mark.strip() and _is_utf8(mark)]
     written = ["".join(f"\\x{{{ord(letter):x}}}" for letter in mark) for mark in marks]
     if not marks:

@@ -98,8 +98,9 @@ def add_tree_sums(
     """
     if form.chains_too_deep and graph.ml_opset < 5:
         raise ExportError(
-            f"onnx supports trees up to {MAX_DEPTH} tests deep; this model needs "
-            f"{form.nodes.depth} without sets (ai.onnx.ml 5): set max_depth"
+            f"onnx supports trees up to {MAX_DEPTH} tests deep, but this model needs "
+            f"{form.nodes.depth}, since ai.onnx.ml before version 5 has no tests of sets of "
+            "categories: set max_depth"
         )
     limbs = _split_limbs(model.units, model.n_trees)
     must = need_leaves or form.chains_too_deep

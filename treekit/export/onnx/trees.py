@@ -396,9 +396,9 @@ def add_paths(graph: Graph, model: Model, reached: str) -> ValueInfoProto:
     size = sum(tree.n_leaves * tree.n_nodes for tree in model.trees)
     if size > _MAX_PATH_CHARACTERS:
         raise ExportError(
-            f"onnx: decision_path=True needs {size:,} characters, one for each leaf and node of a "
-            f"tree; {_MAX_PATH_CHARACTERS:,} are allowed: choose leaf=True, which determines the "
-            "path"
+            f"onnx: decision_path=True needs {size:,} characters, one for each pair of a leaf and "
+            f"a node of a tree; {_MAX_PATH_CHARACTERS:,} are allowed: choose leaf=True, which "
+            "determines the path"
         )
     graph.add_texts("path_of_leaf", [path for tree in model.trees for path in _list_paths(tree)])
     graph.add_operator("Gather", ["path_of_leaf", reached], "path", axis=0)

@@ -30,7 +30,7 @@ def quote_identifier(name: str) -> exp.Identifier:
 
 
 def as_sql(value: Operand) -> Sql:
-    """Return an expression that has no parent yet; see `Operand`."""
+    """Convert an operand to an expression; copy one that is already part of another."""
     if isinstance(value, str):
         table, _, name = value.rpartition(".")
         own = exp.Identifier(this=name, quoted=False)

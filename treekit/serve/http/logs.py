@@ -200,7 +200,7 @@ _encode_json = json.JSONEncoder(default=str).encode
 
 
 def _get_text(record: logging.LogRecord) -> str:
-    """Return the message of a record of another logger, or its format string if it is invalid."""
+    """Return the message of another logger's record, or its format string if formatting fails."""
     try:
         text = record.getMessage()
     except Exception:  # noqa: BLE001 - the arguments may be anything

@@ -233,7 +233,7 @@ class Served:
         Raises
         ------
         InvalidRequestError
-            If a policy of the model rejects a row.
+            If a row has a missing or unseen value that is an error in the model.
         """
         try:
             has_default = not self._default_datatypes.keys().isdisjoint(wanted)
