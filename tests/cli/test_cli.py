@@ -1100,6 +1100,14 @@ def test_every_form_is_written_to_a_file(form, here):
     assert Path("out.x").read_text(encoding="utf-8").strip()
 
 
+def test_settings_of_a_form_are_given_with_set(here):
+    cli_rules_call("rules", "m.treekit", "-o", "r.sql", "--set", "each=true", "--set", "keys=id")
+    assert 'AS "rule_1"' in Path("r.sql").read_text(encoding="utf-8")
+    for form in ("sql", "text"):
+        said = cli_rules_call("rules", "m.treekit", "--as", form, "--set", "x=1", code=2).stderr
+        assert f"form '{form}' has no setting 'x'" in said
+
+
 @pytest.mark.parametrize("form", ["text", "markdown", "html", "json", "csv", "sql"])
 def test_the_suffix_of_the_file_says_the_form(form, here):
     cli_rules_call("rules", "m.treekit", "-o", f"by{FORMS[form].suffix}")

@@ -187,25 +187,12 @@ def test_a_query_of_sqlite(levels: tuple[str, ...], form: str, tmp_path: Path) -
     connection.execute("CREATE TABLE rows (c)")
     connection.executemany("INSERT INTO rows VALUES (?)", [[cell] for cell in cells])
     if form == "select":
-        query = treekit.export(model, "sql", tmp_path / "m.sql")[0].read_text(encoding="utf-8")
-        said = [row[0] for row in connection.execute(query)]
+        path = treekit.export(model, "sql", tmp_path / "m.sql")[0]
     else:
-        said = answers_of_rules(model, connection)
+        path = treekit.write_rules(model, tmp_path / "m.sql")
+    said = [row[0] for row in connection.execute(path.read_text(encoding="utf-8"))]
     connection.close()
     assert said == expected(cells, levels)
-
-
-def answers_of_rules(model: Model, connection: sqlite3.Connection) -> list[float]:
-    """What the rules answer, each a condition on rows of the table."""
-    from treekit.documents.sql import render_predicates
-
-    rules, said = model.rules(), {}
-    values = np.ldexp(rules.units[:, 0].astype(np.float64), rules.exponent).tolist()
-    for value, predicate in zip(values, render_predicates(rules), strict=True):
-        for (row,) in connection.execute(f"SELECT rowid FROM rows t WHERE {predicate}"):
-            assert row not in said
-            said[row] = value
-    return [said[row] for row in sorted(said)]
 
 
 @pytest.fixture(scope="module")

@@ -1,4 +1,4 @@
-"""A rule's predicate selects the rows that the rule fits, in SQLite, DuckDB and PostgreSQL."""
+"""Rules as a query answer as their model, in SQLite, DuckDB and PostgreSQL."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import sqlite3
 import time
 from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -20,13 +21,16 @@ from tests.reference.rule_fits import fitting
 from tests.runtimes import need
 from treekit.data.schema import Column, Schema
 from treekit.documents import Listing, render_listing
+from treekit.documents.files import write_rules
 from treekit.documents.sql import format_comment
 from treekit.errors import ExportError, SettingError
-from treekit.model.builder import build_tree, is_missing, leaf, threshold
+from treekit.model.builder import build_tree, is_missing, leaf, subset, threshold
 from treekit.model.model import Model, make_model
 from treekit.rules import RuleList
 from treekit.rules.language import Language
 from treekit.rules.measure import training_measures
+from treekit.rules.rule_list import take_rules
+from treekit.verify import verify
 
 NAN = math.nan
 KEY = "row number"
@@ -75,14 +79,30 @@ def filled(engine: Any, model: Model, rows: Any) -> None:
     engine.create_table("rows", columns)
 
 
-def selected(engine: Any, rules: RuleList, n_rows: int) -> Any:
-    """(rows, rules) bool: which rows each predicate selects."""
-    from treekit.documents.sql import render_predicates
+def statements(rules: RuleList, form: str = "sql", **settings: Any) -> list[str]:
+    """The queries of a document, with their comments."""
+    found, begun = [], ""
+    for line in "".join(render_listing(form, listing(rules), **settings)).splitlines(keepends=True):
+        begun += line
+        if sqlite3.complete_statement(begun) and begun.strip():
+            found.append(begun)
+            begun = ""
+    assert not begun.strip()
+    return found
 
+
+def selected(engine: Any, rules: RuleList, n_rows: int) -> Any:
+    """(rows, rules) bool: which rows meet the conditions of each rule."""
     found = np.zeros((n_rows, len(rules)), dtype=np.bool_)
-    for number, predicate in enumerate(render_predicates(rules, engine.dialect)):
-        query = f'SELECT t."{KEY}" FROM "rows" AS t WHERE {predicate}'
-        found[[row for (row,) in engine.run_query(query, math.inf)], number] = True
+    first = 0
+    for query in statements(rules, FORM[engine.dialect], each=True, keys=json.dumps([KEY])):
+        rows = engine.run_query(query, math.inf)
+        width = min(len(rules) - first, 100)
+        for number, *met in rows:
+            assert len(met) == width
+            found[number, first : first + width] = met
+        first += width
+    assert first == len(rules)
     return found
 
 
@@ -104,7 +124,7 @@ def some(rows: Any, most: int = 60) -> Any:
     indirect=True,
 )
 @pytest.mark.parametrize("name", NAMES)
-def test_predicates_select_the_rows_that_rules_fit(name: str, engine: Any) -> None:
+def test_conditions_hold_for_the_rows_that_rules_fit(name: str, engine: Any) -> None:
     model = EXTREMES[name]()
     rules = model.rules()
     if engine.dialect == "postgres" and name.startswith("hostile"):
@@ -117,7 +137,9 @@ def test_predicates_select_the_rows_that_rules_fit(name: str, engine: Any) -> No
 
 
 @pytest.mark.parametrize("seed", range(2))
-def test_predicates_of_random_models_select_the_rows_that_rules_fit(seed: int, engine: Any) -> None:
+def test_conditions_of_random_models_hold_for_the_rows_that_rules_fit(
+    seed: int, engine: Any
+) -> None:
     dtype = ("float32", "float64")[seed % 2]
     schema = mixed_schema(("no", "yes", "maybe"), dtype=dtype)
     model = random_model(seed, schema, n_trees=2, n_splits=20)
@@ -126,10 +148,11 @@ def test_predicates_of_random_models_select_the_rows_that_rules_fit(seed: int, e
     rules = model.rules()
     fits = fitting(rules, rows)
     assert np.array_equal(selected(engine, rules, len(rows)), fits)
-    # In each tree one rule fits, and the file's first query says which.
-    query = "".join(render_listing(FORM[engine.dialect], listing(rules))).split(";\n")[0]
-    told = np.array([row[-2:] for row in engine.run_query(query, math.inf)], dtype=float)
-    keys = [row[0] for row in engine.run_query(query, math.inf)]
+    # In each tree one rule fits, and without `each` the query says which.
+    (query,) = statements(rules, FORM[engine.dialect], keys=KEY)
+    answers = engine.run_query(query, math.inf)
+    told = np.array([row[-2:] for row in answers], dtype=float)
+    keys = [row[0] for row in answers]
     for tree in range(2):
         own = np.flatnonzero(rules.tree == tree)
         assert np.array_equal(told[:, tree], 1 + own[fits[keys][:, own].argmax(axis=1)])
@@ -149,31 +172,89 @@ def test_the_first_rule_that_fits_answers_where_order_counts(engine: Any) -> Non
     filled(engine, model, rows)
     fits = fitting(overlapping, rows)
     assert fits.sum(axis=1).max() > 1
-    query = "".join(render_listing(FORM[engine.dialect], listing(overlapping))).split(";\n")[0]
+    (query,) = statements(overlapping, FORM[engine.dialect], keys=KEY, rule=True)
     answers = {row[0]: row[-1] for row in engine.run_query(query, math.inf)}
     assert [answers[k] for k in range(len(rows))] == (1 + fits.argmax(axis=1)).tolist()
 
 
-def test_every_query_of_a_file_runs_and_selects_its_rule_s_rows() -> None:
-    need("sqlglot")
-    from treekit.verify.run_sql import SQLiteEngine
+LABELS = [
+    *("one_leaf", "one_number", "float32_neighbours", "float64_neighbours", "many_levels_each"),
+    *("missing_only", "vanishing", "mark_levels", "bool_labels", "int_labels", "float_labels"),
+]
 
-    model = EXTREMES["hostile_names"]()
-    rules, rows = model.rules(), some(extreme_rows(model), 40)
-    engine = SQLiteEngine()
-    filled(engine, model, rows)
-    text = "".join(render_listing("sql", listing(rules)))
-    queries, begun = [], ""
-    for line in text.splitlines(keepends=True):
-        begun += line
-        if sqlite3.complete_statement(begun) and begun.strip():
-            queries.append(begun)
-            begun = ""
-    assert len(queries) == 1 + len(rules)
-    fits = fitting(rules, rows)
-    for rule, query in enumerate(queries[1:]):
-        keys = sorted(row[0] for row in engine.run_query(query, math.inf))
-        assert keys == np.flatnonzero(fits[:, rule]).tolist()
+
+@pytest.mark.parametrize("name", [*LABELS, *range(6)])
+def test_a_query_of_one_tree_answers_as_the_model(
+    name: str | int, engine: Any, tmp_path: Path
+) -> None:
+    if isinstance(name, str):
+        model = EXTREMES[name]()
+    else:
+        classes = ("no", "yes", "may\nbe -- '\"") if name % 3 else ()
+        schema = mixed_schema(classes, dtype=("float32", "float64")[name % 2])
+        model = random_model(name, schema, n_trees=1, n_splits=12)
+        policies = ("missing", "error")
+        model = replace(
+            model, missing=("direction", "error")[name % 4 // 3], unknown=policies[name % 4 // 2]
+        )
+    form = FORM[engine.dialect]
+    share = bool(model.schema.classes)
+    for settings in ({}, {"rule": True, "share": share, "keys": "id"}):
+        path = write_rules(model, tmp_path / "m.sql", form, settings=settings)
+        report = verify(model, [path])
+        assert report.equal, str(report)
+
+
+def test_a_shortened_case_is_the_first_rule_that_fits(engine: Any) -> None:
+    schema = mixed_schema(("no", "yes"))
+    for seed in range(4):
+        model = random_model(seed, schema, n_trees=1, n_splits=15)
+        rng = np.random.default_rng(seed)
+        order = rng.permutation(len(model.rules()))[:-3]  # some rows match no rule
+        rules = replace(take_rules(model.rules(), order), order="first")
+        rows = some(probe_rows(model, 60, seed), 150)
+        filled(engine, model, rows)
+        (query,) = statements(rules, FORM[engine.dialect], keys=KEY, rule=True)
+        found = {row[0]: row[-1] for row in engine.run_query(query, math.inf)}
+        for row, own in enumerate(fitting(rules, rows)):
+            assert found[row] == (1 + own.argmax() if own.any() else None)
+
+
+def test_levels_are_compared_by_bytes_whatever_the_column_says(engine: Any) -> None:
+    schema = Schema((Column("c", "nominal", ("ab", "é")),), task="regression")
+    tree = subset("c", ["ab"], leaf(1.0), leaf(2.0), missing=1)
+    rules = make_model(schema, [build_tree(tree, schema)]).rules()
+    run = engine.connection.execute
+    collation = "COLLATE NOCASE"
+    if engine.dialect == "postgres":
+        run("CREATE COLLATION pg_temp.loose (provider = icu, locale = 'und-u-ks-level1', "
+            "deterministic = false)")  # fmt: skip
+        collation = "COLLATE pg_temp.loose"
+    run(f"CREATE TEMPORARY TABLE rows (c TEXT {collation})")
+    run("INSERT INTO rows VALUES ('ab'), ('AB'), ('e'), ('é'), (NULL)")
+    for settings in ({}, {"rule": True}):
+        (query,) = statements(rules, FORM[engine.dialect], **settings)
+        said = [row[0] for row in engine.run_query(query, math.inf)]
+        assert said == [1.0, 2.0, 2.0, 2.0, 2.0]
+
+
+CASE = """\
+  CASE
+    WHEN "x" <= 2.5000001192092896 /*2.5*/ AND "y" <= 0.5000000298023224 /*0.5*/ THEN 'no' -- rule 1, support 4
+    WHEN "x" <= 2.5000001192092896 /*2.5*/ THEN 'yes' -- rule 2, support 4
+    ELSE 'yes' -- rule 3, support 2
+  END AS "prediction"
+"""  # noqa: E501
+
+
+def test_lines_are_short_and_a_rule_states_only_what_those_above_do_not() -> None:
+    need("sqlglot")
+    model = random_model(3, mixed_schema(("no", "yes")), n_trees=1, n_splits=40)
+    for settings in ({}, {"rule": True, "share": True, "keys": "id"}, {"each": True}):
+        (query,) = statements(model.rules(), **settings)
+        assert max(map(len, query.splitlines())) < 120
+    (query,) = statements(small_model().rules(), "sql-postgres")
+    assert query.split("FROM cells")[0].split("SELECT\n")[-1] == CASE
 
 
 def test_text_in_sqlite_s_columns_of_numbers_is_missing_or_fits_nothing() -> None:
@@ -195,10 +276,32 @@ def test_text_in_sqlite_s_columns_of_numbers_is_missing_or_fits_nothing() -> Non
 
 def test_sums_of_columns_are_refused_by_name() -> None:
     need("sqlglot")
-    from treekit.documents.sql import render_predicates
-
     with pytest.raises(SettingError, match="sums columns"):
-        list(render_predicates(EXTREMES["oblique"]().rules()))
+        statements(EXTREMES["oblique"]().rules())
+
+
+def test_shares_need_one_tree_with_labels() -> None:
+    need("sqlglot")
+    for name in ("boosted_four", "one_number", "fractional", "mixed"):
+        with pytest.raises(SettingError, match="share=True needs a query for the labels of one"):
+            statements(EXTREMES[name]().rules(), share=True)
+
+
+def test_a_column_may_have_the_name_of_a_step_or_of_an_answer(engine: Any) -> None:
+    names = ("refused", "rule", "key_0", "cells", "unused")
+    schema = Schema(tuple(map(Column, names)), classes=("no", "yes"))
+    tree = leaf([1, 0])
+    for number in range(len(names)):
+        tree = threshold(number, 0.5, tree, leaf([0, 1 + number]), missing=number % 2)
+    model = make_model(schema, [build_tree(tree, schema)])
+    rows = np.array([[0.0] * 5, [1.0, 0.0, 0.0, 0.0, 0.0], [0.0, 0.0, NAN, 0.0, 1.0]])
+    filled(engine, model, rows)
+    (query,) = statements(model.rules(), FORM[engine.dialect], keys="cells", rule=True)
+    fits = fitting(model.rules(), rows)
+    found = engine.run_query(query, math.inf)
+    assert sorted((row[0], row[2]) for row in found) == sorted(
+        zip(rows[:, 3].tolist(), (1 + fits.argmax(axis=1)).tolist(), strict=True)
+    )
 
 
 def test_no_text_ends_a_comment_or_a_literal() -> None:
@@ -208,11 +311,13 @@ def test_no_text_ends_a_comment_or_a_literal() -> None:
     need("sqlglot")
     schema = Schema((Column("x"),), classes=(hostile, "b"), target=hostile)
     model = make_model(schema, [build_tree(threshold(0, 1.0, leaf([1, 0]), leaf([0, 1])), schema)])
-    phrases = dict.fromkeys(("sql_head", "sql_each_disjoint", "sql_rule"), "{answer}\nDROP")
-    fields = {**phrases, "sql_head": "x\nDROP", "sql_each_disjoint": "y\rDROP"}
-    made = replace(listing(model.rules()), language=Language("xx", fields))
-    lines = "".join(render_listing("sql", made)).splitlines()
-    assert not any(line.strip().startswith(("DROP", "SELECT 1")) for line in lines)
+    phrases = {"sql_head": "x\nDROP", "sql_case": "y\rDROP", "sql_each": "\u2028DROP"}
+    phrases |= {"sql_when": "z\nDROP", "sql_rule": "{answer}\nDROP"}
+    made = replace(listing(model.rules()), language=Language("xx", phrases))
+    for settings in ({}, {"rule": True}, {"each": True}):
+        text = "".join(render_listing("sql", made, **settings))
+        lines = text.replace(f"'{hostile}'", "''").splitlines()
+        assert not any(line.strip().startswith(("DROP", "SELECT 1")) for line in lines)
 
 
 @pytest.mark.parametrize("code", ["en", "zh"])
@@ -221,17 +326,15 @@ def test_comments_are_in_the_reader_s_language(code: str) -> None:
     from treekit.rules.language import load_language
 
     made = replace(listing(small_model().rules()), language=load_language(code))
-    assert load_language(code).say("sql_each_disjoint") in "".join(render_listing("sql", made))
+    assert load_language(code).say("sql_case") in "".join(render_listing("sql", made))
 
 
 @pytest.mark.matrix
 def test_a_hundred_thousand_rules_are_written_in_seconds() -> None:
     need("sqlglot")
-    from treekit.documents.sql import render_predicates
-
     schema = mixed_schema()
     rules = random_model(1, schema, n_trees=1, n_splits=2000).rules()
     begin = time.process_time()
-    size = sum(map(len, render_predicates(rules)))
+    size = sum(map(len, render_listing("sql", listing(rules))))
     assert size > 0
     assert (time.process_time() - begin) / len(rules) < 1e-3, json.dumps(size)

@@ -56,6 +56,7 @@ if TYPE_CHECKING:
     help="Round thresholds to N digits, or more if a row of --table would change its rule.",
 )
 @click.option("--title", default="", metavar="TEXT", help="Title of the document.")
+@assignments_option("Setting of the form; may be repeated.")
 @marks_option()
 def rules_command(**given: Any) -> None:
     """Print MODEL as readable rules: one for each leaf, or those of a rule list.
@@ -123,6 +124,7 @@ def _generate_output(model: Model, given: dict[str, Any]) -> Iterator[str]:
     words, marks = load_language(given["lang"]), given["missing_marks"]
     form = given["form"]
     document = registry.document(form)
+    settings = parse_assignments(document.settings, given["assignments"], f"form {form!r}")
     found = model.rules(decisions=given["decisions"])
     table = None if given["table"] is None else read_rows(given["table"], marks, model)
     if given["digits"] is not None and table is not None:
@@ -145,7 +147,7 @@ def _generate_output(model: Model, given: dict[str, Any]) -> Iterator[str]:
         table_name=Path(given["table"] or "").name,
         measured=document.measured,
     )
-    return render_listing(document, made)
+    return render_listing(document, made, **settings)
 
 
 # ---------------------------------------------------------------- treekit simplify

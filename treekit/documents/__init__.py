@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from treekit import registry
-from treekit.contracts import Document
+from treekit.contracts import Document, Setting
 from treekit.hookspecs import hookimpl
 from treekit.rules.language import Language, load_language
 from treekit.rules.measure import Measures, training_measures
@@ -175,14 +175,12 @@ def _join_pieces(
     return "".join(render(listing, **values))
 
 
-def _import_renderer(
-    module: str, function: str, **options: Any
-) -> Callable[[Listing], Iterator[str]]:
+def _import_renderer(module: str, function: str, **options: Any) -> Callable[..., Iterator[str]]:
     """Return a function that renders with a module of treekit, imported on first call."""
 
-    def render(listing: Listing) -> Iterator[str]:
+    def render(listing: Listing, **settings: Any) -> Iterator[str]:
         write = getattr(import_module(f"treekit.documents.{module}"), function)
-        text: Iterator[str] = write(listing, **options)
+        text: Iterator[str] = write(listing, **options, **settings)
         return text
 
     return render
@@ -197,11 +195,21 @@ _FORMS: tuple[tuple[str, str, str, dict[str, Any], str], ...] = (
     ("html", ".html", "html", {}, "a page to sort, search, print and sign"),
     ("json", ".json", "json_rules", {}, "all rules, to edit and read back"),
     ("csv", ".csv", "dataframe", {}, "one line per rule, for spreadsheets"),
-    ("sql", ".sql", "sql", {}, "one query per rule, for SQLite"),
+    ("sql", ".sql", "sql", {}, "a query for the label, one WHEN per rule, for SQLite"),
     ("sql-duckdb", ".sql", "sql", {"dialect": "duckdb"}, "the same for DuckDB"),
     ("sql-postgres", ".sql", "sql", {"dialect": "postgres"}, "the same for PostgreSQL"),
 )
 """Name, suffix, module, options and summary of the forms of a function ``render_FORM``."""
+
+_SETTINGS = {
+    "sql": (
+        Setting("keys", "", 'columns to copy: comma-separated names, or JSON: ["id", "a, b"]'),
+        Setting("rule", False, "add the number of the rule that a row matches"),
+        Setting("share", False, "add the share of each class"),
+        Setting("each", False, "instead, a column for each rule: 1 where a row meets it"),
+    )
+}
+"""Settings of the forms of a module."""
 
 
 @hookimpl
@@ -213,6 +221,7 @@ def treekit_documents() -> list[Document]:
             name,
             suffix,
             _import_renderer(module, f"render_{name.partition('-')[0]}", **options),
+            _SETTINGS.get(module, ()),
             summary=summary,
         )
         for name, suffix, module, options, summary in _FORMS

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +33,7 @@ def write_rules(
     form: str | None = None,
     *,
     language: str | Language = "en",
+    settings: Mapping[str, Any] | None = None,
     **options: Any,
 ) -> Path:
     """Write the rules of a model to a file.
@@ -46,6 +48,8 @@ def write_rules(
         ``.html``, ``.json``, ``.csv``, ``.sql``, ...), else text.
     language : str or Language
         Language, or its code: en or zh.
+    settings : mapping, optional
+        Settings of the form; ``treekit plugins`` lists them.
     **options
         Parameters of `treekit.documents.make_listing`: `table`, `tree`, `title`, `table_name`.
 
@@ -63,6 +67,7 @@ def write_rules(
     made = render_listing(
         document,
         make_listing(source, words=language, measured=document.measured, **options),
+        **(settings or {}),
     )
     write_files(place.parent, {place.name: b"".join(piece.encode() for piece in made)})
     return place

@@ -1,9 +1,16 @@
-"""Rules as SQL: the rule that matches a row, and a query for the rows of each rule."""
+"""Rules as one SQL query: cells are read once, then a CASE has one WHEN for each rule.
+
+`treekit.export.sql` defines missing cells, unseen categories and numbers of the input type;
+sqlglot prints each distinct piece once, and rules are composed of the pieces.
+"""
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Sequence
+import json
+import re
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -18,19 +25,26 @@ except ImportError as missing:
 
 from treekit.data.features import LevelIndex
 from treekit.documents.layout import decode_numbers
-from treekit.export.sql.dialects import BLANKS, Dialect, DuckDB, SQLite
-from treekit.export.sql.inputs import check_names
+from treekit.export.sql.dialects import BLANKS, DIALECTS, Dialect
+from treekit.export.sql.exporter import HEADER_PREFIX
+from treekit.export.sql.inputs import check_names, make_prediction_names, parse_keys
 from treekit.export.sql.syntax import (
     Sql,
     make_call,
     make_cast,
-    make_membership_test,
     quote_identifier,
 )
 from treekit.model.fixed_point import to_double_threshold
+from treekit.model.model import predict_labels
 from treekit.rules.language import Language
-from treekit.rules.rule_list import Clause, LinearClause, RuleList
-from treekit.rules.wording import OutcomeFormatter, format_numbers, join_outcomes, quote_label
+from treekit.rules.rule_list import Clause, ConditionTuple, LinearClause, RuleList
+from treekit.rules.wording import (
+    OutcomeFormatter,
+    format_number,
+    format_numbers,
+    join_outcomes,
+    quote_label,
+)
 
 if TYPE_CHECKING:
     from treekit.documents import Listing
@@ -40,48 +54,70 @@ if TYPE_CHECKING:
 
 TABLE_NAME = "rows"
 
-
-def render_sql(listing: Listing, dialect: str = "sqlite") -> Iterator[str]:
-    """Return a query for rule numbers (from 1), then one query per rule, in pieces.
-
-    Fractional instances may match several rules of a tree; they get no query for rule numbers.
-    """
-    rules, language = listing.rules, listing.language
-    source = f'FROM "{TABLE_NAME}" AS {ALIAS}'
-    title = DIALECTS[dialect].title
-    yield format_comment(language.say("sql_head", engine=title, table=TABLE_NAME)) + "\n"
-    too_many = rules.n_trees + rules.schema.n_features > DIALECTS[dialect].max_result_columns
-    if rules.mass > 1 or too_many:
-        yield format_comment(language.say("sql_divided" if rules.mass > 1 else "sql_trees"))
-    else:
-        yield from _render_rule_numbers(rules, render_predicates(rules, dialect), source, ALIAS)
-    yield "\n" + format_comment(language.say(f"sql_each_{rules.order}")) + "\n"
-    for head, predicate in zip(
-        _render_rule_comments(rules, language), render_predicates(rules, dialect), strict=True
-    ):
-        yield f"{head}SELECT {ALIAS}.* {source}\nWHERE {predicate};\n\n"
+_MAX_COLUMNS = 100  # of one query: SQLite allows a million bytes
 
 
-def _render_rule_numbers(
-    rules: RuleList, found: Iterator[str], source: str, alias: str
+def render_sql(
+    listing: Listing,
+    dialect: str = "sqlite",
+    *,
+    keys: str = "",
+    rule: bool = False,
+    share: bool = False,
+    each: bool = False,
 ) -> Iterator[str]:
-    """Yield a query for the number of the rule that each row matches, in each tree."""
-    yield f"SELECT {alias}.*"
-    for tree, own in itertools.groupby(
-        zip(rules.tree.tolist(), range(1, len(rules) + 1), found, strict=True), lambda rule: rule[0]
-    ):
-        yield ",\n  CASE\n"
-        for _, number, predicate in own:
-            yield f"    WHEN {predicate} THEN {number}\n"
-        yield "  END AS rule" + (f"_{tree + 1}" if rules.n_trees > 1 else "")
-    yield f"\n{source};\n"
+    """Return a query for the label, or number, of each row of a table, in pieces.
+
+    Rules of several trees, and of margins, get a query for the number of the rule (from 1) in
+    each tree; fractional instances, which may match several rules of a tree, the one of `each`.
+
+    Parameters
+    ----------
+    listing : Listing
+    dialect : {"sqlite", "duckdb", "postgres"}
+    keys : str
+        Columns of the table to copy: comma-separated names, or a JSON list.
+    rule : bool
+        Whether to add the number of the rule that a row matches.
+    share : bool
+        Whether to add the share of each class.
+    each : bool
+        Whether to write, instead, a column for each rule: 1 where a row meets its conditions.
+
+    Raises
+    ------
+    SettingError
+        For a test on a sum of columns, which SQL cannot compute exactly, and for `share` without
+        the shares of a single tree.
+    ExportError
+        If the engine does not support a name or a text.
+    """
+    rules, words = listing.rules, listing.language
+    query = _Query(rules, DIALECTS[dialect], parse_keys(keys))
+    answered = rules.n_trees == 1 and not rules.margins and rules.link == "identity"
+    each = each or rules.mass > 1
+    shares = answered and not each and not rules.decisions and rules.schema.task != "regression"
+    if share and not shares:
+        raise SettingError(
+            "share=True needs a query for the labels of one tree, with the shares of its leaves; "
+            "leave it out, or export the model to sql"
+        )
+    yield format_comment(words.say("sql_head", engine=query.dialect.title, table=TABLE_NAME))
+    yield format_comment(words.say("sql_each" if each else "sql_case"))
+    if answered and not each and rules.rounding is None:
+        told = {"dialect": dialect, "form": "shares" if share else "labels", "table": TABLE_NAME}
+        yield f"{HEADER_PREFIX}{json.dumps(told | {'keys': query.keys, 'rule': rule})}\n"
+    if each:
+        yield from query.render_each(words)
+    elif answered:
+        yield from query.render_answers(words, rule=rule, share=share)
+    else:
+        yield from query.render_numbers(words)
 
 
-def _render_rule_comments(rules: RuleList, words: Language) -> Iterator[str]:
-    """Yield a comment for each rule."""
-    texts = zip(_format_outcomes(rules, words), format_numbers(rules.support), strict=True)
-    for number, (answer, support) in enumerate(texts, 1):
-        yield format_comment(words.say("sql_rule", number=number, answer=answer, support=support))
+def format_comment(text: str) -> str:
+    """Return comment lines; each line of the text is commented out."""
+    return "".join(f"-- {line}\n" for line in text.splitlines())
 
 
 def _format_outcomes(rules: RuleList, words: Language) -> Iterator[str]:
@@ -96,229 +132,525 @@ def _format_outcomes(rules: RuleList, words: Language) -> Iterator[str]:
         yield join_outcomes(outcomes, ", ")
 
 
-def format_comment(text: str) -> str:
-    """Return comment lines; each line of the text is commented out."""
-    return "".join(f"-- {line}\n" for line in text.splitlines())
+# ---------------------------------------------------------------- sql queries
 
 
-# ---------------------------------------------------------------- sql predicates
-# Each rule as one SQL condition on the columns of a table.
-#
-# `treekit.export.sql` defines missing cells, unseen categories and numbers of the input
-# type; sqlglot prints each distinct piece once, and rules are composed of the pieces.
+class _Query:
+    """Queries for one rule list in one dialect.
 
-ALIAS = "t"
-"""Alias of the table in predicates."""
+    All read the table in steps: ``cells``, and ``checked`` if there are refused rows or tests.
+    """
 
-DIALECTS: dict[str, Dialect] = {d.name: d for d in (SQLite(), DuckDB(), Dialect())}
+    def __init__(self, rules: RuleList, dialect: Dialect, keys: list[str]) -> None:
+        check_names(rules.schema.names, "the column name", dialect)
+        check_names(keys, "the key column", dialect)
+        self.rules, self.dialect, self.keys = rules, dialect, keys
+        self.taken = {name.lower() for name in rules.schema.names}
+        self.key_names = [self._make_name(f"key_{k}") for k in range(len(keys))]
+        tests = [self._make_name(f"test_{k + 1}") for k in range(len(rules.tests))]
+        self.conditions = _ConditionPrinter(rules, dialect, tests)
+        self.refused = ""
+        self.steps: list[str] = []
+        self._add_steps()
+
+    def _make_name(self, name: str) -> str:
+        """Return `name`, with ``_`` appended until no column has it."""
+        while name in self.taken:
+            name += "_"
+        return name
+
+    def _add_steps(self) -> None:
+        """Add the steps that read the cells and compute the tests and the refused rows."""
+        rules, made = self.rules, self.conditions
+        columns = rules.schema.columns
+        used = made.tested | {number for number in made.full if number < len(columns)}
+        for number, column in enumerate(columns):
+            if rules.missing == "error" or (column.kind == "nominal" and rules.unknown == "error"):
+                used.add(number)
+        cells = [
+            f"{made.print_expression(make_raw(key))} AS {name}"
+            for key, name in zip(self.keys, self.key_names, strict=True)
+        ]
+        cells += [f"{made.print_cell(number)} AS {made.names[number]}" for number in sorted(used)]
+        self._add_step("cells", cells or ["NULL AS unused"], f'"{TABLE_NAME}" AS t')
+        checked = [
+            f"{made.print_test(number - len(columns))} AS {made.names[number]}"
+            for number in made.full
+            if number >= len(columns)
+        ]
+        refusals = [text for number in sorted(used) for text in made.list_refusals(number)]
+        if refusals:
+            self.refused = self._make_name("refused")
+            tested = " ".join(chain_conditions(refusals, "OR"))
+            checked.append(f"CASE WHEN {tested} THEN 1 ELSE 0 END AS {self.refused}")
+        if checked:
+            self._add_step("checked", ["cells.*", *checked], "cells")
+
+    def _add_step(self, name: str, columns: Sequence[str], source: str) -> None:
+        if not self.steps and any(_CHARACTERS in text for text in columns):
+            blanks = self.conditions.print_expression(make_call("CHAR", *map(ord, BLANKS)))
+            self.steps.append(wrap_sql([f"blanks AS (SELECT {blanks} AS characters)"], ""))
+            source += ", blanks"
+        self._append_step(name, ",\n".join(wrap_sql([text], "    ") for text in columns), source)
+
+    def _append_step(self, name: str, body: str, source: str) -> None:
+        self.steps.append(f"{name} AS MATERIALIZED (\n  SELECT\n{body}\n  FROM {source}\n)")
+        self.source = name
+
+    def _render(self, columns: Iterable[tuple[str, str]]) -> str:
+        """Return the query of the steps, and `columns` with their names after the keys."""
+        handed = list(zip(self.key_names, self.keys, strict=True))
+        entries = []
+        for text, name in itertools.chain(handed, columns):
+            last = text[text.rfind("\n") + 1 :]
+            alias = f"AS {self._quote(name)}"
+            fits = len(last) + len(alias) < _LINE_LENGTH - 4
+            entries.append(f"  {text} {alias}" if fits else f"  {text}\n    {alias}")
+        body = ",\n".join(entries)
+        return f"WITH {', '.join(self.steps)}\nSELECT\n{body}\nFROM {self.source};\n"
+
+    def _quote(self, name: str) -> str:
+        return self.conditions.print_expression(quote_identifier(name))
+
+    def render_answers(self, words: Language, *, rule: bool, share: bool) -> Iterator[str]:
+        """Yield the query for the labels, or numbers, of one tree."""
+        rules, schema, number = self.rules, self.rules.schema, self.conditions.print_number
+        printed = self.conditions.print_expression
+        labels, shares = make_prediction_names(
+            schema, "prediction", "probability", self.keys, self.dialect
+        )
+        names = [*labels, *(shares if share else ()), *(["rule"] if rule else ())]
+        check_names([*self.keys, *names], "the answer column", self.dialect)
+        convert = self.conditions.print_as_double if schema.task == "regression" else str
+        answers: list[list[str]] = []
+        for k, block in enumerate(itertools.pairwise(schema.blocks)):
+            votes = rules.units[:, slice(*block)]
+            if schema.task == "regression":
+                answers.append(list(map(number, decode_numbers(rules)[:, k].tolist())))
+                continue
+            texts = [printed(self.dialect.make_label(x)) for x in schema.outputs[k].classes]
+            answers.append([texts[code] for code in predict_labels(votes, rules.costs).tolist()])
+        if len(answers) == 1 and not rule and not share:
+            comments = [
+                words.say("sql_when", number=k, support=support)
+                for k, support in enumerate(format_numbers(rules.support), 1)
+            ]
+            case = self._print_case(0, len(rules), answers[0], comments, "  ")
+            yield self._render([(convert(case), labels[0])])
+            return
+        case = self._print_case(0, len(rules), *self._number_rules(words), "    ")
+        name = self._make_name("rule")
+        columns = ",\n    ".join([*self.key_names, f"{case} AS {name}"])
+        self._append_step("matched", f"    {columns}", self.source)
+        made = [convert(_look_up(name, own)) for own in answers]
+        if share:
+            total = number(float(rules.units_each))
+            looked_up = [_look_up(name, list(map(str, own))) for own in rules.units.T.tolist()]
+            made += [f"{self.conditions.print_as_double(own)} / {total}" for own in looked_up]
+        if rule:
+            made.append(name)
+        yield self._render(zip(made, names, strict=True))
+
+    def _number_rules(self, words: Language) -> tuple[list[str], list[str]]:
+        """Return the number of each rule, and its comment."""
+        answers = _format_outcomes(self.rules, words)
+        texts = zip(answers, format_numbers(self.rules.support), strict=True)
+        comments = [
+            words.say("sql_rule", number=k, answer=answer, support=support)
+            for k, (answer, support) in enumerate(texts, 1)
+        ]
+        return [str(k + 1) for k in range(len(self.rules))], comments
+
+    def render_numbers(self, words: Language) -> Iterator[str]:
+        """Yield queries for the number of the rule that a row matches, in each tree."""
+        rules, texts = self.rules, self._number_rules(words)
+        trees, first = np.unique(rules.tree, return_index=True)
+        parts = list(itertools.pairwise([*first.tolist(), len(rules)]))
+        names = [f"rule_{tree + 1}" if rules.n_trees > 1 else "rule" for tree in trees.tolist()]
+        check_names([*self.keys, *names], "the answer column", self.dialect)
+        for k in range(0, len(parts), _MAX_COLUMNS):
+            own = slice(k, k + _MAX_COLUMNS)
+            cases = [self._print_case(*part, *texts, "  ") for part in parts[own]]
+            yield self._render(zip(cases, names[own], strict=True))
+
+    def render_each(self, words: Language) -> Iterator[str]:
+        """Yield queries with a column for each rule: 1 where a row meets its conditions."""
+        comments = self._number_rules(words)[1]
+        names = [f"rule_{k}" for k in range(1, len(comments) + 1)]
+        check_names([*self.keys, *names], "the answer column", self.dialect)
+        refused = [f"{self.refused} = 0"] if self.refused else []
+        for first in range(0, len(names), _MAX_COLUMNS):
+            own, columns = slice(first, first + _MAX_COLUMNS), []
+            for box, comment in zip(self.conditions.iterate_boxes(own), comments[own], strict=True):
+                tested = [*refused, *self.conditions.print_box(box)] or ["1 = 1"]
+                parts = ["CASE WHEN", *chain_conditions(tested, "AND"), "THEN 1 ELSE 0 END"]
+                columns.append(f"{_end_comment(comment)}\n{wrap_sql(parts, '  ')}")
+            yield self._render(zip(columns, names[own], strict=True))
+
+    def _print_case(
+        self, first: int, end: int, values: Sequence[str], comments: Sequence[str], indent: str
+    ) -> str:
+        """Return the CASE over the rules from `first` to `end`, with the value of each rule."""
+        lines = [f"{indent}  WHEN {self.refused} = 1 THEN NULL"] if self.refused else []
+        boxes = self.conditions.iterate_boxes(slice(first, end))
+        for k, parts in enumerate(self.conditions.print_in_order(list(boxes)), first):
+            if not parts and not lines:
+                return values[k]
+            whole = chain_conditions(parts, "AND")
+            last = f"THEN {values[k]}" if parts else f"ELSE {values[k]}"
+            line = wrap_sql(["WHEN", *whole, last] if parts else [last], f"{indent}  ")
+            comment = _end_comment(comments[k])
+            fits = len(line) - line.rfind("\n") + len(comment) < _LINE_LENGTH
+            lines.append(f"{line} {comment}" if fits else f"{line}\n{indent}    {comment}")
+            if not parts:
+                break
+        return "\n".join(["CASE", *lines, f"{indent}END"])
+
+
+def _end_comment(text: str) -> str:
+    """Return a comment at the end of a line."""
+    return f"-- {' '.join(text.splitlines())}"
+
+
+def _look_up(name: str, values: Sequence[str]) -> str:
+    """Return the CASE that gives each rule its value."""
+    numbers: dict[str, list[str]] = {}
+    for k, value in enumerate(values, 1):
+        numbers.setdefault(value, []).append(str(k))
+    whens = [f"WHEN {_format_membership(name, own)} THEN {value}" for value, own in numbers.items()]
+    return wrap_sql(["     CASE", *whens, "END"], "  ").lstrip()  # room for CAST(
+
+
+_LINE_LENGTH = 118
+_PIECES = re.compile(r"""(?:(?:AND|OR|THEN|WHEN) )?(?:'[^']*'|"[^"]*"|[^\s'"])+""")
+
+
+def wrap_sql(parts: Iterable[str], indent: str) -> str:
+    """Return SQL in indented lines, broken between parts, or at spaces outside of names and texts.
+
+    A part that does not fit into a line is broken at its spaces.
+    """
+    lines, line = [], indent
+    for part in parts:
+        pieces = [part]
+        if len(part) > _LINE_LENGTH - len(indent):
+            pieces = _PIECES.findall(part)
+        for piece in pieces:
+            if line.strip() and len(line) + len(piece) >= _LINE_LENGTH:
+                lines.append(line)
+                line = f"{indent}  "
+            line += f" {piece}" if line.strip() else piece
+    return "\n".join([*lines, line])
+
+
+# ---------------------------------------------------------------- sql conditions
+# A condition is a set of values, as the bits of an integer: the intervals between the thresholds
+# of a column, its categories, or the two results of a test; then a bit for missing values.
 
 _MAX_CHAIN = 32  # terms of one AND; SQLite limits nesting to 1,000
-_NUMBER_TYPES = ("integer", "real")
+_MAX_SHORTENED = 100  # rules that a person reads
+_MAX_STEPS = 2000
+_FAR = 1e300
+_CHARACTERS = "blanks.characters"
+
+Box = dict[int, int]
+"""Values that a rule accepts, for each of its columns."""
 
 
-def render_predicates(rules: RuleList, dialect: str = "sqlite") -> Iterator[str]:
-    """Yield, for each rule, a condition that is TRUE for the rows that match it.
-
-    For other rows it is FALSE or NULL, which WHERE and CASE treat alike.  Rows that the policies
-    refuse match no rule.  Fractional instances match several rules; in an ordered list the first
-    match counts.
-
-    Parameters
-    ----------
-    rules : RuleList
-    dialect : {"sqlite", "duckdb", "postgres"}
-
-    Raises
-    ------
-    SettingError
-        For a test on a sum of columns, which a predicate cannot compute exactly.
-    ExportError
-        If the engine does not support a name or a text.
-    """
-    engine = DIALECTS[dialect]
-    check_names(rules.schema.names, "the column name", engine)
-    made = _ConditionPrinter(rules, engine)
-    refusals = made.list_refusals()
-    table = rules.conditions
-    fields = (table.column, table.low, table.high, table.known, table.missing)
-    conditions = enumerate(zip(*(field.tolist() for field in fields), strict=True))
-    for size in np.diff(rules.end, prepend=0).tolist():
-        parts = list(refusals)
-        for number, condition in itertools.islice(conditions, size):
-            parts += made.print_condition(number, *condition)
-        yield join_conditions(parts)
+def chain_conditions(parts: Sequence[str], word: str) -> list[str]:
+    """Return the terms of ``AND`` or ``OR`` in order, each but the first after the word."""
+    while len(parts) > _MAX_CHAIN:
+        groups = [parts[i : i + _MAX_CHAIN] for i in range(0, len(parts), _MAX_CHAIN)]
+        parts = [f"({f' {word} '.join(group)})" for group in groups]
+    return [*parts[:1], *(f"{word} {part}" for part in parts[1:])]
 
 
-def join_conditions(parts: Sequence[str]) -> str:
-    """Return the conjunction of conditions, each of which binds more tightly than AND."""
-    if len(parts) <= _MAX_CHAIN:
-        return " AND ".join(parts) or "1 = 1"
-    groups = [parts[i : i + _MAX_CHAIN] for i in range(0, len(parts), _MAX_CHAIN)]
-    return join_conditions([f"({' AND '.join(group)})" for group in groups])
+def make_raw(name: str) -> Sql:
+    """Return a column of the table as an expression."""
+    return exp.Column(this=quote_identifier(name), table=exp.to_identifier("t"))
+
+
+def is_covered(box: Box, others: Sequence[Box], full: Box) -> bool:
+    """Return whether `others` contain all of a box; False if that takes too many steps."""
+    pending = [(box, 0)]
+    for _ in range(_MAX_STEPS):
+        if not pending:
+            return True
+        box, at = pending.pop()
+        while at < len(others) and not _meet(box, others[at], full):
+            at += 1
+        if at == len(others):
+            return False
+        for column, values in others[at].items():
+            own = box.get(column, full[column])
+            if own & ~values:
+                pending.append(({**box, column: own & ~values}, at + 1))
+            box = {**box, column: own & values}
+    return False
+
+
+def _meet(box: Box, other: Box, full: Box) -> bool:
+    return all(box.get(column, full[column]) & values for column, values in other.items())
 
 
 class _ConditionPrinter:
-    """Printer of one rule list's conditions in one dialect; repeated parts are cached."""
+    """Printer of one rule list's cells, tests and conditions in one dialect."""
 
-    def __init__(self, rules: RuleList, dialect: Dialect) -> None:
+    def __init__(self, rules: RuleList, dialect: Dialect, tests: Sequence[str]) -> None:
         self.rules, self.dialect = rules, dialect
-        self.numeric_cells: dict[int, tuple[str, str, str]] = {}
-        self.nominal_cells: dict[int, tuple[str, list[str]]] = {}
+        self.names = [self.print_expression(quote_identifier(name)) for name in rules.schema.names]
+        self.names += tests
+        self.levels: dict[int, list[str]] = {}
+        self.bounds: dict[int, list[float]] = {}
         self.bound_texts: dict[float, str] = {}
-        self.condition_parts: dict[tuple[int, float, float, bool, bool], list[str]] = {}
+        self.full: Box = {}
+        table, n_features = rules.conditions, rules.schema.n_features
+        for number in np.unique(table.column).tolist():
+            if number < n_features and rules.schema.columns[number].kind == "numeric":
+                rows = table.column == number
+                values = np.unique(np.concatenate([table.low[rows], table.high[rows]]))
+                self.bounds[number] = values[np.isfinite(values)].tolist()
+                n = len(self.bounds[number]) + 1
+            else:
+                n = len(self.list_levels(number))
+            self.full[number] = (1 << (n + 1)) - 1
+        self.tested: set[int] = set()
+        for clause in itertools.chain.from_iterable(
+            rules.tests[number - n_features] for number in self.full if number >= n_features
+        ):
+            own = clause.features if isinstance(clause, LinearClause) else (clause.feature,)
+            self.tested |= set(own)
+        self.replacements = self._choose_replacements()
 
     def print_expression(self, value: Sql) -> str:
         """Return an expression in the engine's dialect."""
         return value.sql(dialect=self.dialect.name, comments=False, copy=False)
 
-    def print_condition(
-        self, at: int, number: int, low: float, high: float, known: bool, missing: bool
-    ) -> list[str]:
-        """Return the parts of condition `at`, all of which must hold."""
-        schema = self.rules.schema
-        if number < schema.n_features and schema.columns[number].kind == "nominal":
-            return [self._print_levels(at, number, missing)]
-        key = (number, low, high, known, missing)
-        if key not in self.condition_parts:
-            made = self._print_interval if number < schema.n_features else self._print_test
-            self.condition_parts[key] = made(number, low, high, known, missing)
-        return self.condition_parts[key]
+    def print_number(self, number: float) -> str:
+        """Return a number, which is a double next to one or in `print_as_double`."""
+        return self.print_expression(self.dialect.make_bound(number))
 
-    def list_refusals(self) -> list[str]:
-        """Return conditions that hold for the rows that the policies accept."""
-        rules, found = self.rules, []
-        for number, column in enumerate(rules.schema.columns):
-            if column.kind == "numeric":
-                if rules.missing == "error":
-                    found.append(self.print_numeric_cell(number)[1])
+    def print_as_double(self, text: str) -> str:
+        """Return an expression converted to a double."""
+        return self.print_expression(make_cast("value", "DOUBLE")).replace("value", text, 1)
+
+    # ------------------------------------------------------------ cells and tests
+
+    def _choose_replacements(self) -> dict[int, Sql]:
+        """Return the value of missing cells, for columns in which no condition singles them out.
+
+        It is a number below, or above, all thresholds, or a text that is not a category.
+        """
+        made: dict[int, Sql] = {}
+        masks: dict[int, set[int]] = {}
+        for box in self.iterate_boxes():
+            for number, own in box.items():
+                masks.setdefault(number, set()).add(own)
+        for number, found in masks.items():
+            gone, bounds = (self.full[number] + 1) >> 1, self.bounds.get(number, [])
+            if self.rules.missing == "error" or not any(own & gone for own in found):
                 continue
-            if rules.missing != "error" and rules.unknown != "error":
+            if number in self.levels and self.rules.unknown != "error":
+                text = ""
+                while text in self.rules.schema.columns[number].levels:
+                    text += "?"
+                made[number] = exp.Literal.string(text)
+            if not bounds or number in self.tested or max(map(abs, bounds)) >= _FAR:
                 continue
-            text, levels = self.print_nominal_cell(number)
-            parts = [_format_membership(text, levels)] if levels else []
-            if rules.missing != "error":
-                parts = [f"{text} IS NULL", *parts]
-                cell, marks = self.make_column(number), rules.schema.missing_marks
-                if (mark := self.dialect.is_missing_marker(cell, marks)) is not None:
-                    parts.append(self.print_expression(mark))
-            found.append(f"({' OR '.join(parts or ['1 = 0'])})")
+            for value, bit in ((-_FAR, 1), (_FAR, gone >> 1)):
+                if all(bool(own & gone) == bool(own & bit) for own in found):
+                    made[number] = exp.Literal.number(repr(value))
+        return made
+
+    def list_levels(self, number: int) -> list[str]:
+        """Return the categories of a column, or the results of a test, as literals."""
+        if number >= self.rules.schema.n_features:
+            return ["0", "1"]
+        if number not in self.levels:
+            levels = self.rules.schema.columns[number].levels
+            self.levels[number] = [
+                self.print_expression(self.dialect.make_text(level)) for level in levels
+            ]
+        return self.levels[number]
+
+    def print_cell(self, number: int) -> str:
+        """Return the expression of a cell: a double or text; NULL if it is missing."""
+        schema, raw = self.rules.schema, make_raw(self.rules.schema.names[number])
+        marks, column = schema.missing_marks, schema.columns[number]
+        if column.kind == "nominal":
+            cell = self.dialect.convert_to_text(raw, LevelIndex(column.levels, marks))
+            written = cell.this
+            if number in self.replacements:
+                whole = make_call("COALESCE", written.this, self.replacements[number])
+                written.set("this", whole)
+            return self.print_expression(written)
+        cell = self.dialect.convert_to_number(raw, marks)
+        if number in self.replacements:
+            cell = make_call("COALESCE", cell, self.replacements[number])
+        if self.dialect.name == "sqlite":  # the marks of all columns share the blanks
+            shared = exp.column("characters", table="blanks")
+            cell = cell.transform(
+                lambda node: (
+                    shared if isinstance(node, exp.Literal) and node.this == BLANKS else node
+                )
+            )
+        return self.print_expression(cell)
+
+    def list_refusals(self, number: int) -> list[str]:
+        """Return conditions of the column that hold for the rows that the policies refuse."""
+        rules, name, found = self.rules, self.names[number], []
+        column = rules.schema.columns[number]
+        cell = exp.Column(this=quote_identifier(column.name))
+        if column.kind == "numeric":
+            if (text := self.dialect.is_not_number(cell)) is not None:
+                found.append(self.print_expression(text))
+        elif rules.unknown == "error" or rules.missing == "error":
+            found.append(_format_membership(name, self.list_levels(number), True))
+            mark = self.dialect.is_missing_marker(cell, rules.schema.missing_marks)
+            if rules.missing != "error" and mark is not None:
+                found = [f"({found[0]} AND NOT {self.print_expression(mark)})"]
+        if rules.missing == "error":
+            found.append(f"{name} IS NULL")
         return found
 
-    def make_column(self, number: int) -> Sql:
-        """Return a column of the table as an expression."""
-        return exp.Column(
-            this=quote_identifier(self.rules.schema.names[number]),
-            table=exp.Identifier(this=ALIAS, quoted=False),
-        )
+    def print_test(self, number: int) -> str:
+        """Return the result of a test, 0 or 1: the first clause whose value is known decides."""
+        clauses = [self._print_clause(clause, number) for clause in self.rules.tests[number]]
+        return clauses[0] if len(clauses) == 1 else f"COALESCE({', '.join(clauses)})"
 
-    def print_numeric_cell(self, number: int) -> tuple[str, str, str]:
-        """Return SQL for the number in a cell, for a test of a known value and of a missing one."""
-        if number not in self.numeric_cells:
-            sqlite = self.dialect.name == "sqlite"
-            made = self._print_sqlite_cell if sqlite else self._print_typed_cell
-            self.numeric_cells[number] = made(number)
-        return self.numeric_cells[number]
-
-    def _print_sqlite_cell(self, number: int) -> tuple[str, str, str]:
-        raw = self.make_column(number)
-        kinds = [exp.Literal.string(kind) for kind in _NUMBER_TYPES]
-        known = self.print_expression(make_membership_test(make_call("TYPEOF", raw.copy()), kinds))
-        gone = f"{self.print_expression(raw)} IS NULL"
-        marks = self.rules.schema.missing_marks
-        if marks:
-            blanks = make_call("CHAR", *map(ord, BLANKS))
-            stripped = make_call("TRIM", make_cast(raw.copy(), "TEXT"), blanks)
-            texts = [self.dialect.make_text(mark) for mark in marks]
-            marked = self.print_expression(make_membership_test(stripped, texts))
-            gone = f"({gone} OR NOT {known} AND {marked})"
-        return self.print_expression(make_cast(raw.copy(), "DOUBLE")), known, gone
-
-    def _print_typed_cell(self, number: int) -> tuple[str, str, str]:
-        value = self.print_expression(make_cast(self.make_column(number), "DOUBLE"))
-        real = self.print_expression(self.dialect.convert_to_number(self.make_column(number), ()))
-        return value, f"{real} IS NOT NULL", f"{real} IS NULL"
-
-    def print_nominal_cell(self, number: int) -> tuple[str, list[str]]:
-        """Return the text of a nominal cell, and the categories as literals."""
-        if number not in self.nominal_cells:
-            levels = self.rules.schema.columns[number].levels
-            index = LevelIndex(levels, self.rules.schema.missing_marks)
-            cell = self.dialect.convert_to_text(self.make_column(number), index)
-            literals = [self.print_expression(self.dialect.make_text(level)) for level in levels]
-            self.nominal_cells[number] = self.print_expression(cell), literals
-        return self.nominal_cells[number]
+    def _print_clause(self, clause: Clause, number: int) -> str:
+        """Return an expression: 0 where a clause holds, 1 where it fails, NULL if unknown."""
+        if isinstance(clause, LinearClause):
+            if clause.weights != (1.0,):
+                raise SettingError(
+                    f"test {number + 1} of the rules sums columns, which an SQL predicate cannot "
+                    "compute exactly; write form 'text', or export the model to sql"
+                )
+            name, bound = self.names[clause.features[0]], self.print_bound(clause.threshold)
+            sides = f"{clause.below} WHEN {name} > {bound} THEN {1 - clause.below}"
+            return f"CASE WHEN {name} <= {bound} THEN {sides} END"
+        name, levels = self.names[clause.feature], self.list_levels(clause.feature)
+        whens = []
+        for side in (0, 1):
+            own = [x for x, branch in zip(levels, clause.branches, strict=True) if branch == side]
+            if own:
+                whens.append(f"WHEN {_format_membership(name, own)} THEN {side}")
+        return f"CASE {' '.join(whens)} END" if whens else "CAST(NULL AS INTEGER)"
 
     def print_bound(self, value: float) -> str:
         """Return the literal of a threshold for doubles, which are not rounded first."""
         if value not in self.bound_texts:
             single = self.rules.schema.dtype == "float32"
             double = float(to_double_threshold(np.float64(value))) if single else value
-            self.bound_texts[value] = self.print_expression(self.dialect.make_bound(double))
+            text = self.print_number(double)
+            if double != value:
+                text += f" /*{format_number(value, 'float32')}*/"
+            self.bound_texts[value] = text
         return self.bound_texts[value]
 
-    def _print_interval(
-        self, number: int, low: float, high: float, known: bool, missing: bool
-    ) -> list[str]:
-        value, is_known, is_missing = self.print_numeric_cell(number)
-        if not known:
-            return [is_missing if missing else "1 = 0"]
-        parts = []
-        # Engines with NaN order it above all numbers; SQLite orders text above numbers.
-        if self.dialect.name == "sqlite" or high == np.inf:
-            parts.append(is_known)
-        if low != -np.inf:
-            parts.append(f"{value} > {self.print_bound(low)}")
-        if high != np.inf:
-            parts.append(f"{value} <= {self.print_bound(high)}")
-        return [f"({' AND '.join(parts)} OR {is_missing})"] if missing else parts
+    # ------------------------------------------------------------ conditions
 
-    def _print_levels(self, at: int, number: int, missing: bool) -> str:
-        text, levels = self.print_nominal_cell(number)
-        fits, dividing = self.rules.conditions.list_codes(at)
-        accepted = sorted({*fits, *dividing})
-        if not missing:
-            return _format_membership(text, [levels[code] for code in accepted])
-        others = [level for code, level in enumerate(levels) if code not in accepted]
-        if not others:
-            return "1 = 1"
-        return f"({text} IS NULL OR NOT {_format_membership(text, others)})"
+    def iterate_boxes(self, which: slice = slice(None)) -> Iterator[Box]:
+        """Yield the values that each rule accepts, of the rules `which`."""
+        sizes = np.diff(self.rules.end, prepend=0)[which].tolist()
+        begin = int(self.rules.end[which.start - 1]) if which.start else 0
+        found = self.rules.conditions.iterate_conditions(begin, begin + sum(sizes))
+        for size in sizes:
+            box: Box = {}
+            for condition in itertools.islice(found, size):
+                number = condition.column
+                box[number] = box.get(number, self.full[number]) & self._find_values(condition)
+            yield box
 
-    def _print_test(
-        self, number: int, low: float, high: float, known: bool, missing: bool
-    ) -> list[str]:
-        """Return the condition on a test: the first clause whose value is known decides."""
-        index = number - self.rules.schema.n_features
-        clauses = [self._print_clause(clause, index) for clause in self.rules.tests[index]]
-        value = clauses[0] if len(clauses) == 1 else f"COALESCE({', '.join(clauses)})"
-        parts = []
-        sides = ", ".join(str(side) for side in (0, 1) if low < side <= high)
-        if known and sides:
-            parts.append(f"{value} IN ({sides})")
-        if missing:
-            parts.append(f"{value} IS NULL")
-        return [f"({' OR '.join(parts)})" if parts else "1 = 0"]
+    def _find_values(self, condition: ConditionTuple) -> int:
+        """Return the values that a condition accepts."""
+        number, low, high = condition.column, condition.low, condition.high
+        gone, values = (self.full[number] + 1) >> 1, 0
+        if number in self.bounds and condition.known:
+            bounds = self.bounds[number]
+            begin = bisect_right(bounds, low) if low < np.inf else len(bounds) + 1
+            end = bisect_left(bounds, high) + 1 if high > -np.inf else 0
+            values = ((1 << end) - 1) & -(1 << begin)
+        elif number >= self.rules.schema.n_features and condition.known:
+            values = sum(1 << side for side in (0, 1) if low < side <= high)
+        for code in (*condition.fits, *condition.dividing):
+            values |= 1 << code
+        return values | gone if condition.missing else values
 
-    def _print_clause(self, clause: Clause, index: int) -> str:
-        """Return an expression: 0 where a clause holds, 1 where it fails, NULL if unknown."""
-        if isinstance(clause, LinearClause):
-            if clause.weights != (1.0,):
-                raise SettingError(
-                    f"test {index + 1} of the rules sums columns, which an SQL predicate cannot "
-                    "compute exactly; write form 'text', or export the model to sql"
+    def print_box(self, box: Box) -> list[str]:
+        """Return the conditions of a rule."""
+        return [
+            self._print_values(number, own, own, own)
+            for number, own in box.items()
+            if own != self.full[number]
+        ]
+
+    def print_in_order(self, boxes: Sequence[Box]) -> Iterator[list[str]]:
+        """Yield the conditions of each rule for rows that match none of the rules before.
+
+        Values with which a row would have matched a rule before may be accepted or not: what
+        is shorter.
+        """
+        if len(self.rules) > _MAX_SHORTENED:
+            yield from map(self.print_box, boxes)
+            return
+        full = self.full
+        for k, box in enumerate(boxes):
+            parts, wide = [], dict(box)
+            for number, own in box.items():
+                wide.pop(number)
+                near = [other for other in boxes[:k] if _meet(wide, other, full)]
+                free = 0
+                seen: dict[tuple[int, ...], bool] = {
+                    (): False
+                }  # values that are in the same boxes are alike
+                for bit in range(full[number].bit_length()):
+                    value = 1 << bit
+                    own_boxes = tuple(
+                        at for at, other in enumerate(near) if other.get(number, value) & value
+                    )
+                    if own_boxes not in seen:
+                        others = [near[at] for at in own_boxes]
+                        seen[own_boxes] = is_covered({**wide, number: value}, others, full)
+                    free |= value * seen[own_boxes]
+                wide[number] = own | free
+                if wide[number] != full[number]:
+                    parts.append(self._print_values(number, own, own | free, own & ~free))
+            yield parts
+
+    def _print_values(self, number: int, own: int, allowed: int, needed: int) -> str:
+        """Return a condition that accepts the values `needed`, and others only if `allowed`."""
+        name, gone = self.names[number], (self.full[number] + 1) >> 1
+        known, needed = gone - 1, needed or own
+        denied, or_missing = known & ~allowed, f" OR {name} IS NULL)"
+        if number not in self.bounds:
+            levels = self.list_levels(number)
+            inside, others = (
+                _format_membership(
+                    name, [x for code, x in enumerate(levels) if codes >> code & 1], negated
                 )
-            value, known, _ = self.print_numeric_cell(clause.features[0])
-            inside = f"WHEN {value} <= {self.print_bound(clause.threshold)} THEN {clause.below}"
-            return f"CASE WHEN NOT {known} THEN NULL {inside} ELSE {1 - clause.below} END"
-        text, levels = self.print_nominal_cell(clause.feature)
-        whens = []
-        for side in (0, 1):
-            own = [x for x, branch in zip(levels, clause.branches, strict=True) if branch == side]
-            if own:
-                whens.append(f"WHEN {text} IN ({', '.join(own)}) THEN {side}")
-        return f"CASE {' '.join(whens)} END" if whens else "CAST(NULL AS INTEGER)"
+                for codes, negated in ((needed & known, False), (denied, True))
+            )
+            if needed & gone:
+                return others if number in self.replacements else f"({others}{or_missing}"
+            return min(inside, others, key=len) if denied and allowed & gone else inside
+        own_known = own & known
+        if not own_known:
+            return f"{name} IS NULL" if own & gone else "1 = 0"
+        begin, end = (own_known & -own_known).bit_length() - 1, own_known.bit_length()
+        parts, bounds = [], self.bounds[number]
+        if denied & ((1 << begin) - 1):
+            parts.append(f"{name} > {self.print_bound(bounds[begin - 1])}")
+        if denied >> end:
+            parts.append(f"{name} <= {self.print_bound(bounds[end - 1])}")
+        text = " AND ".join(parts) or f"{name} IS NOT NULL"
+        wants_missing = needed & gone and number not in self.replacements
+        return f"({text}{or_missing}" if wants_missing else text
 
 
-def _format_membership(text: str, literals: Sequence[str]) -> str:
-    if len(literals) < 2:
-        return f"{text} = {literals[0]}" if literals else "1 = 0"
-    return f"{text} IN ({', '.join(literals)})"
+def _format_membership(name: str, literals: Sequence[str], negated: bool = False) -> str:
+    if len(literals) == 1:
+        return f"{name} {'<>' if negated else '='} {literals[0]}"
+    if not literals:
+        return f"{name} IS NOT NULL" if negated else "1 = 0"
+    return f"{name} {'NOT ' * negated}IN ({', '.join(literals)})"

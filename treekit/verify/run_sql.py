@@ -250,6 +250,7 @@ class _Metadata(msgspec.Struct):
     form: str
     table: str
     keys: list[str]
+    rule: bool = False
 
 
 def _read_metadata(path: Path) -> _Metadata | None:
@@ -271,12 +272,12 @@ class _QueriedTable:
             raise VerificationError(_NO_METADATA)
         self.engine, self.job, self.metadata, self.schema = engine, job, metadata, job.schema
         self.query = job.path.read_bytes().decode()  # as bytes: names may contain any line end
-        is_expression = metadata.form == "expression"
-        if is_expression:
+        if metadata.form == "expression":
             table = quote_name(metadata.table, engine.dialect)
             self.query = f"SELECT\n{self.query}\nFROM {table}"
         self.n_labels = sum(bool(output.classes) for output in self.schema.outputs)
-        self.n_numbers = 0 if is_expression and self.n_labels else self.schema.n_values
+        alone = metadata.form in ("expression", "labels") and self.n_labels
+        self.n_numbers = 0 if alone else self.schema.n_values
 
     def check_query(self) -> None:
         """Check that the query runs on an empty table: a failure here is not a refused row."""
@@ -322,11 +323,11 @@ class _QueriedTable:
     def _decode_rows(self, found: list[tuple[Any, ...]], n: int) -> Answers:
         n_keys = len(self.metadata.keys)
         width = n_keys + self.n_labels + self.n_numbers
-        if len(found) != n or any(len(row) != width for row in found[:1]):
+        if len(found) != n or any(len(row) != width + self.metadata.rule for row in found[:1]):
             raise VerificationError(
                 f"{self.job.path.name!r} differs from the model in columns or classes"
             )
-        answers = [row[n_keys:] for row in found]
+        answers = [row[n_keys:width] for row in found]
         is_null = np.array([[value is None for value in row] for row in answers], dtype=np.bool_)
         is_null = is_null.reshape(n, width - n_keys)
         label = np.zeros((n, len(self.schema.outputs)), dtype=np.int64)

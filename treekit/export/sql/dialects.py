@@ -353,7 +353,7 @@ class SQLite(Dialect):
         shift = below.bit_length() - 1
         while above % 2 == 0:
             above, shift = above // 2, shift - 1
-        made: Sql = make_cast(above, "DOUBLE")
+        made: Sql = exp.Literal.number(repr(float(above)))
         for start in range(0, abs(shift), 62):
             power = as_sql(1 << min(abs(shift) - start, 62))
             made = make_quotient(made, power) if shift > 0 else combine(exp.Mul, made, power)
@@ -530,3 +530,8 @@ def _nest_calls(function: str, values: Sequence[Sql]) -> Sql:
     groups = [values[i : i + 100] for i in range(0, len(values), 100)]
     made = [group[0] if len(group) == 1 else make_call(function, *group) for group in groups]
     return made[0] if len(made) == 1 else _nest_calls(function, made)
+
+
+DIALECTS: dict[str, Dialect] = {
+    dialect.name: dialect for dialect in (SQLite(), DuckDB(), Dialect())
+}

@@ -16,7 +16,7 @@ from treekit.errors import ExportError
 from treekit.export.fractional import choose_fractional_form
 from treekit.export.lowering import FORM_REASON, LoweredTree, lower
 from treekit.export.sql.answers import add_label_steps, add_prediction_steps
-from treekit.export.sql.dialects import Dialect, DuckDB, SQLite
+from treekit.export.sql.dialects import DIALECTS, Dialect
 from treekit.export.sql.inputs import (
     InputColumns,
     add_input_steps,
@@ -39,9 +39,6 @@ from treekit.model.tree import DerivedColumns, make_derived_columns
 HEADER_PREFIX = "-- treekit-sql "
 """Prefix of the line that describes in JSON how to run the file."""
 
-_DIALECTS: dict[str, Dialect] = {
-    dialect.name: dialect for dialect in (SQLite(), DuckDB(), Dialect())
-}
 _COLUMN_KINDS = {"numeric": "number", "nominal": "text"}
 _MAX_CASE_DEPTH = 12
 """Maximum nesting of CASE: SQLite's parser has a stack of 100, and each CASE takes five."""
@@ -96,7 +93,7 @@ def export_sql(
         If the engine does not support a name, or the model in this form.
         Queries for SQLite are first tested on an empty table.
     """
-    engine = _DIALECTS[dialect]
+    engine = DIALECTS[dialect]
     handed = parse_keys(keys)
     _check_limits(model, engine, table, handed)
     derived = make_derived_columns(model)
