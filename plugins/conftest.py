@@ -59,8 +59,12 @@ def run_alone(tmp_path):
 
     def run(model, table):
         paths = {
-            target: treekit.export(model, target, tmp_path / f"model{suffix}")[0]
-            for target, suffix in (("onnx", ".onnx"), ("c", ".c"), ("python", ".py"))
+            target: treekit.export(model, target, tmp_path / f"model{suffix}", **settings)[0]
+            for target, suffix, settings in (
+                ("onnx", ".onnx", {}),
+                ("c", ".c", {"api": "full"}),
+                ("python", ".py", {"api": "full"}),
+            )
         }
         rows = _codes(model, table)
         return {

@@ -228,7 +228,8 @@ def test_auto_writes_small_models_as_tests_few_large_trees_as_both_and_forests_a
         random_model(0, mixed_schema(), n_trees, n_splits)
         for n_trees, n_splits in ((1, 100), (1, 3000), (7, 300), (8, 300))
     )
-    first = export_c(small, "m")
+    assert b"Form: readable; the tree has" in export_c(small, "m")["m.h"]
+    first = export_c(small, "m", api="full")
     assert b'M_FORM "if_else"' in first["m.h"]
     assert b"Form: if_else; the model has" in first["m.c"].splitlines()[1]
     assert b'M_FORM "hybrid"' in export_c(large, "m")["m.h"]

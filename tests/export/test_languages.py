@@ -99,7 +99,7 @@ def test_every_extreme_model_is_answered_with_equal_bits(language, tmp_path):
     exporter, cases = SHIPPED[language], list(models())
     (tmp_path / "program").mkdir()
     paths = [
-        treekit.export(model, exporter, tmp_path / f"m{number}", form=form)[0]
+        treekit.export(model, exporter, tmp_path / f"m{number}", form=form, api="full")[0]
         for number, (_, model, form) in enumerate(cases)
     ]
     schemas = [model.schema for _, model, _ in cases]
@@ -238,7 +238,7 @@ def test_a_number_in_a_row_with_names_is_a_category_and_in_an_array_a_code(tmp_p
         node = subset("cp", [level], leaf(float(code)), node)
     (tmp_path / "main.mjs").write_text(NAMED_ROWS, encoding="utf-8")
     model = make_model(schema, [build_tree(node, schema)])
-    treekit.export(model, "javascript", tmp_path / "m.mjs")
+    treekit.export(model, "javascript", tmp_path / "m.mjs", api="full")
     asked = [*cells, 5, 7.5, 1e300, "4", "True", "true", "4.0", "unheard of", None]
     command = ["node", "main.mjs"]
     done = subprocess.run(

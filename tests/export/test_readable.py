@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 import ast
+import re
 import runpy
 import subprocess
+import tempfile
+from pathlib import Path
 
+import numpy as np
 import pytest
 from hypothesis import given
 from sklearn.datasets import load_iris
 
 import treekit
+from tests.extremes import EXTREMES, extreme_rows, wanted
+from tests.reference.models import mixed_schema, random_model
 from tests.runtimes import need
 from tests.strategies import models
+from treekit import registry
 from treekit.data import DEMO_TARGET, demo_table
 from treekit.data.schema import Column, Schema
 from treekit.export import export
@@ -22,6 +29,8 @@ from treekit.export.readable import comment_text, explain_unreadable, readable_n
 from treekit.model.builder import build_tree, leaf, subset, threshold
 from treekit.model.model import make_model
 from treekit.verify import verify
+from treekit.verify.answers import differing
+from treekit.verify.run_language import LanguageProgram
 
 HOSTILE = [
     '"""',
@@ -36,6 +45,10 @@ HOSTILE = [
     "",
     "1",
     "x_1",
+    "X 1",
+    "İ٣",
+    "getClass",
+    "*/",
     "\u202e",
 ]
 
@@ -148,6 +161,65 @@ def test_c_of_a_float_model_needs_no_double_on_a_small_processor(tmp_path):
     assert "__aeabi_d" not in symbols
 
 
+CORTEX_M0 = r"""
+#include "tree.h"
+static const float lengths[] = { LENGTHS };
+static const float widths[] = { WIDTHS };
+static int call_host(int operation, const void *argument)
+{
+    register int r0 __asm__("r0") = operation;
+    register const void *r1 __asm__("r1") = argument;
+    __asm__ volatile("bkpt 0xab" : "+r"(r0) : "r"(r1) : "memory");
+    return r0;
+}
+static void run(void)
+{
+    for (int i = 0; i < (int)(sizeof lengths / sizeof *lengths); i++) {
+        struct tree_row row = { lengths[i], widths[i] };
+        char label = (char)('0' + (int)tree_predict(&row));
+        call_host(3, &label); /* SYS_WRITEC */
+    }
+    call_host(0x18, (void *)0x20026); /* SYS_EXIT: ADP_Stopped_ApplicationExit */
+    for (;;)
+        ;
+}
+__attribute__((section(".vectors"), used)) static void *const vectors[] = {
+    (void *)0x20004000, (void *)run
+};
+"""
+
+
+def test_readable_c_runs_on_an_emulated_cortex_m0(tmp_path):
+    need("arm-none-eabi-gcc", "qemu-system-arm")
+    frame = load_iris(as_frame=True).frame
+    model = treekit.train(frame, "target", max_depth=3, seed=0)
+    source, header = written_c(model, tmp_path)
+    members = re.findall(r"float (\w+);", header.read_text())
+    assert members == ["petal_length_cm", "petal_width_cm"]
+    rows = frame[["petal length (cm)", "petal width (cm)"]].to_numpy(np.float32).copy()
+    rows[::7, 0] = rows[::11, 1] = np.nan
+    lengths, widths = (
+        ", ".join("0.0f / 0.0f" if x != x else f"{x}f" for x in column) for column in rows.T
+    )
+    main = CORTEX_M0.replace("LENGTHS", lengths).replace("WIDTHS", widths)
+    (tmp_path / "main.c").write_text(main)
+    flags = ("-mcpu=cortex-m0", "-mthumb", "-Os", "-std=gnu99", "-nostartfiles")
+    layout = ("-Wl,--section-start=.vectors=0", "-Wl,-Ttext=0x100", "-Wl,-e,0")
+    program = tmp_path / "m0.elf"
+    command = ["arm-none-eabi-gcc", *flags, *layout, tmp_path / "main.c", source, "-o", program]
+    subprocess.run(command, check=True)
+    emulator = ["qemu-system-arm", "-M", "microbit", "-nographic", "-monitor", "none"]
+    emulator += ["-serial", "none", "-semihosting-config", "enable=on,target=native"]
+    done = subprocess.run(
+        [*emulator, "-kernel", program], capture_output=True, timeout=60, check=False
+    )
+    table = frame.drop(columns="target").assign(
+        **{"petal length (cm)": rows[:, 0], "petal width (cm)": rows[:, 1]}
+    )
+    wanted_labels = "".join(map(str, model.predict(table).tolist()))
+    assert (done.stdout + done.stderr).decode() == wanted_labels
+
+
 @given(models())
 def test_readable_c_is_equal_to_its_model(tmp_path_factory, model):
     if explain_unreadable_c(model):
@@ -155,6 +227,22 @@ def test_readable_c_is_equal_to_its_model(tmp_path_factory, model):
     folder = tmp_path_factory.mktemp("readable")
     source, _ = written_c(model, folder)
     assert verify(model, [source], random_rows=50).exit_code == 0
+
+
+@given(models())
+def test_readable_javascript_is_equal_to_its_model(tmp_path_factory, model):
+    need("node")
+    if explain_unreadable(model):
+        return
+    (path,) = export(model, "javascript", tmp_path_factory.mktemp("readable") / "tree")
+    assert verify(model, [path], random_rows=50).exit_code == 0
+
+
+def test_a_java_class_may_be_called_as_its_record(iris, tmp_path):
+    need("javac")
+    (path,) = export(iris, "java", tmp_path / "Row.java", package="com.example")
+    assert "public record Row_(" in path.read_text()
+    assert verify(iris, [path]).exit_code == 0
 
 
 @given(models())
@@ -167,6 +255,61 @@ def test_readable_models_are_equal_to_their_code(tmp_path_factory, model):
     assert verify(model, [path], random_rows=50).exit_code == 0
 
 
+LANGUAGES = {"javascript": "node", "java": "javac", "rust": "rustc", "go": "go"}
+CHECKS = {
+    "go": (["gofmt", "-l", *(f"m{number}" for number in range(30))], ["go", "vet", "./..."]),
+    "java": (["javac", "-Xlint:all", "-Werror", "-encoding", "UTF-8", "-d", "strict", "@sources"],),
+}
+"""Tools of a language that must not report anything."""
+
+
+def list_readable_models():
+    """Return models that have a readable form: extreme, random, trained, with hostile names."""
+    made = [make() for make in EXTREMES.values()]
+    for seed in range(24):
+        schema = mixed_schema(((), ("no", "yes"), (False, True), (1, 2, 3))[seed % 4])
+        made.append(random_model(seed, schema, 1, seed + 1))
+    made += [
+        treekit.train(demo_table(), DEMO_TARGET, pruner="cost_complexity", seed=0),
+        hostile_model(),
+    ]
+    return [model for model in made if not explain_unreadable(model)]
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_many_models_are_written_for_readers_in_other_languages(language, tmp_path):
+    need(LANGUAGES[language])
+    exporter, all_models = registry.exporter(language), list_readable_models()
+    assert len(all_models) >= 30
+    (tmp_path / "program").mkdir()
+    paths = [
+        export(model, exporter, tmp_path / f"m{number}")[0]
+        for number, model in enumerate(all_models)
+    ]
+    schemas = [model.schema for model in all_models]
+    program = LanguageProgram(exporter.export, paths, schemas, tmp_path / "program")
+    rows = [extreme_rows(model, most=300) for model in all_models]
+    for model, own, found in zip(all_models, rows, program.predict_rows(rows), strict=True):
+        assert not len(differing(wanted(model, own), found)), model
+    for command in CHECKS.get(language, ()):
+        done = subprocess.run(command, cwd=program.folder, check=False, capture_output=True)
+        assert (done.returncode, done.stdout) == (0, b""), (done.stdout + done.stderr)[:2000]
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_iris_is_written_in_40_lines_in_other_languages(language, iris, tmp_path):
+    need(LANGUAGES[language])
+    (path,) = export(iris, language, tmp_path / "iris")
+    right = path.read_text()
+    assert len(right.splitlines()) <= 40
+    assert verify(iris, [path]).exit_code == 0
+    for old, new in (("<=", ">="), ('"setosa"', '"other"')):
+        path.write_text(right.replace(old, new, 1))
+        assert verify(iris, [path]).artifacts[0].differing > 0
+    (path,) = export(iris, language, tmp_path / "iris", api="full")
+    assert "Form: if_else; " in path.read_text()
+
+
 @pytest.mark.parametrize("text", HOSTILE)
 def test_names_cannot_leave_their_comment(text):
     kept = comment_text(text)
@@ -174,27 +317,105 @@ def test_names_cannot_leave_their_comment(text):
     assert kept.isprintable()
 
 
+@pytest.mark.parametrize("words", ["snake", "camel", "pascal"])
 @pytest.mark.parametrize("unicode", [True, False])
-def test_names_become_distinct_identifiers(unicode):
+def test_names_become_distinct_identifiers(unicode, words):
     reserved = frozenset({"row", "class", "nan"})
-    language = Language("python", unicode=unicode, reserved=reserved)
-    names = [str(name) for name in readable_names(HOSTILE, language)]
+    language = Language("python", unicode=unicode, words=words, reserved=reserved)
+    names = [str(name) for name in readable_names(HOSTILE, language, range(len(HOSTILE)))]
     assert len(set(names)) == len(names)
     assert all(name.isidentifier() and name not in reserved for name in names)
-    assert ("色泽" in names) == unicode
+    assert ({"色泽", "X色泽"} & set(names) != set()) == unicode
+
+
+def hostile_model():
+    """Make a tree that tests a number and a category under every hostile name."""
+    columns = [Column(name or "empty") for name in HOSTILE]
+    levels = tuple(name for name in HOSTILE if name not in ("1", "nan"))
+    columns += [Column(f"{name}?", "nominal", levels) for name in HOSTILE]
+    schema = Schema(tuple(columns), target='"""\n*/', classes=tuple(HOSTILE))
+    root = leaf([0, 1] + [0] * (len(HOSTILE) - 2))
+    for number in range(len(HOSTILE)):
+        votes = [0] * len(HOSTILE)
+        votes[number] = number + 1
+        root = threshold(number, float(number), leaf(votes), root, missing=number % 2)
+        level = levels[number % len(levels)]
+        root = subset(len(HOSTILE) + number, [level], leaf(votes[::-1]), root, missing=1)
+    return make_model(schema, [build_tree(root, schema)])
 
 
 def test_hostile_names_stay_data(tmp_path):
-    schema = Schema(
-        tuple(Column(name or "empty") for name in HOSTILE), target='"""\n', classes=('"""', "\\")
-    )
-    root = leaf([0, 1])
-    for number in range(len(HOSTILE)):
-        root = threshold(number, float(number), leaf([1, number]), root, missing=number % 2)
-    model = make_model(schema, [build_tree(root, schema)])
+    model = hostile_model()
     path = written(model, tmp_path)
     (function,) = [
         part for part in ast.parse(path.read_text()).body if isinstance(part, ast.FunctionDef)
     ]
     assert function.name == "predict"
     assert verify(model, [path]).exit_code == 0
+    source, header = written_c(model, tmp_path)
+    assert "/* column 9: 色泽 */" in header.read_text()
+    assert verify(model, [source]).exit_code == 0
+
+
+def test_enumerators_of_c_are_distinct(tmp_path):
+    levels = ("b_c", "H", "b c", "青绿", "<5", ">5")
+    schema = Schema(
+        (Column("a", "nominal", levels), Column("a_b", "nominal", ("c", "C"))),
+        classes=("H", "a_h", "A_B_C"),
+    )
+    root = subset(
+        "a",
+        ["b_c", "青绿"],
+        leaf([1, 0, 0]),
+        subset("a_b", ["c"], leaf([0, 1, 0]), leaf([0, 0, 1])),
+    )
+    model = make_model(schema, [build_tree(root, schema)])
+    source, header = written_c(model, tmp_path)
+    assert "/* 青绿 */" in header.read_text()
+    assert verify(model, [source]).exit_code == 0
+
+
+PAGE = Path(__file__).parents[2] / "examples" / "readable_code.md"
+MELONS = PAGE.parent / "tables" / "watermelon" / "watermelon_3.0.csv"
+NAMES = {
+    "python": "Python",
+    "c": "C",
+    "javascript": "JavaScript",
+    "java": "Java",
+    "rust": "Rust",
+    "go": "Go",
+}
+
+
+def write_page(folder):
+    """Write the page of examples: two trees in every language."""
+    frame = load_iris(as_frame=True).frame
+    frame["target"] = load_iris().target_names[frame["target"]]
+    trees = {
+        "Iris": treekit.train(frame, "target", max_depth=3, seed=0),
+        "Watermelons": treekit.train(MELONS, "好瓜", ignore=["编号"], seed=0),
+    }
+    parts = [
+        "# Trees as code",
+        "Two trees as `treekit export` writes them by default: nested tests on named columns.\n"
+        "`--set api=full` adds probabilities, leaves and tables of rows. This page is\n"
+        "written by `python -m tests.export.test_readable`.",
+    ]
+    for title, model in trees.items():
+        for language in ("python", "c", *LANGUAGES):
+            parts.append(f"## {title} in {NAMES[language]}")
+            name = title if language == "java" else title.lower()
+            paths = export(model, language, folder / name)
+            assert verify(model, [paths[0]]).exit_code == 0
+            parts += [f"```{language}\n{path.read_text().rstrip()}\n```" for path in paths[::-1]]
+    return "\n\n".join(parts) + "\n"
+
+
+def test_the_page_of_examples_shows_trees_in_every_language(tmp_path):
+    need(*LANGUAGES.values())
+    assert PAGE.read_text() == write_page(tmp_path), "run python -m tests.export.test_readable"
+
+
+if __name__ == "__main__":
+    with tempfile.TemporaryDirectory() as place:
+        PAGE.write_text(write_page(Path(place)), encoding="utf-8")

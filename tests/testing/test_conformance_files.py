@@ -16,7 +16,7 @@ from treekit import Exporter, ExportError, Importer, ModelError, registry
 from treekit.data.schema import Column, Schema
 from treekit.export.lowering import lower
 from treekit.model.builder import build_tree, leaf, threshold
-from treekit.model.model import make_model
+from treekit.model.model import hash_model, make_model
 from treekit.model.scoring import sum_leaf_values
 from treekit.testing import ConformanceError, check_exporter, check_importer
 from treekit.testing.check_exporter import iter_answer_pairs, iter_missing_pairs, iter_unseen_pairs
@@ -27,7 +27,6 @@ from treekit.testing.example_models import (
     make_example_probes,
     make_hostile,
 )
-from treekit.verify.report import hash_model
 
 PYTHON = registry.exporter("python")
 
@@ -89,7 +88,7 @@ class Wrapped:
 
     def text(self, model):
         if self.suffix == ".py":
-            return PYTHON.export(model, "m")["m.py"]
+            return PYTHON.export(model, "m", api="full")["m.py"]
         return hash_model(model).encode()
 
     def export(self, model, name):

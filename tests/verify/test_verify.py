@@ -36,14 +36,14 @@ from treekit.model.builder import (
     subset,
     threshold,
 )
-from treekit.model.model import make_model, predict_labels
+from treekit.model.model import hash_model, make_model, predict_labels
 from treekit.model.scoring import leaf_indices, sum_leaf_values
 from treekit.model.tree import Split
 from treekit.verify import Report, make_probes, runtime, verify
 from treekit.verify.answers import Answers, differing, expected
 from treekit.verify.coverage import measure_coverage
 from treekit.verify.probes import TimeBudget
-from treekit.verify.report import _format_percent, hash_model
+from treekit.verify.report import _format_percent
 from treekit.verify.routing import (
     is_plain,
     make_empty_coverage,

@@ -117,9 +117,9 @@ def _generate_output(model: Model, given: dict[str, Any]) -> Iterator[str]:
     from treekit import registry
     from treekit.data.encoding import encode_rows
     from treekit.documents import make_listing, render_listing
+    from treekit.model.model import hash_model
     from treekit.rules import rounded
     from treekit.rules.language import load_language
-    from treekit.verify.report import hash_model
 
     words, marks = load_language(given["lang"]), given["missing_marks"]
     form = given["form"]

@@ -48,7 +48,7 @@ class Listing:
     model : Model, optional
         Source of the rules, for forms that write trees.
     model_digest : str
-        `treekit.verify.report.hash_model` of the model, for documents; default none.
+        `treekit.model.model.hash_model` of the model, for documents; default none.
     table_name : str
         Name of the table that the rules were measured on, for documents; default none.
     table : table, optional

@@ -34,7 +34,12 @@ from treekit.export.literals import (
     require_folder,
 )
 from treekit.export.lowering import Form
-from treekit.export.readable import explain_unreadable, readable_values
+from treekit.export.readable import (
+    add_reason,
+    explain_replaced,
+    explain_unreadable,
+    readable_values,
+)
 from treekit.export.template_values import ABILITIES, needs, template_values
 from treekit.model.model import Model
 
@@ -49,7 +54,7 @@ _FORM_SETTING = Setting(
 )
 API_SETTING = Setting(
     "api",
-    "full",
+    "auto",
     "auto: a small tree as nested tests alone; full: with probabilities, leaves and all columns",
     choices=("auto", "full"),
 )
@@ -90,7 +95,7 @@ class LanguageExport:
         *,
         templates: str = "",
         form: str = "auto",
-        api: str = "full",
+        api: str = "auto",
         **given: Any,
     ) -> dict[str, bytes]:
         """Export a model; see `treekit.Exporter`."""
@@ -102,9 +107,12 @@ class LanguageExport:
                 f"{stem + profile.suffix!r}: in {profile.name} the file name must be an "
                 f"identifier: rename it to {made + profile.suffix!r}"
             )
+        folders, unreadable = self.list_folders(templates), ""
         readable = profile.readable and (form, api) == ("auto", "auto")
-        if readable and not explain_unreadable(model):
-            files, values = profile.readable, readable_values(model, profile.literals)
+        if readable:
+            unreadable = explain_unreadable(model) or explain_replaced(folders, profile.name)
+        if readable and not unreadable:
+            files, values = profile.readable, readable_values(model, stem, profile.literals)
         else:
             files = profile.files
             values = template_values(
@@ -112,9 +120,9 @@ class LanguageExport:
                 leaf_nodes=profile.leaf_nodes,
                 cells=profile.cells,
             )
+            values["reason"] = add_reason(values["reason"], unreadable)
         for name, setting in profile.settings.items():
             values[name] = self._check_name(name, given.get(name, setting.default))
-        folders = self.list_folders(templates)
         return {
             f"{stem}{ending}": render_from(folders, f"{profile.name}/{file}", **values)
             for ending, file in files.items()
@@ -340,6 +348,11 @@ class Verify:
         digits, dots and underscores) is passed to the driver's templates under that name.
     text : {"utf-8", "utf-16-le"}
         Encoding of the texts exchanged with the driver.
+    readable : mapping
+        As `files`, for artifacts of the readable form.
+    readable_columns : str
+        Regular expression that finds the identifier and the number of each column that an
+        artifact of the readable form takes, in its order; "" = it takes columns by name.
     """
 
     needs: tuple[str, ...]
@@ -350,6 +363,8 @@ class Verify:
     version: tuple[str, ...] = ()
     find: Mapping[str, str] = field(default_factory=dict)
     text: Literal["utf-8", "utf-16-le"] = "utf-8"
+    readable: Mapping[str, str] = field(default_factory=dict)
+    readable_columns: str = ""
 
 
 @dataclass(frozen=True)
@@ -418,6 +433,9 @@ def read_profile(folder: Path) -> Profile:
     return profile
 
 
+_BUILT_IN_NAMES = {"api", "form", "templates", "model", "target", "path"}
+
+
 def _find_profile_problem(profile: Profile, table: dict[str, Any]) -> str:
     """Return what is wrong with a profile whose values have the right types; empty if nothing."""
     literals = table.get("literals", {})
@@ -435,7 +453,9 @@ def _find_profile_problem(profile: Profile, table: dict[str, Any]) -> str:
             return f"{where}{unknown[0]} is unknown; known here: {', '.join(known)}"
     if unknown := sorted(set(profile.abilities) - set(ABILITIES)):
         return f"unknown ability {unknown[0]!r}; known: {', '.join(ABILITIES)}"
-    if taken := sorted({"form", "templates", "model", "target", "path"} & set(profile.settings)):
+    if taken := sorted(
+        {"api", "form", "templates", "model", "target", "path"} & set(profile.settings)
+    ):
         return f"settings.{taken[0]} is a built-in setting; rename it"
     if "table" not in profile.forms or not profile.files:
         return "form 'table' or files is missing; add both"

@@ -104,7 +104,7 @@ def _quote_python_string(text: str) -> str:
     return f"'{body}'" if doubled.count("\\") > body.count("\\") else f'"{doubled}"'
 
 
-_PLAIN_CHARACTERS = frozenset(
+PLAIN_CHARACTERS = frozenset(
     "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789 _-.,:;=+()"
 )
 """Characters without a special meaning in the strings of any language."""
@@ -113,17 +113,17 @@ _PLAIN_CHARACTERS = frozenset(
 def _escape_units(text: str, escape: Callable[[int], str]) -> str:
     """Write the UTF-16 units of a text, plain characters as they are."""
     units = np.frombuffer(text.encode("utf-16-le", "surrogatepass"), "<u2").tolist()
-    body = (chr(unit) if chr(unit) in _PLAIN_CHARACTERS else escape(unit) for unit in units)
+    body = (chr(unit) if chr(unit) in PLAIN_CHARACTERS else escape(unit) for unit in units)
     return '"' + "".join(body) + '"'
 
 
 def _quote_rust_string(text: str) -> str:
     encode_utf8(text)
-    body = (c if c in _PLAIN_CHARACTERS else f"\\u{{{ord(c):x}}}" for c in text)
+    body = (c if c in PLAIN_CHARACTERS else f"\\u{{{ord(c):x}}}" for c in text)
     return '"' + "".join(body) + '"'
 
 
-_BYTE_ESCAPES = tuple(chr(b) if chr(b) in _PLAIN_CHARACTERS else f"\\x{b:02x}" for b in range(256))
+_BYTE_ESCAPES = tuple(chr(b) if chr(b) in PLAIN_CHARACTERS else f"\\x{b:02x}" for b in range(256))
 
 
 def byte_literal(content: bytes) -> Code:
@@ -190,6 +190,8 @@ def identifiers(names: Sequence[str], prefix: str, fallback: str = "column") -> 
 
 
 # ---------------------------------------------------------------- language
+
+WordStyle = Literal["snake", "camel", "pascal"]
 
 
 @dataclass(frozen=True)
@@ -263,6 +265,10 @@ class Language:
         Words that cannot be identifiers.
     unicode : bool
         Whether identifiers may have letters of all scripts.
+    words : {"snake", "camel", "pascal"}
+        Style of the identifiers of columns in `treekit.export.readable`.
+    members : frozenset of str
+        Words that cannot be such identifiers, besides the reserved words.
     limits : Limits
     """
 
@@ -279,6 +285,8 @@ class Language:
     case: Literal["", "upper"] = ""
     reserved: frozenset[str] = frozenset()
     unicode: bool = False
+    words: WordStyle = "snake"
+    members: frozenset[str] = frozenset()
     limits: Limits = field(default_factory=Limits)
 
     def text(self, text: str) -> Code:

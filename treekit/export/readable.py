@@ -8,14 +8,23 @@ from __future__ import annotations
 
 import unicodedata
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any, Literal, NamedTuple
+
+import numpy as np
 
 from treekit.data.features import LevelIndex
 from treekit.data.schema import Schema
-from treekit.export.literals import Code, Language
+from treekit.export.literals import (
+    PLAIN_CHARACTERS,
+    Code,
+    Language,
+    WordStyle,
+    list_shipped_folders,
+)
 from treekit.export.lowering import LoweredTree, Step, compute_double_thresholds, lower
 from treekit.model.links import convert_sums
-from treekit.model.model import Model, predict_labels
+from treekit.model.model import Model, hash_model, predict_labels
 from treekit.model.tree import make_derived_columns
 
 MAX_NODES = 200
@@ -23,6 +32,12 @@ MAX_NODES = 200
 
 MAX_NESTING = 24
 """Maximum nesting depth of the tests."""
+
+_MAX_CLASSES = 10
+"""Maximum number of classes that the first line lists."""
+
+_MAX_LABEL = 2.0**53
+"""Labels up to this size are the same number in every language."""
 
 
 class ReadableLine(NamedTuple):
@@ -37,15 +52,18 @@ class ReadableLine(NamedTuple):
     column : Code
         Identifier of the column that a test reads.
     threshold : Code
-        Literal of an ``at_most`` test, for cells as double.
-    number : float
-        Its threshold, of the model's input type.
+        Literal of an ``at_most`` test, for cells of the model's input type: the shortest
+        decimal, as in the rules, that is read as double and rounded to the same number.
+    double : Code
+        The same for cells as double, which are not rounded.
     or_missing : bool
         Whether a missing value passes an ``at_most`` test.
     levels : tuple of Code
         Literals of the categories that pass an ``among`` test.
     prediction : Code
         Literal of the label or number of a leaf.
+    title : Code
+        The categories or the label as text for a comment, if a literal has escapes.
     share : Code
         Share of the predicted class in a leaf, for a comment; empty for numbers.
     closing : tuple of int
@@ -56,10 +74,11 @@ class ReadableLine(NamedTuple):
     depth: int
     column: Code = Code()
     threshold: Code = Code()
-    number: float = 0.0
+    double: Code = Code()
     or_missing: bool = False
     levels: tuple[Code, ...] = ()
     prediction: Code = Code()
+    title: Code = Code()
     share: Code = Code()
     closing: tuple[int, ...] = ()
 
@@ -77,6 +96,9 @@ def explain_unreadable(model: Model) -> str:
         return "it has several targets"
     if make_derived_columns(model).n_columns:
         return "it tests several columns at once"
+    labels = [label for label in schema.classes if not isinstance(label, str)]
+    if max(map(abs, labels), default=0) > _MAX_LABEL:
+        return "its classes are numbers beyond 2**53"
     (tree,) = lower(model)
     if tree.n_nodes > MAX_NODES:
         return f"it has {tree.n_nodes} nodes, and up to {MAX_NODES} can be read"
@@ -84,10 +106,29 @@ def explain_unreadable(model: Model) -> str:
     for f in sorted(tested):
         column = schema.columns[f]
         if column.kind == "nominal" and LevelIndex(column.levels).has_values:
-            return f"categories of {column.name!r} are numbers or bools in any notation"
+            return "categories are numbers or bools in any notation"
     if max(place.depth for place, _ in _order_nodes(tree, schema)) > MAX_NESTING:
         return f"its tests are nested more than {MAX_NESTING} deep"
     return ""
+
+
+def explain_replaced(folders: Sequence[Path], name: str) -> str:
+    """Return the reason why a user's templates of a language are not for the readable form."""
+    shipped = list_shipped_folders()
+    found = [
+        path.name for own in folders if own not in shipped for path in (own / name).glob("*.jinja")
+    ]
+    replaced = found and not any(file.startswith("readable") for file in found)
+    return "templates of the complete interface are replaced" if replaced else ""
+
+
+def add_reason(form_reason: Code, unreadable: str) -> Code:
+    """Add the reason why a model has no readable form, if any, to the reason for its form."""
+    return form_reason + Code(f"{UNREADABLE}{unreadable}") if unreadable else form_reason
+
+
+UNREADABLE = "; not the readable form: "
+"""Start of the reason why a model has no readable form, in the line that states its form."""
 
 
 class _Place(NamedTuple):
@@ -122,25 +163,32 @@ def _order_nodes(tree: LoweredTree, schema: Schema) -> Iterator[tuple[_Place, li
         waiting += [_Place(no, depth, rest), _Place(yes, depth + 1, left)]
 
 
-def readable_values(model: Model, language: Language) -> dict[str, Any]:
+def readable_values(model: Model, stem: str, language: Language) -> dict[str, Any]:
     """Compute the template values of the readable form of a model that has one.
 
     Returns
     -------
     dict
         ``lines``: `ReadableLine` records; ``columns``: the tested columns, records of
-        ``position``, ``name`` (literal), ``title`` (text for a comment), ``identifier``,
+        ``number`` (from 1), ``name`` (literal), ``title`` (text for a comment), ``identifier``,
         ``nominal`` and ``levels``; ``target``, ``classes``: texts for comments;
-        ``label_type``: as in `treekit.export.template_values`; ``tests_missing``: whether a
-        numeric test reads whether a cell is missing; ``numeric``: whether a tested column is;
-        ``reason``: of the form.
+        ``label_type``: as in `treekit.export.template_values`; ``missing``: the cells that are
+        missing, for a comment; ``tests_missing``: whether a
+        numeric test reads whether a cell is missing; ``numeric``, ``nominal``: whether a tested
+        column is; ``single``: whether cells are float32; ``digest``: of the model;
+        ``stem``: identifier similar to the file name; ``reason``: of the form.
     """
     schema = model.schema
     (tree,) = lower(model)
     order = list(_order_nodes(tree, schema))
     tested = sorted({int(tree.feature[place.node]) for place, _ in order} - {-1})
-    names = readable_names([schema.names[f] for f in tested], language)
+    names = readable_names([schema.names[f] for f in tested], language, [f + 1 for f in tested])
+    nominal = {schema.columns[f].kind == "nominal" for f in tested}
     identifiers = dict(zip(tested, names, strict=True))
+    missing = (
+        ("NaN is a missing number", False in nominal),
+        ("any other text is a missing or unseen category", True in nominal),
+    )
     lines: list[ReadableLine] = []
     for place, passing in order:
         line = _make_line(model, tree, place, passing, identifiers, language)
@@ -150,25 +198,33 @@ def readable_values(model: Model, language: Language) -> dict[str, Any]:
         "lines": lines,
         "columns": [
             {
-                "position": f,
-                "name": language.text(schema.names[f]),
+                "number": f + 1,
+                "name": write_text(schema.names[f], language),
                 "title": comment_text(schema.names[f]),
                 "identifier": identifiers[f],
                 "nominal": schema.columns[f].kind == "nominal",
-                "levels": [language.text(level) for level in schema.columns[f].levels],
+                "levels": [write_text(level, language) for level in schema.columns[f].levels],
             }
             for f in tested
         ],
         "target": comment_text(schema.target),
-        "classes": [comment_text(str(label)) for label in schema.classes],
+        "classes": [comment_text(str(label)) for label in schema.classes[:_MAX_CLASSES]]
+        + [Code("...")] * (len(schema.classes) > _MAX_CLASSES),
         "label_type": Code(type(schema.classes[0]).__name__ if schema.classes else "float"),
-        "numeric": any(schema.columns[f].kind == "numeric" for f in tested),
+        "numeric": int(False in nominal),
+        "nominal": int(True in nominal),
+        "single": int(schema.dtype == "float32"),
+        "digest": Code(hash_model(model)[:_DIGEST_LENGTH]),
+        "stem": language.name(stem, "model"),
+        "missing": Code("; ".join(text for text, there in missing if there)),
         "tests_missing": any(line.or_missing or line.kind == "missing" for line in lines),
         "reason": comment_text(f"the tree has {tree.n_nodes} nodes"),
     }
 
 
-def readable_names(names: Sequence[str], language: Language) -> list[Code]:
+def readable_names(
+    names: Sequence[str], language: Language, positions: Sequence[int]
+) -> list[Code]:
     """Make distinct identifiers of columns that read like their names.
 
     Letters of all scripts stay where the language has such identifiers.  Names that become
@@ -176,8 +232,9 @@ def readable_names(names: Sequence[str], language: Language) -> list[Code]:
     """
     clean = [_clean_name(name, language) for name in names]
     made: list[str] = []
-    for position, text in enumerate(clean, 1):
-        name = text if clean.count(text) == 1 else f"{text}_{position}"
+    for position, text in zip(positions, clean, strict=True):
+        distinct = clean.count(text) == 1 and text != "column"
+        name = text if distinct else f"{text}_{position}"
         while name in made or (name != text and name in clean):
             name += "_"
         made.append(name)
@@ -185,15 +242,50 @@ def readable_names(names: Sequence[str], language: Language) -> list[Code]:
 
 
 def _clean_name(name: str, language: Language) -> str:
-    text = unicodedata.normalize("NFKC", name) if language.unicode else name
-    kept = "".join(c if c.isalnum() and (language.unicode or c.isascii()) else "_" for c in text)
-    kept = "_".join(filter(None, kept.lower().split("_")))[:_MAX_NAME].strip("_") or "column"
+    text = unicodedata.normalize("NFKC", name.lower()) if language.unicode else name.lower()
+    kept = "".join(c if _is_plain(c) and (language.unicode or c.isascii()) else "_" for c in text)
+    kept = "_".join(filter(None, kept.split("_")))[:_MAX_NAME].strip("_") or "column"
     if not kept.isidentifier():  # it starts with a digit, or holds one of another script
         kept = f"column_{kept}" if f"x{kept}".isidentifier() else "column"
-    return f"{kept}_" if kept in language.reserved else kept
+    made = _join_words(kept.split("_"), language.words)
+    return f"{made}_" if made in language.reserved | language.members else made
+
+
+def _join_words(words: Sequence[str], style: WordStyle) -> str:
+    """Join words to an identifier, which in Go starts with a capital letter if it is exported."""
+    if style == "snake":
+        return "_".join(words)
+    capitals = [word[:1].upper() for word in words]
+    titles = [
+        (capital if len(capital) == 1 else word[:1]) + word[1:]
+        for capital, word in zip(capitals, words, strict=True)
+    ]
+    if style == "camel":
+        return "".join([*words[:1], *titles[1:]])
+    return "".join(titles if titles[0][:1].isupper() else ["X", *titles])
+
+
+def _is_plain(character: str) -> bool:
+    """Whether a character may be in identifiers of every language with those of all scripts."""
+    return character.isalpha() or character.isdecimal()
 
 
 _MAX_NAME = 40
+_DIGEST_LENGTH = 12
+
+
+def write_text(text: str, language: Language) -> Code:
+    """Write a string literal, with letters of other scripts as they are where that is safe.
+
+    Older Java compilers read a source in the encoding of the machine, and escapes are safe.
+    """
+    if (
+        language.unicode
+        and language.strings != "java"
+        and all(_is_plain(c) or c in PLAIN_CHARACTERS for c in text)
+    ):
+        return Code(f'"{text}"')
+    return language.text(text)
 
 
 def comment_text(text: str) -> Code:
@@ -219,11 +311,20 @@ def _make_line(
         return _make_leaf(model, int(tree.leaf[node]), depth, language)
     column, name = model.schema.columns[feature], identifiers[feature]
     if kind == Step.LE:
-        threshold = language.number(compute_double_thresholds(tree, model.schema)[node])
-        number, or_missing = float(tree.threshold[node]), bool(tree.missing_yes[node])
-        return ReadableLine("at_most", depth, name, threshold, number, or_missing)
-    levels = tuple(language.text(column.levels[code]) for code in passing)
-    return ReadableLine("among" if levels else "missing", depth, name, levels=levels)
+        double = language.number(compute_double_thresholds(tree, model.schema)[node])
+        or_missing = bool(tree.missing_yes[node])
+        if model.schema.dtype == "float64":
+            return ReadableLine("at_most", depth, name, double, double, or_missing)
+        number = np.float32(tree.threshold[node])
+        text = str(number)
+        if np.float32(float(text)) != number:
+            text = repr(float(number))
+        threshold = Code(text.replace("e+", "e"))
+        return ReadableLine("at_most", depth, name, threshold, double, or_missing)
+    levels = tuple(write_text(column.levels[code], language) for code in passing)
+    texts = [column.levels[code] for code in passing]
+    title = _explain_escapes(levels, texts)
+    return ReadableLine("among" if levels else "missing", depth, name, levels=levels, title=title)
 
 
 def _make_leaf(model: Model, leaf: int, depth: int, language: Language) -> ReadableLine:
@@ -233,6 +334,13 @@ def _make_leaf(model: Model, leaf: int, depth: int, language: Language) -> Reada
         return ReadableLine("leaf", depth, prediction=language.number(float(numbers[0])))
     label = int(predict_labels(units, model.label_costs)[0])
     share = Code(f"{numbers[label]:.3g}")
-    return ReadableLine(
-        "leaf", depth, prediction=language.value(model.schema.classes[label]), share=share
-    )
+    given = model.schema.classes[label]
+    value = write_text(given, language) if isinstance(given, str) else language.value(given)
+    title = _explain_escapes([value], [str(given)])
+    return ReadableLine("leaf", depth, prediction=value, title=title, share=share)
+
+
+def _explain_escapes(literals: Sequence[Code], texts: Sequence[str]) -> Code:
+    """Return the texts for a comment if a literal has escapes, else nothing."""
+    escaped = any("\\" in literal for literal in literals)
+    return comment_text(", ".join(texts)) if escaped else Code()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -9,6 +10,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 
@@ -26,7 +28,7 @@ from treekit.model.fixed_point import (
     make_sum_grid,
 )
 from treekit.model.links import Combine, Link
-from treekit.model.tree import BATCH_NODES, Tree, batch_trees
+from treekit.model.tree import BATCH_NODES, FIELD_DTYPES, Tree, batch_trees
 from treekit.model.validation import check_policies, check_trees
 
 if TYPE_CHECKING:
@@ -411,3 +413,33 @@ def as_model(source: object) -> Model:
     raise TypeError(
         f"expected a Model or a fitted estimator, got {type(source).__name__}; {remedy}"
     )
+
+
+# ---------------------------------------------------------------- digest
+
+_DESCRIPTIVE_FIELDS = ("value", "gain")
+"""Descriptive fields of nodes; predictions follow from the integers of the leaves."""
+_ONE_SIDED_FIELDS = ("surrogate_above", "surrogate_lost")
+
+
+def hash_model(model: Model) -> str:
+    """Return a digest of all that determines predictions: schema, policies, splits, leaves."""
+    # ASCII with escapes: names may contain lone surrogates, which UTF-8 cannot encode.
+    digest = hashlib.sha256(ascii(msgspec.to_builtins(model.schema)).encode())
+    digest.update(f"{model.missing} {model.unknown} {model.n_trees} {model.exponent}".encode())
+    digest.update(
+        f"{model.voting} {None if model.costs is None else model.costs.tolist()}".encode()
+    )
+    # Only where they are not the defaults, so that digests of older models stay the same.
+    if (model.combine, model.link) != ("mean", "identity"):
+        digest.update(f"{model.combine} {model.link}".encode())
+    for tree in model.trees:
+        for name in FIELD_DTYPES:
+            if name in _DESCRIPTIVE_FIELDS or (name == "weight" and model.missing != "fractional"):
+                continue
+            if name in _ONE_SIDED_FIELDS and not tree.one_sided:  # as for older models
+                continue
+            array = getattr(tree, name)
+            digest.update(np.ascontiguousarray(array, array.dtype.newbyteorder("<")).tobytes())
+    digest.update(np.ascontiguousarray(model.units, "<i8").tobytes())
+    return digest.hexdigest()

@@ -20,14 +20,13 @@ import numpy.typing as npt
 
 from treekit.data.schema import Schema
 from treekit.errors import TreekitError
-from treekit.model.model import Model, make_model
+from treekit.model.model import Model, hash_model, make_model
 from treekit.model.model_file import load
 from treekit.model.scoring import predict_from_sums, sum_leaf_values
 from treekit.testing.example_models import make_example_probes
 from treekit.testing.laws import Laws, Subject, blame_error, break_law, format_exception, skip_law
 from treekit.testing.report import Law
 from treekit.verify.probe_values import decode_cells
-from treekit.verify.report import hash_model
 
 PredictFunction = Callable[[Any, Schema, Sequence[Sequence[float | str | None]]], Sequence[Any]]
 

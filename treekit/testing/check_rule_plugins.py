@@ -16,7 +16,7 @@ from treekit.errors import DataError, PluginError, TreekitError
 from treekit.explain import explain
 from treekit.explain.explanation import ExplanationCase
 from treekit.explain.text import ExplanationWords
-from treekit.model.model import Model
+from treekit.model.model import Model, hash_model
 from treekit.rule_learning.report import LearnedList
 from treekit.rules.language import list_languages, load_language
 from treekit.rules.rule_list import RuleList
@@ -30,7 +30,6 @@ from treekit.testing.example_models import (
 from treekit.testing.laws import Laws, Subject, blame_error, break_law
 from treekit.testing.report import Law
 from treekit.verify.probe_values import decode_cells
-from treekit.verify.report import hash_model
 
 
 def _call(

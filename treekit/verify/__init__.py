@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from treekit._version import __version__
 from treekit.errors import VerificationError
-from treekit.model.model import Model, as_model
+from treekit.model.model import Model, as_model, hash_model
 from treekit.verify.answers import expected
 from treekit.verify.coverage import Coverage, measure_coverage
 from treekit.verify.probes import Probes, TimeBudget, make_probes
@@ -27,7 +27,6 @@ from treekit.verify.report import (
     Difference,
     Report,
     Untried,
-    hash_model,
     write_certificate,
 )
 from treekit.verify.run_artifact import ReferenceRows, RuntimeChoice, choose_runtimes, run_artifact

@@ -74,6 +74,25 @@ def parse_predictions(
     return labels, np.ascontiguousarray(table["number"].astype(number[1:]))
 
 
+def parse_plain_predictions(
+    name: str, content: bytes, n: int, schema: Schema, label: str = "<f8", number: str = "<f8"
+) -> Answers:
+    """Parse what a program of the readable form wrote: the code of a label, or a number, a row.
+
+    `label` and `number` are the types.
+    """
+    regression = schema.task == "regression"
+    kind = np.dtype(number if regression else label)
+    if len(content) != n * kind.itemsize:
+        raise VerificationError(f"{name!r} did not return a prediction for every row")
+    column = np.frombuffer(content, dtype=kind)[:, None]
+    if regression:
+        return Answers(np.zeros((n, 1), dtype=np.int64), column.astype(np.float64))
+    codes = column.astype(np.int64)
+    codes[(codes < 0) | (codes >= len(schema.classes))] = UNKNOWN_LABEL
+    return Answers(codes, np.empty((n, 0)))
+
+
 def make_refusals(n: int, schema: Schema, n_numbers: int) -> Answers:
     """Return the answers of n refused rows."""
     label = np.full((n, len(schema.outputs)), REFUSED, dtype=np.int64)

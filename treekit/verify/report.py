@@ -11,12 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-import numpy as np
 
 from treekit.errors import VerificationError
-from treekit.model.model import Model
 from treekit.model.model_file import replace_atomically
-from treekit.model.tree import FIELD_DTYPES
 from treekit.verify.coverage import Coverage
 
 # ---------------------------------------------------------------- report
@@ -290,37 +287,6 @@ def _format_value(value: Any) -> str:
 
 
 CERTIFICATE_VERSION = 1
-
-_DESCRIPTIVE_FIELDS = ("value", "gain")
-"""Descriptive fields of nodes; predictions follow from the integers of the leaves."""
-
-
-_ONE_SIDED_FIELDS = ("surrogate_above", "surrogate_lost")
-
-
-def hash_model(model: Model) -> str:
-    """Return a digest of all that determines predictions: schema, policies, splits, leaves."""
-    # ASCII with escapes: names may contain lone surrogates, which UTF-8 cannot encode.
-    digest = hashlib.sha256(ascii(msgspec.to_builtins(model.schema)).encode())
-    digest.update(f"{model.missing} {model.unknown} {model.n_trees} {model.exponent}".encode())
-    digest.update(
-        f"{model.voting} {None if model.costs is None else model.costs.tolist()}".encode()
-    )
-    # Only where they are not the defaults, so that digests of older models stay the same.
-    if (model.combine, model.link) != ("mean", "identity"):
-        digest.update(f"{model.combine} {model.link}".encode())
-    for tree in model.trees:
-        for name in FIELD_DTYPES:
-            if name in _DESCRIPTIVE_FIELDS or (name == "weight" and model.missing != "fractional"):
-                continue
-            if (
-                name in _ONE_SIDED_FIELDS and not tree.one_sided
-            ):  # digests of older models stay the same
-                continue
-            array = getattr(tree, name)
-            digest.update(np.ascontiguousarray(array, array.dtype.newbyteorder("<")).tobytes())
-    digest.update(np.ascontiguousarray(model.units, "<i8").tobytes())
-    return digest.hexdigest()
 
 
 def hash_file(path: Path) -> str:

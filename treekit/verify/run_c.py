@@ -19,7 +19,13 @@ from treekit.export.c import export_c
 from treekit.export.literals import list_shipped_folders
 from treekit.model.links import apply_link
 from treekit.model.model import Model
-from treekit.verify.answers import REFUSED, UNKNOWN_LABEL, Answers, parse_predictions
+from treekit.verify.answers import (
+    REFUSED,
+    UNKNOWN_LABEL,
+    Answers,
+    parse_plain_predictions,
+    parse_predictions,
+)
 from treekit.verify.probe_values import list_category_texts
 from treekit.verify.runtime import Job, Runtime, read_version
 from treekit.verify.tree_equivalence import (
@@ -251,15 +257,10 @@ def _run_readable(
         command = [*machine.compile_command, *include, job.path.resolve(), source, "-o", program]
         job.run_program(command, what=job.path.name)
     given = rows.astype(f"{machine.byte_order}f8").tobytes()
-    answer = machine.run(job, "single", given)
-    kind = np.dtype(f"{machine.byte_order}{'f8' if regression else 'i4'}")
-    if len(answer) != len(rows) * kind.itemsize:
-        raise VerificationError(f"{job.path.name!r} did not return a prediction for every row")
-    result = np.frombuffer(answer, dtype=kind).astype("f8" if regression else np.int64)[:, None]
-    if regression:
-        return Answers(np.zeros((len(rows), 1), dtype=np.int64), result)
-    result[(result < 0) | (result >= len(job.schema.classes))] = UNKNOWN_LABEL
-    return Answers(result, np.empty((len(rows), 0)))
+    answer, order = machine.run(job, "single", given), machine.byte_order
+    return parse_plain_predictions(
+        job.path.name, answer, len(rows), job.schema, f"{order}i4", f"{order}f8"
+    )
 
 
 def _get_sizes(schema: Schema) -> dict[str, int]:

@@ -17,6 +17,10 @@ number of rows, then doubles              for each row a label for each target (
                                           refused, 0 for numbers, -3 = refused by one
                                           function only), and the doubles of the prediction
 ========================================  ==============================================
+
+A driver of the readable form (`treekit.export.readable`) gets the number of the artifact,
+the number of rows and doubles, and replies with a double for each row: the code of the
+label, -1 = none of the classes, or the number.
 """
 
 from __future__ import annotations
@@ -48,10 +52,11 @@ from treekit.export.languages import (
 )
 from treekit.export.literals import Code, Tables, render_from
 from treekit.export.template_values import compute_schema_values
-from treekit.verify.answers import Answers, parse_predictions
-from treekit.verify.probe_values import list_category_texts
+from treekit.verify.answers import Answers, parse_plain_predictions, parse_predictions
+from treekit.verify.probe_values import list_category_texts, make_unseen_text
 from treekit.verify.runtime import Job, Rows, Runner, Runtime, read_version
 
+_READABLE_LINE = re.compile(r"^\S+ Form: readable; ", re.MULTILINE)
 _BUILT_MARKER = "treekit-built"
 """Marker file of a job folder in which the driver is built."""
 
@@ -64,7 +69,7 @@ class LanguageProgram:
     export : LanguageExport
         Of an exporter whose profile has a [verify] section.
     paths, schemas : sequences of Path and Schema
-        The artifacts.
+        The artifacts, all of the readable form or none.
     folder : Path
         Working folder; if it contains the program, the program is not built again.
     deadline : float
@@ -93,10 +98,13 @@ class LanguageProgram:
         self.how = export.profile.verify
         what = Path(", ".join(path.name for path in paths[:3]))
         self.job = Job(what, schemas[0], folder, deadline)
+        text = paths[0].read_text(encoding="utf-8", errors="replace")
+        self.readable = bool(self.how.readable and _READABLE_LINE.search(text))
         if (folder / _BUILT_MARKER).exists():
             return
         models = [self._place_artifact(number) for number in range(len(paths))]
-        for name, template in self.how.files.items():
+        files = self.how.readable if self.readable else self.how.files
+        for name, template in files.items():
             file = f"{export.profile.name}/{template}"
             (folder / name).write_bytes(render_from(export.list_folders(), file, models=models))
         for command in self.how.build:
@@ -116,6 +124,9 @@ class LanguageProgram:
         return [self._decode_reply(number, len(some), reply) for number, some in enumerate(rows)]
 
     def _encode_request(self, number: int, rows: npt.NDArray[np.float64]) -> bytes:
+        if self.readable:
+            head = _encode_integer(number) + _encode_integer(len(rows))
+            return head + rows.astype("<f8").tobytes()
         texts = list_category_texts(self.schemas[number])
         parts = [_encode_integer(number), _encode_integer(len(texts))]
         parts += [_encode_integer(f) + self._encode_text(text) for f, text, _ in texts]
@@ -123,6 +134,8 @@ class LanguageProgram:
 
     def _decode_reply(self, number: int, n_rows: int, reply: io.BytesIO) -> Answers:
         schema, name = self.schemas[number], self.paths[number].name
+        if self.readable:
+            return parse_plain_predictions(name, reply.read(8 * n_rows), n_rows, schema)
         names = self._encode_names(schema)
         if reply.read(len(names)) != names:
             raise VerificationError(
@@ -159,7 +172,27 @@ class LanguageProgram:
         values = compute_schema_values(schema, stem, Tables(self.export.profile.literals))
         text = content.decode("utf-8", errors="replace")
         found = {name: _find_identifier(pattern, text) for name, pattern in self.how.find.items()}
-        return values | {"number": number, "found": found}
+        tested = self._describe_columns(number, text, values["columns"])
+        return values | tested | {"number": number, "found": found}
+
+    def _describe_columns(
+        self, number: int, text: str, columns: Sequence[dict[str, Any]]
+    ) -> dict[str, Any]:
+        """Return the columns that an artifact of the readable form takes, for its driver."""
+        if not self.readable:
+            return {}
+        schema, pattern = self.schemas[number], self.how.readable_columns
+        for column, own in zip(columns, schema.columns, strict=True):
+            column["unseen"] = self.export.profile.literals.text(make_unseen_text(own))
+        found = re.findall(pattern, text, re.MULTILINE) if pattern else []
+        if any(not 1 <= int(at) <= schema.n_features for _, at in found):
+            name = self.paths[number].name
+            raise VerificationError(f"{name!r} differs from the model in columns")
+        tested = [
+            columns[int(at) - 1] | {"identifier": Code(name), "position": int(at) - 1}
+            for name, at in found
+        ]
+        return {"tested": tested, "single": int(schema.dtype == "float32")}
 
 
 def list_language_runners(templates: str | Path = "") -> list[Runner]:

@@ -22,6 +22,7 @@ import numpy.typing as npt
 
 from treekit.errors import ExportError, VerificationError
 from treekit.export.lowering import FORM_REASON, NodeTable, leaf_table, lower, node_table
+from treekit.export.readable import UNREADABLE
 from treekit.model.fixed_point import to_double_threshold
 from treekit.model.model import Model
 from treekit.model.tree import DerivedColumns, Split, concatenate_trees, make_derived_columns
@@ -99,7 +100,7 @@ def find_source_settings(text: str) -> dict[str, str] | None:
     line = _FORM_LINE.search(text)
     if line is None:
         return None
-    if line[1] == "readable":
+    if line[1] == "readable" or UNREADABLE in line[2]:
         return {"api": "auto"}
     return {"api": "full", "form": line[1] if line[2] == FORM_REASON else "auto"}
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import textwrap
 from collections.abc import Sequence
 from typing import Any
@@ -41,7 +42,14 @@ from treekit.export.literals import (
     string_literals,
 )
 from treekit.export.lowering import FORM_REASON, LeafTable, choose_form, leaf_table
-from treekit.export.readable import ReadableLine, explain_unreadable, readable_values
+from treekit.export.readable import (
+    ReadableLine,
+    add_reason,
+    comment_text,
+    explain_replaced,
+    explain_unreadable,
+    readable_values,
+)
 from treekit.export.template_values import format_exp_constants, sort_levels
 from treekit.model.fixed_point import floor_to_dtype
 from treekit.model.model import Model
@@ -200,7 +208,7 @@ _C = Language(
         typedef union unsigned void volatile while row asm class new delete this template typename
         public private protected namespace using try catch throw bool true false virtual operator
         friend explicit export mutable and or not xor bitand bitor compl alignas alignof
-        nullptr""".split()  # noqa: SIM905
+        nullptr unix linux i386 errno""".split()  # noqa: SIM905
     ),
 )
 """Identifiers avoid the words of C++, which may include the header."""
@@ -217,54 +225,64 @@ def explain_unreadable_c(model: Model) -> str:
 def readable_c_values(model: Model, name: str) -> dict[str, Any]:
     """Compute the values of the templates ``c/readable_*.jinja``."""
     schema, prefix = model.schema, identifier(name, "model")
-    single = schema.dtype == "float32"
-    values = readable_values(model, _C)
+    values = readable_values(model, name, _C)
     labels = [str(label) for label in schema.classes]
-    class_names = _name_constants(labels, f"{prefix}")
+    taken = {f"{prefix.upper()}_H"}
+    class_names = _name_constants(labels, prefix, taken)
     constants = dict(zip([_C.value(label) for label in schema.classes], class_names, strict=True))
     enumerators: dict[Code, dict[Code, Code]] = {}
     for column in values["columns"]:
-        own = schema.columns[column["position"]]
-        made = _name_constants(own.levels, f"{prefix}_{column['identifier']}")
+        own = schema.columns[column["number"] - 1]
+        made = _name_constants(own.levels, f"{prefix}_{column['identifier']}", taken)
         enumerators[column["identifier"]] = dict(zip(column["levels"], made, strict=True))
-        column |= {"number": column["position"] + 1, "enumerators": _wrap_constants(made)}
+        column["enumerators"] = _write_enumerators(made, own.levels)
 
     def convert_line(line: ReadableLine) -> ReadableLine:
         if line.kind == "leaf":
             return line._replace(prediction=constants.get(line.prediction, line.prediction))
         own = enumerators[line.column]
-        threshold = _write_float(float(line.number)) if single else line.threshold
-        return line._replace(levels=tuple(own[level] for level in line.levels), threshold=threshold)
+        return line._replace(levels=tuple(own[level] for level in line.levels))
 
     return values | {
         "lines": [convert_line(line) for line in values["lines"]],
-        "class_names": _wrap_constants(class_names),
+        "class_names": _write_enumerators(class_names, labels),
         "p": prefix,
         "P": Code(prefix.upper()),
         "file_name": Code(name),
-        "cell": Code("float" if single else "double"),
+        "cell": Code("float" if schema.dtype == "float32" else "double"),
         "result": Code(f"enum {prefix}_class" if labels else "double"),
     }
 
 
-def _name_constants(texts: Sequence[str], prefix: str) -> list[Code]:
-    """Make distinct names of enumerators."""
-    return identifiers([text.upper() for text in texts], f"{prefix.upper()}_", "VALUE")
+def _name_constants(texts: Sequence[str], prefix: str, taken: set[str]) -> list[Code]:
+    """Make names of enumerators that are not taken by others, and add them to `taken`."""
+    names = identifiers([text.upper() for text in texts], f"{prefix.upper()}_", "VALUE")
+    made = []
+    for name in names:
+        while name in taken:
+            name += Code("_")  # noqa: PLW2901
+        taken.add(name)
+        made.append(name)
+    return made
 
 
-def _wrap_constants(names: list[Code]) -> Code:
-    """Write the enumerators of an enum, in lines of at most 96 characters."""
+def _write_enumerators(names: Sequence[Code], texts: Sequence[str]) -> Code:
+    """Write the enumerators of an enum, with the texts if a name has lost letters of its own."""
+    letters = [re.sub(r"[\W_]", "", text).upper() for text in texts]
+    if not all(
+        name.replace("_", "").endswith(own) and own
+        for name, own in zip(names, letters, strict=True)
+    ):
+        lines = [
+            f"    {name}, /* {comment_text(text)} */"
+            for name, text in zip(names[:-1], texts, strict=False)
+        ]
+        return Code("\n".join(["", *lines, f"    {names[-1]} /* {comment_text(texts[-1])} */", ""]))
     one = f" {', '.join(names)} "
     if len(one) <= 70:
         return Code(one)
     lines = textwrap.wrap(", ".join(names), 92, break_long_words=False)
     return Code("\n" + "\n".join(f"    {line}" for line in lines) + "\n")
-
-
-def _write_float(threshold: float) -> Code:
-    """Write a float32 as the shortest decimal that a C compiler reads as the same float."""
-    text = str(np.float32(threshold)).replace("e+", "e")
-    return Code((text if "." in text or "e" in text else f"{text}.0") + "f")
 
 
 # ---------------------------------------------------------------- c
@@ -296,7 +314,7 @@ def export_c(
     form: str = "auto",
     input: str = "double",  # noqa: A002 - the name of the setting
     arithmetic: str = "float",
-    api: str = "full",
+    api: str = "auto",
     templates: str = "",
 ) -> dict[str, bytes]:
     """Write ``name.c`` and ``name.h``.
@@ -314,11 +332,11 @@ def export_c(
     arithmetic : {"float", "integer"}
         "integer": no floating point at all; rows are order-preserving integers, which a
         function of the source computes from IEEE 754 bits, and predictions are integer sums.
-    api : {"full", "auto"}
-        "full": functions for predictions, batches of rows, leaves, names and category codes.
+    api : {"auto", "full"}
         "auto": a small tree becomes a single function with nested tests on the members of a
         struct, if the other settings have their defaults; see `treekit.export.readable`.
-        Other models are written as for "full".
+        Other models are written as for "full".  "full": functions for predictions, batches
+        of rows, leaves, names and category codes.
     templates : str
         Folder whose ``c/*.jinja`` replace the shipped ones; "" = none.
 
@@ -333,9 +351,12 @@ def export_c(
             f"{name!r} cannot be used in an #include line: choose a file name without quotes, "
             "slashes, question marks and control characters"
         )
-    plain = (form, input, arithmetic, api) == ("auto", "double", "float", "auto")
-    if plain and not explain_unreadable_c(model):
-        values, folders = readable_c_values(model, name), list_template_folders(templates)
+    folders, unreadable = list_template_folders(templates), ""
+    readable = (form, input, arithmetic, api) == ("auto", "double", "float", "auto")
+    if readable:
+        unreadable = explain_unreadable_c(model) or explain_replaced(folders, "c")
+    if readable and not unreadable:
+        values = readable_c_values(model, name)
         return {
             f"{name}.{ending}": render_from(folders, f"c/readable_{part}.jinja", **values)
             for ending, part in (("c", "source"), ("h", "header"))
@@ -369,10 +390,10 @@ def export_c(
         tables += derived_tables
         uses |= helpers
     parts = _list_parts(made, leaf_template, _add_called_helpers(uses, types), types)
-    values |= {"form": Code(made.name), "reason": Code(made.reason), "parts": parts}
+    reason = add_reason(Code(made.reason), unreadable)
+    values |= {"form": Code(made.name), "reason": reason, "parts": parts}
     values["derived_count"] = derived.n_columns
     values |= compute_size_values(model, made, tables, types)
-    folders = list_template_folders(templates)
     return {
         f"{name}.c": render_from(folders, "c/source.jinja", **values),
         f"{name}.h": render_from(folders, "c/header.jinja", **values),
