@@ -142,10 +142,10 @@ def choice(edition, table):
 
 
 def rule_list(edition, model):
-    """Return the rules without the header on how to execute them."""
+    """Return the rules without the lines on how to read and execute them."""
     text = "".join(model.rules().text(language=edition.language))
-    *_, rules = text.split("\n\n", 2)
-    return f"```text\n{rules.rstrip()}\n```"
+    rules = "\n\n".join(text.split("\n\n")[1:-3])
+    return f"```text\n{rules}\n```"
 
 
 def figure(edition, model, number, made):

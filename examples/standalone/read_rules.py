@@ -1,4 +1,4 @@
-"""Execute the text of exported rules, as its header specifies, with the standard library.
+"""Execute the text of exported rules, as its last lines specify, with the standard library.
 
     python read_rules.py MODEL.rules.txt TABLE.csv
 
@@ -17,9 +17,15 @@ NAME = r'(?:"(?:[^"\\]|\\.)*"|[^\W\d]\w*)'
 TOKEN = rf"(?:{NAME}|-?[0-9][^\s,:]*)"
 LEVEL = re.compile(rf"({NAME})(?:, | or |$)")
 ESCAPE = re.compile(r'\\(?:u([0-9a-f]{4})|U([0-9a-f]{8})|(["\\nrt]))')
-COLUMN = re.compile(rf"^  ({NAME}): (numeric|without values|one of (.+))$", re.MULTILINE)
+HEAD = re.compile(r"Predicts (.+)\. Rules: \d+(?:, of (\d+) trees)?\.")
+COLUMN = re.compile(
+    rf"^  ({NAME}): (numeric|without values|one of ({TOKEN}(?:, {TOKEN})*))"
+    rf"(?:; missing counts as ({NAME}|\S+))?$",
+    re.MULTILINE,
+)
 CONDITION = re.compile(
-    rf"({NAME}) (?:(is missing)|cannot fit|(is known)|is ({NAME}(?:(?:, {NAME})* or {NAME})?)"
+    rf"({NAME}) (?:(is missing)|cannot fit|(is known)"
+    rf"|is (any but )?({NAME}(?:(?:, {NAME})* or {NAME})?)"
     rf"|> (\S+)(?: and {NAME} <= (\S+?))?|<= (\S+?))(, or is missing)?"
 )
 THEN = re.compile(rf"  then ({TOKEN})   support \S+(?:   (.+))?")
@@ -49,18 +55,23 @@ def single(x):
 
 
 class Rules:
-    """The header of a rule text and the rules of each tree."""
+    """The rules of each tree, and the facts that the text states above and below them."""
 
     def __init__(self, text):
-        head, *blocks = text.removesuffix("\n").split("\n\nrule ")
-        self.facts = dict(re.findall(r"^(\w+) +(.+)$", head, re.MULTILINE))
-        self.columns = {}
-        for name, kind, levels in COLUMN.findall(head):
-            self.columns[plain(name)] = None if kind == "numeric" else set(texts(levels))
-        classes = self.facts["classes"]
-        self.classes = [] if classes.startswith("none:") else re.findall(TOKEN, classes)
+        text, notes = text.split("\n\nHow to read this\n")
+        head, *blocks = text.split("\n\nrule ")
+        self.facts = dict(re.findall(r"^(\w+) +(.+)$", notes, re.MULTILINE))
         self.round = single if self.facts["type"] == "float32" else float
-        self.trees = [[] for _ in range(int(self.facts["trees"]))]
+        self.columns, self.missing = {}, {}
+        for name, kind, levels, counts in COLUMN.findall(notes):
+            self.columns[plain(name)] = None if kind == "numeric" else set(texts(levels))
+            if counts:
+                value = self.round(float(counts)) if kind == "numeric" else plain(counts)
+                self.missing[plain(name)] = value
+        target, trees = HEAD.fullmatch(head.split("\n")[1]).groups()
+        classes = COLUMN.fullmatch(f"  {target}")[3]
+        self.classes = re.findall(TOKEN, classes or "")
+        self.trees = [[] for _ in range(int(trees or 1))]
         for block in blocks:
             place, *lines, then = block.split("\n")
             tree = re.search(r", tree (\d+) of", place)
@@ -73,11 +84,13 @@ class Rules:
 
     def condition(self, line):
         """Parse a condition: the column, whether missing values meet it, and the test of others."""
-        name, gone, known, levels, low, between, high, or_gone = CONDITION.fullmatch(line).groups()
-        above = low and self.round(float(low))
+        found = CONDITION.fullmatch(line)
+        name, gone, known, but, levels, low, between, high, or_gone = found.groups()
+        above = self.round(float(low)) if low else None
         upto = self.round(float(between or high or "inf"))
         if levels:
-            fits = set(texts(levels)).__contains__
+            listed = set(texts(levels))
+            fits = lambda x: (x in listed) != bool(but)  # noqa: E731
         elif low or high:
             fits = lambda x: (above is None or x > above) and x <= upto  # noqa: E731
         else:
@@ -94,7 +107,7 @@ class Rules:
         return [math.floor(Fraction(share.get(name, 0)) * votes + half) for name in self.classes]
 
     def cell(self, name, text):
-        """Return a cell as a value for the rules; None = missing."""
+        """Return a cell as a value for the rules; None = missing without a value it counts as."""
         levels = self.columns[name]
         if text and levels is not None and text not in levels:
             if self.facts["unknown"] == "error":
@@ -103,7 +116,7 @@ class Rules:
         if not text and self.facts["missing"] == "error":
             raise SystemExit(f"the rules refuse a missing {name!r}")
         if not text:
-            return None
+            return self.missing.get(name)
         return text if levels is not None else self.round(float(text))
 
     def answer(self, row):

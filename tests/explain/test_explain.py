@@ -367,7 +367,7 @@ def call(*args: object, code: int = 0) -> str:
 
 def test_the_command_explains_a_row(saved: Path, tmp_path: Path) -> None:
     text = call(saved, "--row", "age=41,town=Bonn")
-    assert text.startswith('"target" is no, with probability 0.7500\n')
+    assert text.startswith("target is no, with probability 0.7500\n")
     assert "1  age > 30.5     it is 41\n  2  town is Bonn   it is" in text
     assert call(saved, "--row", 'age=41,"town=Ulm, old"') == call(
         saved, "--set", "age=41", "--set", "town=Ulm, old"

@@ -455,7 +455,16 @@ def test_nothing_installed_can_be_imported_where_the_rules_are_read(
     assert "No module named 'numpy'" in capfd.readouterr().err
 
 
-HOSTILE = ['a"b', "is", "x: one of {}", "then   support 3", "line\nbreak", "\\", "\u202e", "é, 行"]
+HOSTILE = [
+    'a"b',
+    "is",
+    "x: one of {}",
+    "then   support 3",
+    "line\nbreak",
+    "\\",
+    "\u202e",
+    'a; missing counts as "b',
+]
 """Names, levels and labels that look like parts of the format."""
 
 

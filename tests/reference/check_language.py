@@ -57,7 +57,7 @@ _SINGLE_FIELDS = {
 # Phrases are not escaped in documents: no Markdown markup and no spreadsheet formulas.
 _MARKUP_SIGNS = frozenset("<>[]`|*_\\")
 _FORMULA_SIGNS = frozenset("=+-@＝＋－＠")
-_SEPARATORS = ("if_comma", "if_or", "rule_comma", "test_otherwise")
+_SEPARATORS = ("if_comma", "if_or", "rule_comma", "head_next", "test_otherwise")
 
 
 def list_fields(phrase: str) -> set[str]:
@@ -166,14 +166,21 @@ def _check_unambiguous(words: Language) -> None:
     atoms = FieldPatterns(words)
     known = atoms.by_field | {"answer": atoms.label, "shares": ".+", "support": NUMBER_PATTERN}
     known |= {"sum": atoms.name, "at": NUMBER_PATTERN, "label": atoms.label, "share": SHARE_PATTERN}
+    known["outputs"] = atoms.name
     known |= dict.fromkeys(("rule", "rules", "tree", "trees", "node"), INTEGER_PATTERN)
     sample = {"name": "abc", "levels": "def", "others": "ghi", "low": "1", "high": "2"}
-    sample |= {"test": words.say("test_name", number="1"), "gist": "jkl", "condition": "mno"}
+    sample |= {
+        "outputs": "abc",
+        "test": words.say("test_name", number="1"),
+        "gist": "jkl",
+        "condition": "mno",
+    }
     for group in (
         CORE_PHRASES,
         (*TAIL_PHRASES, *CORE_PHRASES),
         ("test_above", "test_upto", "test_rather", "if_is"),
         ("head_number", "head_levels", "head_no_levels"),
+        ("head_predicts_trees", "head_predicts"),
         ("rule_as_above", "rule_support"),
     ):
         patterns = PhrasePatterns(words, group, known)
@@ -245,6 +252,9 @@ def _make_class_lists() -> Iterator[RuleList]:
     sums = oblique(wide, 0.875, oblique(wide, 0.875, a, b), b, missing=1)
     long: dict[int | str, float] = {"size": 0.1234567, "no value": -1.7654321}
     yield _make_rules(schema, sums, oblique(long, 1 / 3, a, is_missing("size", a, b)))
+    either = oblique(wide, 0, a, b, missing=0), oblique(wide, 0, b, a, missing=1)
+    yield _make_rules(schema, *either)
+    yield _make_rules(schema, *either, missing="fractional")
     yield _make_rules(schema, stands_in, other, missing="surrogate")
     shades = multiway("colour", {"red": a, "white": b})
     yield _make_rules(schema, threshold("size", 2.5, a, shades), shades, missing="fractional")

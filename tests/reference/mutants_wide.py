@@ -149,6 +149,11 @@ def text_mutants(text: str) -> Mutants:
         for match in re.finditer(r"<=|>", line[1]):
             span = (line.start(1) + match.start(), line.start(1) + match.end())
             yield "surrogate", _replaced(text, span, ">" if match[0] == "<=" else "<=")
+    for match in re.finditer(r"unknown: it (holds|fails)$", text, re.MULTILINE):
+        yield (
+            "surrogate",
+            _replaced(text, match.span(1), "fails" if match[1] == "holds" else "holds"),
+        )
     costs = re.finditer(r"^  when it is .*?answer costs   (.*)$", text, re.MULTILINE)
     spans = ((c.start(1) + m.start(1), c.start(1) + m.end(1)) for c in costs
              for m in re.finditer(r": (\d+)", c[1]))  # fmt: skip

@@ -38,6 +38,7 @@ from treekit.rules import export_rules, joined_rules, parse_rules, rounded, rule
 from treekit.rules.read_text import read_edited
 from treekit.rules.rule_list import Rounding
 from treekit.rules.wording import (
+    find_stand_ins,
     format_numbers,
     format_share,
     parse_label,
@@ -59,6 +60,7 @@ HOSTILE = [
     *("\u2028", "\u202e", "\u200b", "\x00", "\x85", "\ud800", "\ud83d\ude00", "\U000e0001", " x"),
     *("", "if", "then", "IS", "known", "true", "nan", "3", "-1", "a b", "a, b", "{", "}", ": a"),
     *("色泽", "青绿", "😀", "naïve", "{{ x }}", "'", "a number", "always", "_", "ǅ", "é", "?"),
+    *("How to read this", "any but", "x; missing counts as y", "Predicts x: numeric. Rules: 1."),
 ]
 
 
@@ -88,28 +90,25 @@ def test_the_text_of_a_small_tree_reads_as_an_auditor_expects():
     body = text[text.index("\n\nrule 3") + 2 : text.index("\n\nrule 4")]
     assert body.splitlines() == [
         "rule 3 of 5, node 8",
-        "  if  age > 27.5 and age <= 61, or is missing",
-        '  and workclass is Private or "State-gov"',
+        "  if  age > 27.5 and age <= 61",
+        '  and workclass is any but "Federal-gov"',
         '  and "capital gain" is known',
         '  then ">50K"   support 1204   "<=50K": 0.3098007, ">50K": 0.6901993',
     ]
 
 
-def test_the_header_states_all_that_every_rule_relies_on():
+def test_the_notes_state_all_that_every_rule_relies_on():
     text = str(rules(worked_example()))
-    header = text[: text.index("\n\nrule 1")]
+    head, notes = text[: text.index("\n\nrule 1")], text[text.index("\n\nHow to read this") :]
+    assert head == ('treekit rules, format 3\nPredicts income: one of "<=50K", ">50K". Rules: 5.')
     for said in (
-        "target   income",
-        'classes  "<=50K", ">50K"',
         'workclass: one of "Federal-gov", Private, "State-gov"',
         "nearest float32",
         "missing  direction",
         "unknown  missing",
-        "trees    1",
         "votes    16777216",
-        "rules    5",
     ):
-        assert said in header
+        assert said in notes
 
 
 def test_a_forest_says_how_its_trees_vote():
@@ -318,18 +317,21 @@ def broken_texts():
     yield "", "must begin with"
     yield text[: len(text) // 2], "cannot be read"
     yield text[:-1], "cannot be read"
-    yield text + "more", "unexpected line 'more' after the prediction"
-    yield text.replace("rules    5", "rules    4"), "'rules    4' should be 'rules    5'"
-    yield text.replace("rules    5", "rules    999999"), "should be 'rules    5'"
+    yield text + "more", "'more' does not begin with a fact"
+    yield text.replace("Rules: 5", "Rules: 4"), 'one of "<=50K", ">50K". Rules: 5.\''
+    yield text.replace("Rules: 5.", "Rules: 5"), "expected one line before the rules"
     yield text.replace("rule 3 of 5", "rule 2 of 5"), "should be 'rule 3 of 5, node 8'"
     yield text.replace("age <= 27.5", "age >= 27.5"), "is not a condition"
     yield text.replace("age <= 27.5", "agee <= 27.5"), "agee"
     yield text.replace("age <= 27.5", "age <= 1e999"), "not a finite"
     yield text.replace("age <= 27.5", "workclass <= 27.5"), "type of its column"
-    yield text.replace('Private or "State-gov"\n  and', '"State-gov" or Private\n  and'), "order"
+    other = 'any but "Federal-gov"\n  and'
+    yield text.replace(other, '"State-gov" or Private\n  and'), "order"
+    yield text.replace(other, 'Private or "State-gov"\n  and'), "should be"
+    yield text.replace(other, "any but Federal\n  and"), "names 'Federal', which is not a category"
     yield text.replace('then "<=50K"', 'then ">50K"'), "largest share"
     yield text.replace("nearest float32", "nearest integer"), "rounded to the nearest float32"
-    yield text.replace("trees    1", "trees    0"), "1 to 100000 trees"
+    yield text.replace("Rules: 5.", "Rules: 5, of 0 trees."), "1 to 100000 trees"
     yield text.replace("type     float32", "type     float16"), "float16"
     yield text.replace("unknown  missing", "unknown  ignored"), "ignored"
     yield text.replace('"<=50K": 0.5, ">50K": 0.5', '"<=50K": 5, ">50K": 0.5'), "they must add to 1"
@@ -347,7 +349,7 @@ def test_a_text_that_is_not_exactly_a_rule_list_is_refused_with_its_line(text, s
 
 @pytest.mark.parametrize("reader", [parse_rules, read_edited])
 @pytest.mark.parametrize("evil", ['"' + '\\"' * 50_000, '"  \\' * 25_000])
-@pytest.mark.parametrize("start", ["classes  ", "  then "])
+@pytest.mark.parametrize("start", ["Predicts ", "  then "])
 def test_quotes_that_nothing_closes_are_refused_at_once(start, evil, reader):
     text = str(rules(worked_example()))
     at = text.index(start) + len(start)
@@ -359,7 +361,8 @@ def test_quotes_that_nothing_closes_are_refused_at_once(start, evil, reader):
 
 def test_an_edited_tie_of_an_odd_number_of_votes_keeps_its_label():
     listed = random_model(1, mixed_schema(), n_trees=3).rules()
-    text = re.sub(r"(then no   support \S+   ).*\n\Z", r"\1no: 0.5, yes: 0.5\n", str(listed))
+    pattern = r"(then no   support \S+   ).*(\n\nHow)"
+    text = re.sub(pattern, r"\1no: 0.5, yes: 0.5\2", str(listed))
     no, yes = read_edited(text).units[-1].tolist()
     assert listed.units_each % 2 == 1
     assert (no - yes, no + yes) == (1, listed.units_each)
@@ -376,7 +379,7 @@ def test_no_edited_text_raises_anything_but_a_clear_error(data):
         read = parse_rules(edited)
     except ModelFileError:
         return
-    assert len(read) == int(re.search(r"^rules +(\d+)$", edited, re.MULTILINE)[1])
+    assert len(read) == int(re.search(r"Rules: (\d+)\.$", edited, re.MULTILINE)[1])
 
 
 def test_regression_rules_name_exact_numbers():
@@ -391,6 +394,40 @@ def test_regression_rules_name_exact_numbers():
     assert parse_rules(text)[1].value == 1e9
     rows = [[0.5], [0.6], [math.nan]]
     assert np.array_equal(parse_rules(text).sums(rows), sum_leaf_values(model, np.array(rows)))
+
+
+@given(st.data())
+@settings(max_examples=examples(60))
+def test_a_missing_value_counts_as_the_value_that_the_text_names(data):
+    model = data.draw(models(kinds=ALL_KINDS))
+    rows = data.draw(matrices(model, max_rows=8))
+    listed = rules(model)
+    if listed.tests:  # sums of several columns, where no infinity replaces a missing value
+        return
+    for column, value in find_stand_ins(listed).items():
+        gone, counted = rows.copy(), rows.copy()
+        gone[:, column], counted[:, column] = math.nan, value
+        assert listed.sums(gone).tolist() == listed.sums(counted).tolist()
+
+
+def test_columns_name_what_missing_counts_as_where_one_value_does():
+    schema = adult_like()
+    apart = is_missing("capital gain", leaf([4, 4]), leaf([373, 831]))
+    inner = threshold("age", 61, apart, leaf([3, 1]), missing=0)
+    job = subset("workclass", ["Private"], inner, leaf([0, 5]), missing=0)
+    low, high = threshold("age", 27.5, leaf([9, 1]), job, missing=1), leaf([1, 2])
+    text = str(rules(make_model(schema, [build_tree(low, schema)])))
+    assert "  age: numeric; missing counts as 40\n" in text
+    assert 'one of "Federal-gov", Private, "State-gov"; missing counts as Private\n' in text
+    assert '  "capital gain": numeric\n' in text
+    assert text.count("or is missing") == 0
+    against = threshold("age", 50, high, leaf([3, 1]), missing=0)
+    both = str(rules(make_model(schema, [build_tree(low, schema), build_tree(against, schema)])))
+    assert "  age: numeric; missing counts as 40\n" in both  # above 27.5, up to 50
+    against = threshold("age", 20, high, leaf([3, 1]), missing=0)
+    both = str(rules(make_model(schema, [build_tree(low, schema), build_tree(against, schema)])))
+    assert "  age: numeric\n" in both
+    assert "age > 27.5 and age <= 61, or is missing\n" in both
 
 
 def test_every_leaf_of_the_model_has_its_rule():
@@ -428,7 +465,7 @@ def model_of(root, schema=None, **policies):
 
 def body(listed):
     """The lines of the rules, without those that begin them."""
-    return [part.splitlines()[1:] for part in str(listed).split("\n\n")[2:]]
+    return [part.splitlines()[1:] for part in str(listed).split("\n\n")[1:-3]]
 
 
 @given(st.data())
@@ -463,7 +500,7 @@ def test_a_split_whose_leaves_say_the_same_is_gone():
     assert len(rules(model)) == 4
     assert body(joined_rules(model)) == [
         ["  if  sugar <= 1", "  then good   support 12   good: 1"],
-        ["  if  sugar > 1, or is missing", "  then raw   support 3   raw: 1"],
+        ["  if  sugar > 1", "  then raw   support 3   raw: 1"],
     ]
     assert [rule.leaf for rule in joined_rules(model)] == [1, 2]
     assert training_measures(joined_rules(model)).coverage.tolist() == [0.8, 0.2]
@@ -473,7 +510,7 @@ def test_branches_that_say_the_same_are_one_set_of_values_and_no_negation():
     branches = {"green": leaf(YES), "white": leaf(NO), "black": leaf(YES), "red": leaf([1, 1])}
     model = model_of(multiway("colour", branches, missing=2))
     assert [lines[0] for lines in body(joined_rules(model))] == [
-        "  if  colour is green or black, or is missing",
+        "  if  colour is green or black",
         "  if  colour is white",
         "  if  colour is red",
     ]
@@ -485,7 +522,7 @@ def test_a_leaf_for_missing_values_joins_its_niece():
     known = threshold("density", 2.0, leaf(YES), leaf(NO))
     model = model_of(is_missing("density", leaf(YES), known))
     assert [lines[0] for lines in body(joined_rules(model))] == [
-        "  if  density <= 2, or is missing",
+        "  if  density <= 2",
         "  if  density > 2",
     ]
 
@@ -498,7 +535,7 @@ def test_intervals_that_touch_join_and_those_apart_do_not():
     assert [lines[0] for lines in body(joined_rules(model))] == [
         "  if  density <= 1",
         "  if  density > 1 and density <= 3",
-        "  if  density > 3, or is missing",
+        "  if  density > 3",
     ]
 
 
@@ -566,7 +603,7 @@ def test_decisions_join_other_shares_and_say_so():
     two = model_of(chain).rules(decisions=True)
     assert [lines[0] for lines in body(two)] == [
         "  if  density <= 1",
-        "  if  density > 1, or is missing",
+        "  if  density > 1",
     ]
     assert training_measures(two).confidence[:, 0].tolist() == [8 / 9, 1.0]
 
@@ -603,7 +640,7 @@ def test_what_labels_cannot_say_has_no_decisions(policies, trees, said):
 def test_leaves_remain_for_those_who_ask():
     model = model_of(threshold("density", 0.5, leaf(YES), leaf(YES)))
     assert len(model.rules(join=False)) == 2
-    assert str(model.rules()).endswith("\n  always\n  then good   support 8   good: 1\n")
+    assert body(model.rules()) == [["  always", "  then good   support 8   good: 1"]]
 
 
 # ---------------------------------------------------------------- rules rounded
@@ -861,7 +898,7 @@ def test_infinities_that_cancel_are_unknown_even_where_missing_values_are_refuse
     model = make_model(fruit(), [build_tree(split, fruit())], missing="error")
     rows = [[INF, INF, 0.0], [1.0, 2.0, 0.0], [-INF, 3.0, 0.0]]
     read = parse_rules(str(rules(model)))
-    assert rules_wide_body(model, 2)[0].endswith(", or is unknown")
+    assert "; if that is unknown: it fails\n" in str(rules(model))
     assert read.sums(rows).tolist() == [evaluate.sums(model, row) for row in rows]
 
 
@@ -870,14 +907,16 @@ def test_infinities_that_cancel_are_unknown_even_where_missing_values_are_refuse
 
 def test_an_oblique_rule_shows_its_inequality():
     text = str(rules(oblique_model()))
-    assert "  test 1: 0.5 * density + -1.25 * sugar <= 0.875\n" in text
+    assert (
+        "  test 1: 0.5 * density + -1.25 * sugar <= 0.875; if that is unknown: it fails\n" in text
+    )
     assert rules_wide_body(oblique_model(), 1) == [
-        "  if  density <= 2.5, or is missing",
+        "  if  density <= 2.5",
         "  and test 1 holds (0.5 * density + -1.25 * sugar <= 0.875)",
         "  then unripe   support 4   unripe: 0.75, ripe: 0.25",
     ]
     assert rules_wide_body(oblique_model(), 2)[1] == (
-        "  and test 1 fails (0.5 * density + -1.25 * sugar > 0.875), or is unknown"
+        "  and test 1 fails (0.5 * density + -1.25 * sugar > 0.875)"
     )
 
 
@@ -887,7 +926,7 @@ def test_a_long_sum_stands_in_the_header_alone():
     split = oblique(weights, 1 / 3, leaf([1, 0]), leaf([0, 1]))
     model = make_model(schema, [build_tree(split, schema)])
     assert rules_wide_body(model, 1)[0] == "  if  test 1 holds"
-    assert '0.6 * "measurement 5" <= 0.3333333333333333\n' in str(rules(model))
+    assert '0.6 * "measurement 5" <= 0.3333333333333333; if that' in str(rules(model))
     assert str(parse_rules(str(rules(model)))) == str(rules(model))
 
 
@@ -895,7 +934,7 @@ def test_surrogates_are_named_in_the_order_in_which_they_are_asked():
     text = str(rules(surrogate_model()))
     assert (
         "  test 1: density <= 2.5; if that is unknown: sugar > 0.25; if that is unknown: "
-        "colour is red rather than blue\n"
+        "colour is red rather than blue; if that is unknown: it fails\n"
     ) in text
     assert (
         rules_wide_body(surrogate_model(), 1)[0] == "  if  test 1 holds (density <= 2.5 if known)"
@@ -1005,12 +1044,15 @@ def test_a_leaf_that_no_training_row_reached_says_that_it_answers_as_above():
 def rules_wide_broken_texts():
     text = str(rules(oblique_model(costs=[[0, 1], [9, 0]])))
     yield text.replace("test 1 holds", "test 2 holds"), "unknown test 'test 2'"
-    yield text.replace("sugar <= 0.875)", "sugar <= 0.876)"), "does not follow from the test"
-    yield text.replace("sugar <= 0.875\n", "sugar <= 0.876\n"), "does not follow from the test"
-    yield text.replace("tests    1", "tests    2"), "expected test 2"
-    yield text.replace("* sugar <= 0.875\n", "* colour <= 0.875\n"), "is not numeric"
+    yield text.replace("sugar <= 0.875)", "sugar <= 0.876)"), "the test is defined differently"
+    yield (
+        text.replace("sugar <= 0.875; if", "sugar <= 0.876; if"),
+        "the test is defined differently",
+    )
+    yield text.replace("tests    1", "tests    2"), "2 tests are stated, but 1 lines follow"
+    yield text.replace("* sugar <= 0.875; if", "* colour <= 0.875; if"), "is not numeric"
     yield text.replace("-1.25 * sugar <", "0 * sugar <"), "a weight is 0"
-    yield text.replace("), or is unknown", "), or is missing"), "type of its column"
+    yield text.replace("0.875)\n", "0.875), or is missing\n"), "type of its column"
     yield text.replace("ripe: 9", "ripe: 99999"), "must be between 0 and 16384"
     yield (
         text.replace("unripe: 0, ripe: 1", "unripe: 2, ripe: 1"),
@@ -1026,7 +1068,7 @@ def rules_wide_broken_texts():
         text.replace("5162220 to 16777216", "5162220 to 16777217"),
         "expected 0 <= low < high <= 16777216",
     )
-    yield text.replace("missing  fractional", "missing  direction"), "fraction of a row"
+    yield text.replace("missing  fractional", "missing  direction"), "a share of a row"
     yield text.replace("or green: ", "or red: "), "none that the condition lists"
     text = str(rules(surrogate_model()))
     yield text.replace("; if that is unknown: sugar", "; else sugar"), "is not a test"

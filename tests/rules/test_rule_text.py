@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import numpy as np
 import pytest
@@ -57,7 +58,7 @@ def melons(columns=("色泽", "密度"), levels=("青绿", "乌黑", "浅白"), 
 
 
 def body(listed, words):
-    return said(listed, words).split("\n\n", 2)[2].splitlines()
+    return "\n\n".join(said(listed, words).split("\n\n")[1:-3]).splitlines()
 
 
 # ------------------------------------------------------------------ exact in every language
@@ -111,7 +112,7 @@ def test_names_that_are_words_of_any_language_are_quoted_where_they_could_be_tak
         trees.append(build_tree(split, schema))
     listed = rules(make_model(schema, trees))
     text = said(listed, words)
-    assert text.count("\n\n") == len(listed) + 1
+    assert text.count("\n\n") == len(listed) + 3
     again = parse_rules(text, language=words)
     assert again.schema == schema
     assert said(again, words) == text
@@ -148,17 +149,17 @@ def test_the_samples_need_every_phrase_that_a_trained_model_can_need():
 def test_chinese_rules_read_as_a_chinese_auditor_writes_them():
     assert body(melons(), "zh") == [
         "规则 1/3，结点 3",
-        "  若 色泽 为 青绿 或 乌黑",
+        "  若 色泽 为 浅白 以外的取值",
         "  且 密度 ≤ 0.3815",
         "  则 否   支持度 3   否: 1",
         "",
         "规则 2/3，结点 4",
-        "  若 色泽 为 青绿 或 乌黑",
-        "  且 密度 > 0.3815，或缺失",
+        "  若 色泽 为 浅白 以外的取值",
+        "  且 密度 > 0.3815",
         "  则 是   支持度 8   是: 0.75, 否: 0.25",
         "",
         "规则 3/3，结点 2",
-        "  若 色泽 为 浅白，或缺失",
+        "  若 色泽 为 浅白",
         "  则 否   支持度 4   是: 0.25, 否: 0.75",
     ]
 
@@ -172,9 +173,9 @@ def test_conditions_are_said_in_english_unless_another_language_is_asked():
 
 def test_a_name_is_quoted_only_in_the_language_whose_word_it_is():
     listed = melons(("规则", "rule"))
-    assert "  if  规则 is 青绿 or 乌黑" in body(listed, "en")
+    assert "  if  规则 is any but 浅白" in body(listed, "en")
     assert '  and "rule" <= 0.3815' in body(listed, "en")
-    assert '  若 "规则" 为 青绿 或 乌黑' in body(listed, "zh")
+    assert '  若 "规则" 为 浅白 以外的取值' in body(listed, "zh")
     assert "  且 rule ≤ 0.3815" in body(listed, "zh")
 
 
@@ -184,8 +185,8 @@ def test_a_name_is_quoted_only_in_the_language_whose_word_it_is():
 def test_the_first_line_says_the_language():
     first = [said(melons(), words).partition("\n")[0] for words in LANGUAGES.values()]
     assert first == [
-        "treekit rules, format 2",
-        "treekit rules, format 2, language zh",
+        "treekit rules, format 3",
+        "treekit rules, format 3, language zh",
     ]
 
 
@@ -199,9 +200,11 @@ def test_a_text_names_only_a_language_that_is_included():
 
 
 def test_an_older_text_is_refused_with_the_remedy():
-    text = str(melons()).replace("format 2", "format 1")
-    with pytest.raises(ModelFileError, match="export the rules again"):
-        parse_rules(text)
+    for language in ("", ", language zh"):
+        text = str(melons()).replace("format 3", f"format 2{language}")
+        for read in (parse_rules, read_edited):
+            with pytest.raises(ModelFileError, match=r"format 2'.*; export the rules again"):
+                read(text)
 
 
 def test_a_language_that_there_is_not_is_named():
@@ -216,7 +219,7 @@ FAULTS = {
     "a field in a word": ({"if_is": "{name}is {levels}"}, "put a space or a sign between"),
     "a quote": ({"if_is": '{name} "is" {levels}'}, "double quotes"),
     "the same twice": ({"if_fails": "{test} holds"}, "is parsed as if_holds"),
-    "one fact twice": ({"fact_type": "trees"}, "are both 'trees'"),
+    "one fact twice": ({"fact_type": "tests"}, "are both 'tests'"),
     "no separator": ({"if_or": " "}, "if_or is ' '; it must not be empty or a single space"),
 }
 
@@ -262,6 +265,11 @@ def weights(n_trees: int = 1, schema: Schema = NUMBERS) -> Model:
 
 def text_of(model: Model, **options: object) -> str:
     return "".join(model.rules().text(**options))
+
+
+def cut(text: str, start: str) -> tuple[str, str]:
+    """The text before a rule, and the notes behind the last one."""
+    return text[: text.index(start)], text[text.index("How to read this") :]
 
 
 def edited(model: Model, *changes: tuple[str, str]) -> Model:
@@ -370,10 +378,17 @@ def test_supports_and_numbers_may_be_left_out():
         text = text.replace(f"rule {rule} of 4, node {node}", "rule")
     for support in (4, 3, 10):
         text = text.replace(f"   support {support}", "")
-    assert_same(
-        revise_model(rules_edited_melons(), read_edited(text.replace("rules    4\n", ""))),
-        rules_edited_melons(),
-    )
+    text = text.replace("Rules: 4.", "Rules: 5.")
+    assert_same(revise_model(rules_edited_melons(), read_edited(text)), rules_edited_melons())
+
+
+def test_categories_may_be_written_by_either_side():
+    model = rules_edited_melons()
+    assert_same(edited(model, ("colour is any but blue\n", "colour is red or green\n")), model)
+    assert_same(edited(model, ("colour is blue\n", "colour is any but red or green\n")), model)
+    said = refusal(model, ("colour is blue\n", "colour is any but red, green or blue\n"))
+    assert "no rule matches the row" in said
+    assert "colour=blue" in said
 
 
 @pytest.mark.parametrize(
@@ -464,7 +479,7 @@ def test_a_threshold_may_move_where_the_rules_still_answer_every_row():
 def test_a_row_that_no_rule_answers_is_named_and_fits_none():
     model = rules_edited_melons()
     blocks = text_of(model).split("\n\n")
-    listed = read_edited("\n\n".join(blocks[:3] + blocks[4:]))
+    listed = read_edited("\n\n".join(blocks[:2] + blocks[3:]))
     with pytest.raises(ModelError, match=r"no rule matches the row (.+); add a last") as caught:
         revise_model(model, listed)
     said = str(caught.value).partition(" the row ")[2].partition(";")[0]
@@ -495,7 +510,8 @@ def _fits(rule, cells) -> bool:
 
 
 def test_a_rule_on_top_comes_before_all_others():
-    top = "rule 1\n  if size > 100\n  and colour is blue\n  then no\n\nrule 1 of 4, node 3"
+    top = "rule 1\n  if size > 100\n  and colour is blue\n  and colour is known\n  then no\n"
+    top += "\nrule 1 of 4, node 3"
     after = edited(rules_edited_melons(), ("rule 1 of 4, node 3", top))
     rows = np.array([[0.1, 2, 101], [0.1, 2, 100], [0.1, np.nan, 101]])
     assert predict_from_sums(after, sum_leaf_values(after, rows)).tolist() == ["no", "yes", "yes"]
@@ -504,8 +520,8 @@ def test_a_rule_on_top_comes_before_all_others():
 
 def test_rules_may_end_in_one_for_all_others():
     model = rules_edited_melons()
-    head = text_of(model).split("\n\nrule 3")[0]
-    after = revise_model(model, read_edited(f"{head}\n\nrule\n  otherwise\n  then yes\n"))
+    above, notes = cut(text_of(model), "rule 3")
+    after = revise_model(model, read_edited(f"{above}rule\n  otherwise\n  then yes\n\n{notes}"))
     assert [rule.label for rule in after.rules()] == ["no", "yes", "yes"]
     assert after.rules().support.tolist() == [0, 0, 0]  # other rows may come to them
 
@@ -520,23 +536,33 @@ def test_a_rule_behind_one_for_all_is_refused():
 def test_conditions_on_one_column_are_met_together():
     after = edited(
         rules_edited_melons(),
-        ("  and colour is red or green", "  and sugar > 0.1\n  and colour is red or green"),
-        ("rule 4 of 4, node 6\n  if  sugar > 0.25, or is missing\n  and size > 5, or is missing",
+        ("  and colour is any but blue\n", "  and sugar > 0.1\n  and colour is red or green\n"),
+        ("rule 4 of 4, node 6\n  if  sugar > 0.25\n  and size > 5",
          "rule\n  otherwise"),
     )  # fmt: skip
     (first, *_) = after.rules()
     low = float(np.float32(0.1))
     assert [(c.low, c.high) for c in first.conditions if c.column == "sugar"] == [(low, 0.25)]
-    said = refusal(rules_edited_melons(), ("  and colour is red or green", "  and sugar > 0.5"))
+    said = refusal(rules_edited_melons(), ("  and colour is any but blue", "  and sugar > 0.5"))
     assert "no value satisfies all conditions on one column; delete the rule" in said
 
 
 def test_a_level_may_be_added():
     after = edited(
-        rules_edited_melons(), ("colour is red or green", "colour is red, green or blue"),
+        rules_edited_melons(), ("colour is any but blue\n", "colour is red, green or blue\n"),
     )  # fmt: skip
-    rows = np.array([[0.1, 2, 1], [0.1, np.nan, 1]])
+    rows = np.array([[0.1, 2, 1], [0.1, np.nan, 1]])  # missing counts as blue
+    assert predict_from_sums(after, sum_leaf_values(after, rows)).tolist() == ["no", "no"]
+
+
+def test_what_missing_counts_as_may_be_edited():
+    model = rules_edited_melons()
+    after = edited(model, ("blue; missing counts as blue", "blue; missing counts as red"))
+    rows = np.array([[0.1, np.nan, 1], [np.nan, 2, 1]])
+    assert predict_from_sums(model, sum_leaf_values(model, rows)).tolist() == ["yes", "yes"]
     assert predict_from_sums(after, sum_leaf_values(after, rows)).tolist() == ["no", "yes"]
+    said = refusal(model, ("counts as blue", "counts as bleu"))
+    assert re.match(r"line \d+ .* names 'bleu', which is not a category", said)
 
 
 def test_other_trees_of_a_forest_answer_as_before():
@@ -556,7 +582,7 @@ def test_other_trees_of_a_forest_answer_as_before():
     assert sum_leaf_values(after, rows) / after.rules().unit_total == pytest.approx(
         sum(shares) / 2, abs=1e-6
     )
-    gone = text_of(model).partition("rule 5 of")[0]
+    gone = "".join(cut(text_of(model), "rule 5 of"))
     with pytest.raises(ModelFileError, match="tree 2 of 2 has no rules left; add a rule"):
         read_edited(gone)
 
@@ -585,8 +611,8 @@ def test_decisions_keep_the_shares_of_labels_that_stay():
     text = str(model.rules(decisions=True))
     assert_same(revise_model(model, read_edited(text)), model)
     blocks = text.split("\n\n")
-    assert "then no" in blocks[2]
-    blocks[2] = blocks[2].replace("then no", "then yes").replace("no: 1", "yes: 1")
+    assert "then no" in blocks[1]
+    blocks[1] = blocks[1].replace("then no", "then yes").replace("no: 1", "yes: 1")
     after = revise_model(model, read_edited("\n\n".join(blocks)))
     same = (after.units == model.units).all(axis=1)
     assert 0 < same.sum() < 4
@@ -599,17 +625,18 @@ def test_decisions_keep_the_shares_of_labels_that_stay():
 @pytest.mark.parametrize(
     ("old", "new", "said"),
     [
-        ("colour is blue,", "color is blue,", "names 'color'.*did you mean 'colour'"),
-        ("is blue,", "is bleu,", "names 'bleu'.*did you mean 'blue'"),
+        ("colour is blue\n", "color is blue\n", "names 'color'.*did you mean 'colour'"),
+        ("is blue\n", "is bleu\n", "names 'bleu'.*did you mean 'blue'"),
         ("  and size <= 5", "  und size <= 5", "must begin with one of 'if', 'and', 'then'"),
         ("  and size <= 5", "  and size <= five", "such as 'x <= 3', 'x > 3'"),
         ("  and size <= 5", "  and size is red", "does not fit the type"),
         ("rule 3 of 4, node 5", "rule three", "unexpected line 'rule three'"),
-        ("classes  no, yes", "classes  yes, no", "the targets of the edited rules differ"),
+        ("one of no, yes", "one of yes, no", "the targets of the edited rules differ"),
         ("missing  direction", "missing  error", "the policies of the edited rules"),
         ("votes    16777216", "votes    7", "'votes    7' should be 'votes    16777216'"),
-        ("trees    1", "trees    2", "2 trees"),
-        ("treekit rules, format 2", "rules", "must begin with"),
+        ("Rules: 4.", "Rules: 4, of 2 trees.", "2 trees"),
+        ("How to read this", "", "has no line 'How to read this'"),
+        ("treekit rules, format 3", "rules", "must begin with"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_read_is_refused_with_its_line(old, new, said):
@@ -621,7 +648,7 @@ def test_what_cannot_be_read_is_refused_with_its_line(old, new, said):
     if "line" in str(caught.value):
         at = int(str(caught.value).split("line ")[1].split(" ")[0])
         if new.startswith(("color", "is bleu", "  und", "  and", "rule three", "votes")):
-            assert new in bad.split("\n")[at - 1]
+            assert new.strip() in bad.split("\n")[at - 1]
 
 
 @pytest.mark.parametrize("text", ["", "\n\n", "# nothing\n", "hello", "rule"])
@@ -669,9 +696,9 @@ def test_any_edit_answers_as_the_first_rule_of_the_text_that_fits(data):
     chosen = [at for at in chosen if listed[at].conditions]
     mine = take_rules(listed, np.array([*chosen, 0], dtype=np.int64))
     blocks = str(mine).split("\n\n")
-    last = blocks[-1].split("\n")
+    last = blocks[-4].split("\n")
     then = next(i for i, row in enumerate(last) if row.startswith("  then"))
-    blocks[-1] = "\n".join([last[0], "  otherwise", *last[then:]])
+    blocks[-4] = "\n".join([last[0], "  otherwise", *last[then:]])
     after = revise_model(model, read_edited("\n\n".join(blocks)))
     rows = data.draw(matrices(model))
     first = [next((i for i in chosen if _first(listed, i, row)), 0) for row in rows]

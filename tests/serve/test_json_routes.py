@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import math
-import re
 import shutil
 import threading
 from pathlib import Path
@@ -30,6 +29,7 @@ from treekit.model.builder import Surrogate, build_tree, leaf, oblique, rule, su
 from treekit.model.model import Model, make_model
 from treekit.model.scoring import leaf_indices
 from treekit.rules.extract import LeafRuleTexts, rules
+from treekit.rules.wording import render_conditions
 from treekit.serve.errors import InvalidRequestError, TooLargeError
 from treekit.serve.http import json_routes as plain_rules
 from treekit.serve.http.app import make_app
@@ -645,16 +645,16 @@ def test_pages_of_a_forest_are_parts_of_its_rules(
     assert numbers(first=len(listed))[1] == []
     own = [i + 1 for i, rule in enumerate(listed) if rule.tree == 2]
     assert numbers(tree=3, count=500) == (len(own), own)
-    text = "".join(listed.text()).split("\n\n")[-len(listed) :]
-    with_blue = [i + 1 for i, rule in enumerate(text) if "blue" in rule]
+    said = [render_conditions(listed, *listed.bounds(i)) for i in range(len(listed))]
+    with_blue = [i + 1 for i, rule in enumerate(said) if "blue" in "".join(rule)]
     assert 0 < len(with_blue) < len(listed)
     assert numbers(search="blue", count=500) == (len(with_blue), with_blue)
     both = [i for i in with_blue if i in own]
     assert numbers(search="BLUE", tree=3, count=500) == (len(both), both)
     page = ask(service, "GET", "/models/forest/rules?first=4&count=1").json()["rules"][0]
-    block = text[4].split("\n")
-    assert page["conditions"] == [line[6:] for line in block[1:-1]]
-    assert block[-1].startswith(f"  then {page['says']}   support {page['weight']:g}")
+    assert page["conditions"] == said[4]
+    then = "".join(listed.text()).split("\n\n")[5].split("\n")[-1]
+    assert then.startswith(f"  then {page['says']}   support {page['weight']:g}")
 
 
 def test_lists_say_otherwise_and_several_targets_their_names(service: Service) -> None:
@@ -925,23 +925,20 @@ def test_a_row_that_divides_says_its_largest_part() -> None:
     assert divided[0].endswith(f" [{share:.3g}% of the row, its largest part]")
 
 
-CONDITION = re.compile(r"  (?:if  |and )(.*)")
-
-
 def lines_of(model: Model) -> dict[tuple[int, int], list[str]]:
-    """The conditions of each leaf as the text of the rules has them, by tree and node."""
-    found: dict[tuple[int, int], list[str]] = {}
+    """The conditions of each leaf in the words of the rules, by tree and node."""
     listed = rules(model)
-    for number, block in enumerate("".join(listed.text()).split("\n\n")[-len(listed) :]):
-        lines = block.split("\n")[1:]
-        own = [match[1] for line in lines if (match := CONDITION.fullmatch(line))]
-        found[int(listed.tree[number]), int(listed.leaf[number])] = own
-    return found
+    return {
+        (int(listed.tree[number]), int(listed.leaf[number])): render_conditions(
+            listed, *listed.bounds(number)
+        )
+        for number in range(len(listed))
+    }
 
 
 @settings(max_examples=examples(30))
 @given(st.data())
-def test_each_leaf_has_the_conditions_of_the_text_of_the_rules(data: st.DataObject) -> None:
+def test_each_leaf_has_the_conditions_of_the_rules(data: st.DataObject) -> None:
     model = data.draw(models(kinds={"fractional", "outputs", "rules"}))
     wanted = {t: tree.leaves.tolist() for t, tree in enumerate(model.trees)}
     said = LeafRuleTexts(model).format_rules(wanted)

@@ -334,7 +334,7 @@ def test_the_first_differing_row_is_shown_by_column_names(tmp_path):
     model = small_model()
     (path,) = exported(model, tmp_path, "rules")
     text = path.read_text()
-    path.write_text(text.replace("colour is red, or is missing", "colour is red"))
+    path.write_text(text.replace("missing counts as red", "missing counts as blue"))
     report = verify(model, [path])
     (artifact,) = report.artifacts
     assert not report.equal
@@ -383,7 +383,7 @@ def test_what_could_not_run_is_told_apart_from_what_differs(tmp_path):
     assert report.exit_code == 1
     assert str(report).startswith("1 of 2 artifacts could not be run\n")
     assert "coverage of" in str(report)
-    rules.write_text(rules.read_text().replace("is red, or is missing", "is red"))
+    rules.write_text(rules.read_text().replace("counts as red", "counts as blue"))
     said = str(verify(model, [python, rules]))
     head = "1 of 2 artifacts is NOT equal to the model; 1 of 2 artifacts could not be run\n"
     assert said.startswith(head)

@@ -18,7 +18,7 @@ from importlib.resources import files
 from treekit.errors import SettingError
 
 ENGLISH = "en"
-FIRST_LINE = "treekit rules, format 2"
+FIRST_LINE = "treekit rules, format 3"
 GRAMMAR_PREFIXES = ("fact_", "head_", "if_", "test_", "rule_")
 """Prefixes of the keys of phrases that are next to names, and are parsed."""
 
@@ -75,7 +75,7 @@ class Language:
 
     @cached_property
     def facts(self) -> dict[str, str]:
-        """The keys of the header lines, padded to the widest plus two columns."""
+        """The keys of the lines of facts, padded to the widest plus two columns."""
         keys = {key[5:]: text for key, text in self.phrases.items() if key.startswith("fact_")}
         widest = max(map(measure_width, keys.values())) + 2
         return {key: text + " " * (widest - measure_width(text)) for key, text in keys.items()}

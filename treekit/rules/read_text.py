@@ -1,10 +1,10 @@
 """Read rule text, as treekit writes it or edited by a person.
 
-A text is parsed tolerantly: the header must be one of treekit's, and conditions and predictions
-must use its phrases, but rules may be added, moved and deleted, their numbers and nodes are
-free, supports and shares may be left out, and blank lines and lines that begin with ``#`` are
-allowed anywhere.  A text that is to be executed must also be equal, byte for byte, to the text
-that treekit writes for the parsed rules.
+A text is parsed tolerantly: the lines before and after the rules must be treekit's, and
+conditions and predictions must use its phrases, but rules may be added, moved and deleted,
+their numbers and nodes are free, supports and shares may be left out, and blank lines and
+lines that begin with ``#`` are allowed anywhere.  A text that is to be executed must also be
+equal, byte for byte, to the text that treekit writes for the parsed rules.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Any, get_args
 import numpy as np
 import numpy.typing as npt
 
-from treekit.data.schema import Column, Dtype, Label, Output, Schema
+from treekit.data.schema import Column, Dtype, Output, Schema
 from treekit.data.table import suggest_names
 from treekit.errors import ModelFileError
 from treekit.model.fixed_point import MASS, count_tree_units
@@ -41,6 +41,7 @@ from treekit.rules.rule_list import (
     make_empty_list,
 )
 from treekit.rules.wording import (
+    FREE_TEXT_PATTERN,
     INTEGER_PATTERN,
     NUMBER_PATTERN,
     OPENED_PATTERN,
@@ -56,14 +57,14 @@ from treekit.rules.wording import (
     quote_name,
     split_outside_quotes,
 )
-from treekit.rules.write_text import format_header, generate_text
+from treekit.rules.write_text import format_notes, generate_text
 
 # ---------------------------------------------------------------- rules
 
 Line = tuple[int, str]
 """Number, from 1, and text without blanks at its end."""
 
-_FIRST_LINE = re.compile(rf"{re.escape(FIRST_LINE)}(?:, language ([A-Za-z0-9-]+))?")
+_FIRST_LINE = re.compile(r"(treekit rules, format [0-9]+)(?:, language ([A-Za-z0-9-]+))?")
 
 
 def parse_rules(text: str, language: str | Language | None = None) -> RuleList:
@@ -145,8 +146,13 @@ class _RuleTextReader:
             for at, row in enumerate(self.rows)
             if row.startswith(self.rule_start) and self._is_rule_start(row)
         ]
-        self.blocks = list(pairwise([*starts, len(kept)]))
-        self.head = list(self._iterate_lines(0, starts[0] if starts else len(kept)))
+        reading = words.phrases["head_reading"]
+        end = self.rows.index(reading) if reading in self.rows else len(kept)
+        above = [*(at for at in starts if at < end), end]
+        below = [*(at for at in starts if at > end), len(kept)]  # rules that a person appended
+        self.blocks = [*pairwise(above), *pairwise(below)]
+        self.head = list(self._iterate_lines(0, above[0]))
+        self.notes = list(self._iterate_lines(end, below[0]))
         self.conditions = [
             [part.strip() for part in words.around(key, "condition")]
             for key in ("rule_if", "rule_and")
@@ -174,7 +180,7 @@ class _RuleTextReader:
         return add_rules(header, rules, fixed_step=fixed_step)
 
     def _read_header(self) -> RuleList:
-        reader = _HeaderReader(self.head, self.words)
+        reader = _HeaderReader(self.head, self.notes, self.words)
         try:
             header = reader.read_header()
         finally:
@@ -200,17 +206,16 @@ class _RuleTextReader:
                 raise ValueError(f"{row!r} should be {line!r}")
 
     def check_header(self, found: RuleList) -> None:
-        """Check that the header states only facts that treekit would write."""
+        """Check that the notes state only facts that treekit would write."""
         stated = replace(found, exponent=self.header.exponent)
-        count = self.words.facts["rules"].rstrip()  # the number of rules may differ
-        written = enumerate(row.rstrip() for row in format_header(stated, self.words))
+        written = enumerate(row.rstrip() for row in format_notes(stated, self.words))
         lines, theirs = (
-            [(n, row) for n, row in some if row and not row.startswith((" ", count))]
-            for some in (written, self.head)
+            [(n, row) for n, row in some if row and not row.startswith(" ")]
+            for some in (written, self.notes)
         )
         for (self.at, row), (_, line) in zip(theirs, lines, strict=False):
             if row != line:
-                raise ValueError(f"{row!r} should be {line!r}; edit the rules, not the header")
+                raise ValueError(f"{row!r} should be {line!r}; edit the rules, not the notes")
 
     def _read_rule(self, first: int, last: int, answers: AnswerReader) -> ParsedRule:
         lines, then = self._iterate_lines(first, last), f"{self.then} "
@@ -267,7 +272,12 @@ class _RuleTextReader:
 def detect_language(first_line: str) -> Language:
     """Return the language that the first line of a text names; English if it names none."""
     match = _FIRST_LINE.fullmatch(first_line)
-    code = match[1] if match is not None and match[1] else ENGLISH
+    if match is not None and match[1] != FIRST_LINE:
+        raise ModelFileError(
+            f"line 1 of the rules is {match[1]!r}, but this version of treekit reads "
+            f"{FIRST_LINE!r}; export the rules again (treekit rules MODEL -o FILE) and repeat edits"
+        )
+    code = match[2] if match is not None and match[2] else ENGLISH
     if code not in list_languages():  # never a file name: the text is untrusted
         raise ModelFileError(
             f"line 1 of the rules names the language {code!r}, which treekit does not include; "
@@ -344,7 +354,10 @@ class AnswerReader:
         for key, fields in supports:
             support, as_parent = parse_number(fields["support"]), key == "rule_as_above"
         if as_parent and support != 0:
-            raise ValueError(f"a rule marked as above must have support 0, got {text!r}")
+            raise ValueError(
+                f"{text!r} repeats the prediction of the parent node, as a rule does that no "
+                "training row reached; write support 0"
+            )
         return support, as_parent, self._parse_values(k, answer, "".join(shares))
 
     def _parse_values(self, k: int, answer: str, shares: str) -> list[float]:
@@ -453,16 +466,26 @@ def _split_parts(text: str) -> list[str]:
 
 
 class _HeaderReader:
-    """Parser of the lines before the first rule; `at` is the number of the current line."""
+    """Parser of the lines before and after the rules; `at` is the number of the current line."""
 
-    def __init__(self, lines: list[Line], words: Language) -> None:
-        self.words, self.lines = words, lines
-        self.at, self.first = lines[0] if lines else (1, "")
+    def __init__(self, head: list[Line], notes: list[Line], words: Language) -> None:
+        self.words, self.head, self.notes = words, head, notes
+        self.at, self.first = head[0] if head else (1, "")
         self.facts: dict[str, tuple[Line, list[Line]]] = {}
         atoms = FieldPatterns(words)
         known = {"name": atoms.name, "levels": atoms.listed, "costs": ".+", "label": atoms.label}
         known |= {"share": SHARE_PATTERN, "test": atoms.test, "clauses": ".+"}
-        known |= dict.fromkeys(Rounding._fields, INTEGER_PATTERN)
+        known |= dict.fromkeys((*Rounding._fields, "rules", "trees"), INTEGER_PATTERN)
+        known["outputs"] = FREE_TEXT_PATTERN
+        predicts = ("head_predicts_trees", "head_predicts")
+        self.predicts = PhrasePatterns(words, predicts, known)
+        self.infinite = {
+            words.phrases["head_lowest"]: -np.inf,
+            words.phrases["head_highest"]: np.inf,
+        }
+        value = "|".join([atoms.label, *map(re.escape, self.infinite)])
+        known |= {"values": FREE_TEXT_PATTERN, "value": rf"(?:{value})"}
+        self.missing = PhrasePatterns(words, ("head_missing",), known)
         kinds = ("head_number", "head_levels", "head_no_levels")
         self.kinds = PhrasePatterns(words, kinds, known)
         self.cost = PhrasePatterns(words, ("head_cost",), known)
@@ -472,10 +495,11 @@ class _HeaderReader:
 
     def read_header(self) -> RuleList:
         """Return a list without rules, with the facts that the header states."""
+        n_trees, outputs = self._read_head()
         self._collect_facts()
-        outputs = self._read_targets()
+        columns, stand_ins = self._read_columns()
         schema = Schema(
-            columns=tuple(map(self._parse_column, self._iterate_lines("columns"))),
+            columns=columns,
             target=outputs[0].name,
             task="classification" if any(o.classes for o in outputs) else "regression",
             classes=outputs[0].classes,
@@ -484,9 +508,9 @@ class _HeaderReader:
         )
         missing = self._get_choice("missing", MissingPolicy)
         self.conditions = ConditionReader(schema, self.words, divides=missing == "fractional")
+        self.conditions.stand_ins = stand_ins
         if "tests" in self.facts:
             self.conditions.tests = tuple(self._read_tests())
-        n_trees = int(self._get_fact("trees"))
         count_tree_units(n_trees, schema.dtype)  # refuses more trees than a model may have
         decisions = self._get_fact("says", "") == "labels"
         combine = self._get_choice("combine", Combine, "mean")
@@ -512,12 +536,11 @@ class _HeaderReader:
 
     def _collect_facts(self) -> None:
         """Collect the value of each fact, and the indented lines that follow it."""
-        if self.first != self.words.first_line:
-            raise ValueError(
-                f"rule text must begin with {self.words.first_line!r} and an empty line"
-            )
+        if not self.notes:
+            reading = self.words.phrases["head_reading"]
+            raise ValueError(f"the text has no line {reading!r}; keep the lines after the rules")
         own: list[Line] = []
-        for number, row in self.lines[1:]:
+        for number, row in self.notes[1:]:
             self.at = number
             if row.startswith("  "):
                 own.append((number, row[2:]))
@@ -526,7 +549,7 @@ class _HeaderReader:
             key, start = next((each for each in starts if row.startswith(each[1])), ("", ""))
             if not key:
                 known = ", ".join(repr(start.rstrip()) for _, start in starts)
-                raise ValueError(f"{row!r} does not begin with a fact of a header: {known}")
+                raise ValueError(f"{row!r} does not begin with a fact: {known}")
             own = []
             self.facts[key] = (number, row[len(start) :]), own
 
@@ -536,7 +559,7 @@ class _HeaderReader:
             (self.at, value), _ = self.facts[key]
             return value
         if default is None:
-            raise ValueError(f"the header has no line {self.words.facts[key].rstrip()!r}")
+            raise ValueError(f"the text has no line {self.words.facts[key].rstrip()!r}")
         return default
 
     def _get_choice(self, key: str, choices: Any, default: str | None = None) -> Any:
@@ -550,25 +573,26 @@ class _HeaderReader:
     def _iterate_lines(self, key: str) -> Iterator[str]:
         """Generate the lines that follow a fact, whose value is their number."""
         count, lines = int(self._get_fact(key)), self.facts[key][1]
-        # Explanations follow the tests.
-        if count > len(lines) or (count < len(lines) and key != "tests"):
+        if count != len(lines):
             raise ValueError(f"{count} {key} are stated, but {len(lines)} lines follow")
-        for self.at, row in lines[:count]:
+        for self.at, row in lines:
             yield row
 
-    def _read_targets(self) -> list[Output]:
-        if "targets" in self.facts:
-            return [
-                Output(name, self._parse_labels(levels))
-                for _, name, levels in map(self._parse_kind, self._iterate_lines("targets"))
-            ]
-        name, classes = parse_name(self._get_fact("target")), self._get_fact("classes")
-        none = self.words.phrases["head_regression"]
-        return [Output(name, () if classes == none else self._parse_labels(classes))]
-
-    def _parse_labels(self, text: str) -> tuple[Label, ...]:
-        """Return class labels in their order."""
-        return tuple(map(parse_label, self._split_levels(text)))
+    def _read_head(self) -> tuple[int, list[Output]]:
+        """Return the number of trees, and the targets."""
+        if self.first != self.words.first_line:
+            raise ValueError(f"rule text must begin with {self.words.first_line!r}")
+        self.at, row = self.head[1] if len(self.head) > 1 else (self.at, "")
+        found = self.predicts.match_phrase(row) if len(self.head) == 2 else None
+        if found is None:
+            example = self.words.say("head_predicts", outputs="...", rules="1")
+            raise ValueError(f"expected one line before the rules, such as {example!r}")
+        parts = split_outside_quotes(found[1]["outputs"], self.words.phrases["head_next"])
+        outputs = [
+            Output(name, tuple(map(parse_label, self._split_levels(levels))))
+            for _, name, levels in map(self._parse_kind, parts)
+        ]
+        return int(found[1].get("trees", 1)), outputs
 
     def _split_levels(self, text: str) -> list[str]:
         return [*split_outside_quotes(text, self.words.phrases["if_comma"])] if text else []
@@ -581,11 +605,27 @@ class _HeaderReader:
         key, fields = found
         return key, parse_name(fields["name"]), fields.get("levels", "")
 
-    def _parse_column(self, row: str) -> Column:
-        key, name, levels = self._parse_kind(row)
-        if key == "head_number":
-            return Column(name)
-        return Column(name, "nominal", tuple(map(parse_name, self._split_levels(levels))))
+    def _read_columns(self) -> tuple[tuple[Column, ...], dict[int, float]]:
+        """Return the columns, and by their number what a missing value counts as."""
+        columns: list[Column] = []
+        stand_ins: dict[int, float] = {}
+        for number, row in enumerate(self._iterate_lines("columns")):
+            counts = self.missing.match_phrase(row)
+            key, name, levels = self._parse_kind(row if counts is None else counts[1]["values"])
+            texts = tuple(map(parse_name, self._split_levels(levels)))
+            column = Column(name) if key == "head_number" else Column(name, "nominal", texts)
+            columns.append(column)
+            if counts is not None:
+                stand_ins[number] = self._parse_stand_in(counts[1]["value"], column)
+        return tuple(columns), stand_ins
+
+    def _parse_stand_in(self, token: str, column: Column) -> float:
+        if column.kind == "nominal":
+            codes = {level: code for code, level in enumerate(column.levels)}
+            return _look_up(codes, parse_name(token), "category of its column")
+        if token in self.infinite:
+            return self.infinite[token]
+        return parse_number(token, self._get_choice("type", Dtype))
 
     def _read_rounding(self) -> Rounding:
         """Return the rounding of the thresholds."""
@@ -601,7 +641,13 @@ class _HeaderReader:
             found = self.test.match_phrase(row)
             if not found or found[1]["test"] != self.words.say("test_name", number=str(number)):
                 raise ValueError(f"expected test {number}")
-            yield self.conditions.parse_test(found[1]["clauses"])
+            clauses = found[1]["clauses"]
+            for key, side in (("test_holds", -np.inf), ("test_fails", np.inf)):
+                outcome = self.words.phrases["test_otherwise"] + self.words.phrases[key]
+                if clauses.endswith(outcome):
+                    clauses = clauses.removesuffix(outcome)
+                    self.conditions.stand_ins[self.conditions.schema.n_features + number - 1] = side
+            yield self.conditions.parse_test(clauses)
 
     def _read_costs(self, schema: Schema) -> npt.NDArray[np.int64]:
         """Return the misclassification costs: classes, and per class a cost per prediction."""
@@ -623,24 +669,28 @@ class _HeaderReader:
 
 CORE_PHRASES = (
     *("if_above", "if_upto", "if_between", "if_known", "if_missing", "if_missing_levels"),
-    *("if_is", "if_never", "if_holds", "if_holds_as", "if_fails", "if_fails_as"),
+    *("if_is", "if_other", "if_never", "if_holds", "if_holds_as", "if_fails", "if_fails_as"),
     *("if_decided", "if_unknown", "if_undecidable"),
 )
 TAIL_PHRASES = ("if_or_missing_levels", "if_or_missing", "if_or_unknown")
 _NUMERIC_PHRASES = ("if_above", "if_upto", "if_between")
 _MISSING_PHRASES = ("if_missing", "if_missing_levels", "if_unknown")
+_KNOWN_PHRASES = ("if_known", "if_decided")
 _NEVER_PHRASES = ("if_never", "if_undecidable")
+_NO_SHARES = "a share of a row, which only models that divide rows with missing values have"
 
 
 class ConditionReader:
     """Parser of conditions and of tests of several columns.
 
-    `tests` are those that conditions may refer to.
+    `tests` are those that conditions may refer to, and `stand_ins` what a missing value of a
+    column counts as; see `treekit.rules.wording.find_stand_ins`.
     """
 
     def __init__(self, schema: Schema, words: Language, *, divides: bool) -> None:
         self.schema, self.words, self.divides = schema, words, divides
         self.tests: tuple[Test, ...] = ()
+        self.stand_ins: dict[int, float] = {}
         self.columns = {column.name: i for i, column in enumerate(schema.columns)}
         self.codes = [
             {level: code for code, level in enumerate(column.levels)} for column in schema.columns
@@ -673,18 +723,22 @@ class ConditionReader:
             )
         found = self._parse_with_tail(condition)
         if not found.missing:
-            raise ValueError(f"{text!r} does not state a fraction of a row")
+            raise ValueError(
+                f"{text!r} states a share of a row with a missing value, but a missing value "
+                f"does not meet {condition!r}"
+            )
         return found._replace(part=(low, high))
 
     def _parse_with_tail(self, text: str) -> ConditionTuple:
         core = self.core.match_phrase(text)
         if core is not None:
-            return self._parse_core(text, *core)
+            found = self._parse_core(text, *core)
+            return found if core[0] in _KNOWN_PHRASES else self._add_stand_in(found)
         tail = self.tail.match_phrase(text)
         core = self.core.match_phrase(tail[1]["condition"]) if tail is not None else None
         if core is None or tail is None:
             cut = self.part.match_phrase(text) is not None
-            problem = "does not state a fraction of a row" if cut else "is not a condition"
+            problem = f"states {_NO_SHARES}" if cut else "is not a condition"
             raise ValueError(f"{text!r} {problem}; expected a text such as {self._list_examples()}")
         found = self._parse_core(text, *core)
         if not found.known or (tail[0] == "if_or_unknown") != self._is_test(found):
@@ -693,13 +747,24 @@ class ConditionReader:
             )
         return self._add_missing(text, found, tail[1].get("levels"))
 
+    def _add_stand_in(self, found: ConditionTuple) -> ConditionTuple:
+        """Let missing values meet the condition if what they count as does."""
+        value = self.stand_ins.get(found.column)
+        if found.missing or value is None:
+            return found
+        nominal = found.column < len(self.codes) and bool(self.codes[found.column])
+        above = found.low == -np.inf or found.low < value
+        met = value in found.fits if nominal else above and value <= found.high
+        return found._replace(missing=True, part=(0, MASS)) if found.known and met else found
+
     def _list_examples(self) -> str:
         """Return examples of conditions on columns x and c."""
         say = self.words.say
         either = f"a{self.words.phrases['if_or']}b"
         known = say("if_upto", name="x", high="3")
         examples = [known, say("if_above", name="x", low="3"), say("if_missing", name="x")]
-        examples += [say("if_is", name="c", levels=either), say("if_or_missing", condition=known)]
+        examples += [say(key, name="c", levels=either) for key in ("if_is", "if_other")]
+        examples.append(say("if_or_missing", condition=known))
         return ", ".join(map(repr, examples))
 
     def _parse_core(self, text: str, key: str, said: dict[str, str]) -> ConditionTuple:
@@ -721,17 +786,20 @@ class ConditionReader:
                 for side, none in (("low", -np.inf), ("high", np.inf))
             )
             return ConditionTuple(column, low, high, known=True)
-        if key == "if_is" and not numeric:
-            return ConditionTuple(
-                column, known=True, fits=self._parse_codes(column, said["levels"])
-            )
+        if key in ("if_is", "if_other") and not numeric:
+            codes = self._parse_codes(column, said["levels"])
+            others = tuple(code for code in range(len(self.codes[column])) if code not in codes)
+            return ConditionTuple(column, known=True, fits=codes if key == "if_is" else others)
         raise ValueError(f"{text!r} does not fit the type of its column, numeric or categorical")
 
     def _parse_outcome(self, column: int, gist: str, *, holds: bool) -> ConditionTuple:
         """Return a condition on the outcome of a test."""
         test = self.tests[column - self.schema.n_features]
-        if gist != format_test_gist(test, self.schema, self.words, holds=holds):
-            raise ValueError(f"{gist!r} does not follow from the test")
+        expected = format_test_gist(test, self.schema, self.words, holds=holds)
+        if gist != expected:
+            raise ValueError(
+                f"the test is defined differently below: expected {expected!r}, got {gist!r}"
+            )
         bounds = (-np.inf, 0.0) if holds else (0.0, np.inf)
         return ConditionTuple(column, *bounds, known=True)
 
@@ -741,7 +809,7 @@ class ConditionReader:
         if levels is None:
             return found
         if not self.divides or self._is_test(found):
-            raise ValueError(f"{text!r} does not state a fraction of a row")
+            raise ValueError(f"{text!r} states {_NO_SHARES}")
         dividing = self._parse_codes(found.column, levels)
         if not dividing or set(dividing) & set(found.fits):
             raise ValueError(

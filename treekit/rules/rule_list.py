@@ -178,7 +178,7 @@ class RuleList(Sequence[Rule]):
 
     In each tree exactly one rule matches a row, or, with fractional instances,
     several, each with a part of the row's mass; the predictions of the trees are
-    summed as described in the header of the text.
+    summed as described at the end of the text.
 
     Attributes
     ----------
@@ -259,8 +259,8 @@ class RuleList(Sequence[Rule]):
     def text(self, tree: int | None = None, language: str | Language = ENGLISH) -> Iterator[str]:
         """Generate the text in pieces of many lines, for lists too large to hold as one string.
 
-        With `tree`, only the header and the rules of that tree, which is for reading
-        and cannot be executed.
+        With `tree`, only the rules of that tree between the first and last lines, which is for
+        reading and cannot be executed.
 
         Parameters
         ----------

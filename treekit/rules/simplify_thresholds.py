@@ -18,7 +18,7 @@ import numpy.typing as npt
 from treekit.data.schema import Dtype
 from treekit.errors import DataError, SettingError
 from treekit.rules.rule_list import Rounding, RuleList
-from treekit.rules.wording import format_numbers
+from treekit.rules.wording import format_numbers, round_to_digits
 
 MAX_DIGITS = 17
 """Significant digits that identify every double."""
@@ -111,22 +111,13 @@ def _shorten_column(
         above = exact[at + 1] if at + 1 < len(exact) else math.inf
         number, needed = bound, most
         for count in range(digits, most):
-            shorter = _round_to_digits(bound, count, dtype)
+            shorter = round_to_digits(bound, count, dtype)
             if below < shorter < above and bisect_right(known, shorter) == place:
                 number, needed = shorter, count
                 break
         new.append(number)
         longer += needed > digits
     return _ShortenedColumn(old, np.array(new, dtype=np.float64), longer)
-
-
-def _round_to_digits(bound: float, digits: int, dtype: Dtype) -> float:
-    """Return a bound rounded to `digits` significant digits, in the input type."""
-    number = float(f"{bound:.{digits - 1}e}")
-    if dtype == "float32":
-        with np.errstate(over="ignore"):
-            return float(np.float32(number))
-    return number
 
 
 def _count_digits(numeral: str) -> int:

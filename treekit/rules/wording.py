@@ -22,6 +22,7 @@ from treekit.data.schema import Dtype, Label, Schema
 from treekit.model.fixed_point import MASS, floor_to_dtype
 from treekit.model.model import predict_labels
 from treekit.model.split_tests import BranchCondition
+from treekit.model.tree import concatenate_slices
 from treekit.rules.language import Language, load_language
 from treekit.rules.rule_list import Clause, LinearClause, RuleList, Test
 
@@ -183,6 +184,15 @@ def parse_number(text: str, dtype: Dtype = "float64") -> float:
     if not math.isfinite(value):
         raise ValueError(f"{text} is not a finite {dtype}")
     return value
+
+
+def round_to_digits(value: float, digits: int, dtype: Dtype) -> float:
+    """Return a number rounded to some significant digits, in the input type."""
+    number = float(f"{value:.{digits - 1}e}")
+    if dtype == "float32":
+        with np.errstate(over="ignore"):
+            return float(np.float32(number))
+    return number
 
 
 def format_share(units: int, total: int) -> str:
@@ -414,11 +424,15 @@ def render_conditions(
     words: Language | None = None,
     *,
     whole: bool = False,
+    stand_ins: Mapping[int, float] | None = None,
 ) -> list[str]:
     """Return the conditions from `start` to `stop` as text, by default in English.
 
     With `whole`, tests are written in full, for texts that must be self-contained:
     ``(age <= 30; if that is unknown: town is Ulm) fails``.  Otherwise by their numbers.
+    With `stand_ins`, which `find_stand_ins` returns, as in rule text: conditions on these columns
+    do not name missing values, and the categories that do not match are written if they are
+    fewer: ``town is any but Ulm``.
     """
     table = rules.conditions
     fields = zip(
@@ -430,16 +444,24 @@ def render_conditions(
         table.missing[start:stop].tolist(),
         strict=True,
     )
-    writer = _ConditionWriter(rules, words or load_language(), whole=whole)
+    writer = _ConditionWriter(rules, words or load_language(), stand_ins, whole=whole)
     return [writer.format_condition(*some) for some in fields]
 
 
 class _ConditionWriter:
     """Writer of the conditions of one list; names, categories and tests are cached."""
 
-    def __init__(self, rules: RuleList, words: Language, *, whole: bool) -> None:
+    def __init__(
+        self,
+        rules: RuleList,
+        words: Language,
+        stand_ins: Mapping[int, float] | None,
+        *,
+        whole: bool,
+    ) -> None:
         self.rules, self.table, self.words = rules, rules.conditions, words
-        self.whole = whole
+        self.whole, self.compact = whole, stand_ins is not None
+        self.stand_ins = stand_ins or {}
         self.columns = rules.schema.columns
         self.names: dict[int, str] = {}
         self.choices: dict[tuple[int, ...], str] = {}
@@ -466,10 +488,11 @@ class _ConditionWriter:
         if known:
             if is_test:
                 text = self._format_outcome(column, low, high)
+            elif self.columns[column].kind == "nominal":
+                text = self._format_levels(at, column)
             else:
-                choice = self._format_levels(at, column)
-                text = _format_known("if", name, low, high, choice, words)
-            if not missing:
+                text = _format_known("if", name, low, high, "", words)
+            if not missing or column in self.stand_ins:
                 return text
         elif not missing:
             return words.say("if_undecidable" if is_test else "if_never", name=name, test=name)
@@ -487,12 +510,15 @@ class _ConditionWriter:
         return format_part(text, start, end, words)
 
     def _format_levels(self, at: int, column: int) -> str:
-        """Return the accepted categories; empty for numbers, and if all are accepted."""
-        if self.columns[column].kind == "numeric":
-            return ""
+        """Return the condition on the categories of a column."""
         fits, _ = self.table.list_codes(at)
-        whole = len(fits) == len(self.columns[column].levels)
-        return "" if whole else self._format_choice(column, fits)
+        n_levels, name = len(self.columns[column].levels), self.names[column]
+        if len(fits) == n_levels:
+            return self.words.say("if_known", name=name)
+        if not self.compact or 2 * len(fits) <= n_levels:
+            return self.words.say("if_is", name=name, levels=self._format_choice(column, fits))
+        others = sorted({*range(n_levels)}.difference(fits))
+        return self.words.say("if_other", name=name, levels=self._format_choice(column, others))
 
     def _format_choice(self, column: int, codes: list[int]) -> str:
         key = (column, *codes)
@@ -513,6 +539,59 @@ class _ConditionWriter:
             key = ("if_holds" if holds else "if_fails") + ("_as" if gist else "")
             self.outcomes[column, holds] = words.say(key, test=name, gist=gist)
         return self.outcomes[column, holds]
+
+
+def find_stand_ins(rules: RuleList) -> dict[int, float]:
+    """Return, by column, a value that meets exactly the conditions that missing values meet.
+
+    A missing value counts as this number, infinity or code of a category in all rules, so that
+    conditions need not name it.  Columns without such a value are left out, as are those whose
+    conditions no missing value meets, those whose missing values are refused, and all columns
+    with fractional instances.  For tests, which are columns behind those of the schema: minus
+    infinity if an unknown test holds.
+    """
+    found: dict[int, float] = {}
+    table, columns = rules.conditions, rules.schema.columns
+    if rules.mass > 1 or not table.missing.any():
+        return found
+    order = np.argsort(table.column, kind="stable")
+    used, starts = np.unique(table.column[order], return_index=True)
+    for column, every in zip(used.tolist(), np.split(order, starts[1:]), strict=True):
+        n_missing = np.count_nonzero(table.missing[every])
+        refused = rules.missing == "error" and column < len(columns)
+        if refused or not n_missing:
+            continue
+        own = every[table.known[every]]
+        sign = np.where(table.missing[own], 1, -1)
+        nominal = column < len(columns) and columns[column].kind == "nominal"
+        ends = np.unique([table.low[own], table.high[own]])
+        ends = ends[np.isfinite(ends)]
+        if nominal:
+            sizes = np.diff(table.level_end, prepend=0)[own]
+            first = last = concatenate_slices(table.levels, table.level_end[own] - sizes, sizes)
+            sign, n_values = np.repeat(sign, sizes), len(columns[column].levels)
+        else:  # intervals between two bounds
+            first = np.searchsorted(ends, table.low[own], "right")
+            last, n_values = np.searchsorted(ends, table.high[own], "left"), len(ends) + 1
+        change = np.zeros(n_values + 1, dtype=np.int64)
+        np.add.at(change, first, sign)
+        np.add.at(change, last + 1, -sign)
+        met = np.cumsum(change)[:-1]
+        if n_missing in met:
+            at = int(np.argmax(met == n_missing))
+            between = [-np.inf, *ends.tolist(), np.inf][at : at + 2]
+            found[column] = at if nominal else _find_short_number(between, rules.schema.dtype)
+    return found
+
+
+def _find_short_number(between: Sequence[float], dtype: Dtype) -> float:
+    """Return a number between two bounds, with few digits; infinity beyond the last bounds."""
+    low, high = between
+    if math.isinf(low) or math.isinf(high):
+        return low if math.isinf(low) else high
+    middle = 0.5 * low + 0.5 * high
+    numbers = (round_to_digits(middle, digits, dtype) + 0.0 for digits in range(1, 18))
+    return next((number for number in numbers if low < number < high), high)
 
 
 def find_otherwise_rules(rules: RuleList) -> npt.NDArray[np.bool_]:
@@ -640,7 +719,7 @@ INTEGER_PATTERN = r"[0-9]+"
 QUOTED_PATTERN = r'"(?:[^"\\]|\\.)*+"'
 OPENED_PATTERN = r'"(?:[^"\\]|\\.)*+(?:"|\\?\Z)'
 """A quoted text, or the rest after an unclosed quote, so that no search restarts inside it."""
-_FREE_TEXT_PATTERN = rf'[^"]*(?:{QUOTED_PATTERN}[^"]*)*'
+FREE_TEXT_PATTERN = rf'[^"]*(?:{QUOTED_PATTERN}[^"]*)*'
 _FIELD_PATTERN = re.compile(r"\{([a-z_][a-z_0-9]*)\}")
 
 
@@ -670,8 +749,8 @@ class FieldPatterns:
             "test": self.test,
             "low": NUMBER_PATTERN,
             "high": NUMBER_PATTERN,
-            "gist": _FREE_TEXT_PATTERN,
-            "condition": _FREE_TEXT_PATTERN,
+            "gist": FREE_TEXT_PATTERN,
+            "condition": FREE_TEXT_PATTERN,
             "percent": r"[0-9.e+-]+",
         }
 

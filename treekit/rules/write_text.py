@@ -5,7 +5,8 @@ Numbers are written as the shortest numerals that parse to the same value.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import math
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 
 import numpy as np
@@ -18,6 +19,8 @@ from treekit.rules.rule_list import RuleList
 from treekit.rules.wording import (
     OutcomeFormatter,
     find_otherwise_rules,
+    find_stand_ins,
+    format_number,
     format_numbers,
     format_test,
     quote_label,
@@ -32,14 +35,15 @@ _RULES_PER_PIECE = 2048
 
 def generate_text(rules: RuleList, words: Language, tree: int | None = None) -> Iterator[str]:
     """Generate the text of `rules`, or of one tree, some thousand rules at a time."""
-    yield "\n".join(format_header(rules, words)) + "\n"
-    answers = AnswerWriter(rules, words)
+    yield "\n".join(format_head(rules, words)) + "\n"
+    answers, stand_ins = AnswerWriter(rules, words), find_stand_ins(rules)
     start, stop = 0, len(rules)
     if tree is not None:  # rules are sorted by tree
         start, stop = np.searchsorted(rules.tree, [tree, tree + 1]).tolist()
     for first in range(start, stop, _RULES_PER_PIECE):
         last = min(first + _RULES_PER_PIECE, stop)
-        yield "".join(_write_rules(rules, first, last, answers, words))
+        yield "".join(_write_rules(rules, first, last, answers, stand_ins))
+    yield "\n" + "\n".join(format_notes(rules, words, stand_ins)) + "\n"
 
 
 class AnswerWriter:
@@ -77,11 +81,11 @@ class AnswerWriter:
 
 
 def _write_rules(
-    rules: RuleList, first: int, last: int, answers: AnswerWriter, words: Language
+    rules: RuleList, first: int, last: int, answers: AnswerWriter, stand_ins: Mapping[int, float]
 ) -> Iterator[str]:
-    several = rules.n_trees > 1
+    several, words = rules.n_trees > 1, answers.words
     start, stop = rules.bounds(first)[0], rules.bounds(last - 1)[1]
-    conditions = render_conditions(rules, start, stop, words)
+    conditions = render_conditions(rules, start, stop, words, stand_ins=stand_ins)
     places = zip(rules.tree[first:last].tolist(), rules.leaf[first:last].tolist(), strict=True)
     place = words.sayer("rule_place_tree" if several else "rule_place")
     (if_, end_if), (and_, end_and) = (words.around(k, "condition") for k in ("rule_if", "rule_and"))
@@ -101,7 +105,7 @@ def _write_rules(
         yield f"\n{head}\n" + "".join(f"  {line}\n" for line in lines) + then
 
 
-# ---------------------------------------------------------------- header
+# ---------------------------------------------------------------- head and notes
 # Every fact is stated once; explanations follow from the facts, which the parser checks.
 
 _MISSING_NOTES = {
@@ -114,56 +118,67 @@ _UNKNOWN_NOTES = {"missing": "note_unknown", "error": "note_unknown_refused"}
 _EXP_CONSTANTS = {"log2_e": repr(LOG2_E), "ln2_high": repr(LN2_HIGH), "ln2_low": repr(LN2_LOW)}
 
 
-def format_header(rules: RuleList, words: Language) -> list[str]:
-    """Return the lines before the first rule: the facts of the complete list."""
-    return [words.first_line, "", *_HeaderWriter(rules, words).write_lines()]
+def format_head(rules: RuleList, words: Language) -> list[str]:
+    """Return the lines before the first rule: the format, and what the rules predict."""
+    outputs = words.phrases["head_next"].join(
+        _format_values(output.name, output.classes, not output.classes, words)
+        for output in rules.schema.outputs
+    )
+    key = "head_predicts_trees" if rules.n_trees > 1 else "head_predicts"
+    stated = words.say(key, outputs=outputs, rules=len(rules), trees=rules.n_trees)
+    return [words.first_line, stated]
 
 
-class _HeaderWriter:
-    """Writer of the header: facts of a rule list and their explanations."""
+def format_notes(
+    rules: RuleList, words: Language, stand_ins: Mapping[int, float] | None = None
+) -> list[str]:
+    """Return the lines after the last rule: how to read the rules, and their other facts."""
+    stand_ins = find_stand_ins(rules) if stand_ins is None else stand_ins
+    return [words.phrases["head_reading"], *_NotesWriter(rules, words, stand_ins).write_lines()]
 
-    def __init__(self, rules: RuleList, words: Language) -> None:
-        self.rules, self.words = rules, words
+
+def _format_values(name: str, values: Sequence[Label], numeric: bool, words: Language) -> str:
+    """Return a column or target and the kind of its values."""
+    key = "head_number" if numeric else "head_levels" if values else "head_no_levels"
+    levels = words.phrases["if_comma"].join(quote_label(label, words) for label in values)
+    return words.say(key, name=quote_name(name, words), levels=levels)
+
+
+class _NotesWriter:
+    """Writer of the facts of a rule list and their explanations; exact arithmetic comes last."""
+
+    def __init__(self, rules: RuleList, words: Language, stand_ins: Mapping[int, float]) -> None:
+        self.rules, self.words, self.stand_ins = rules, words, stand_ins
+        self.has_votes = rules.schema.task == "classification" and not rules.margins
 
     def write_lines(self) -> Iterator[str]:
-        """Generate all but the first two lines."""
+        """Generate the lines: how to read the rules, tests and columns, and exact facts."""
         rules, schema = self.rules, self.rules.schema
-        yield from self.write_targets()
-        yield self.format_fact("columns", schema.n_features)
-        for column in schema.columns:
-            yield self.describe_values(column.name, column.levels, column.kind == "numeric")
-        yield self.format_fact("type", schema.dtype)
-        yield from self.format_notes(f"note_{schema.dtype}")
-        yield self.format_fact("missing", rules.missing)
-        yield from self.format_notes(*_MISSING_NOTES[rules.missing])
-        yield self.format_fact("unknown", rules.unknown)
-        yield from self.format_notes(_UNKNOWN_NOTES[rules.unknown])
+        yield from self.write_reading()
+        yield ""
         if rules.tests:
             yield self.format_fact("tests", len(rules.tests))
             for number, test in enumerate(rules.tests, 1):
                 name = self.words.say("test_name", number=number)
                 clauses = format_test(test, schema, self.words)
+                if (unknown := self.stand_ins.get(schema.n_features + number - 1)) is not None:
+                    outcome = self.words.phrases["test_fails" if unknown > 0 else "test_holds"]
+                    clauses += self.words.phrases["test_otherwise"] + outcome
                 yield self.indent("head_test", test=name, clauses=clauses)
+        yield self.format_fact("columns", schema.n_features)
+        yield from self.write_columns()
+        yield ""
+        yield from self.write_policies()
+        yield self.format_fact("type", schema.dtype)
+        yield from self.format_notes(f"note_{schema.dtype}")
+        if rules.tests:
             yield from self.format_notes("note_tests")
-        yield self.format_fact("trees", rules.n_trees)
-        if rules.mass > 1:
-            yield from self.format_notes("note_some_mass")
-        elif rules.order == "first":
-            yield self.format_fact("order", rules.order)
-            yield from self.format_notes("note_first")
-        else:
-            yield from self.format_notes("note_one_rule")
         yield from self.write_costs()
-        votes = schema.task == "classification" and not rules.margins
-        yield from self.write_votes() if votes else self.write_numbers()
-        yield from self.format_notes("note_support")
-        if rules.as_parent.any():
-            yield from self.format_notes("note_as_above")
+        yield from self.write_votes() if self.has_votes else self.write_numbers()
         if rules.rounding is not None:
             yield self.format_fact("digits", rules.rounding.digits)
             yield self.indent("head_rounded", **rules.rounding._asdict())
             yield from self.format_notes("note_rounded")
-        yield self.format_fact("rules", len(rules))
 
     def format_fact(self, key: str, value: object) -> str:
         """Return the line of a fact."""
@@ -178,28 +193,56 @@ class _HeaderWriter:
         for key in keys:
             yield from (f"  {line}" for line in self.words.lines(key, mass=MASS, **fields))
 
-    def write_targets(self) -> Iterator[str]:
-        """Generate the target and its classes, or one line for each of several targets."""
-        first, *more = self.rules.schema.outputs
-        if more:
-            yield self.format_fact("targets", len(more) + 1)
-            for output in (first, *more):
-                yield self.describe_values(output.name, output.classes, not output.classes)
+    def write_reading(self) -> Iterator[str]:
+        """Generate the explanations that every reader needs."""
+        rules = self.rules
+        which = "note_first" if rules.order == "first" else "note_one_rule"
+        yield from self.format_notes("note_some_mass" if rules.mass > 1 else which)
+        counts = any(number < rules.schema.n_features for number in self.stand_ins)
+        missing_notes = ("note_counts",) if counts else _MISSING_NOTES[rules.missing]
+        yield from self.format_notes(*missing_notes)
+        if any(column.kind == "nominal" for column in rules.schema.columns):
+            yield from self.format_notes(_UNKNOWN_NOTES[rules.unknown])
+        yield from self.format_notes("note_support")
+        if rules.as_parent.any():
+            yield from self.format_notes("note_as_above")
+        if self.has_votes:
+            yield from self.format_notes("note_shares")
+            if rules.decisions:
+                yield from self.format_notes("note_decisions")
+        elif rules.margins:
+            yield from self.format_notes("note_margins")
         else:
-            yield self.format_fact("target", quote_name(first.name, self.words))
-            none = self.words.phrases["head_regression"]
-            yield self.format_fact("classes", self.join_labels(first.classes) or none)
+            answer = "note_answer" if rules.link == "identity" else "note_margin"
+            yield from self.format_notes(answer, number=self.describe_number())
+            if rules.schema.more:
+                yield from self.format_notes("note_each_number")
 
-    def describe_values(self, name: str, values: Sequence[Label], numeric: bool) -> str:
-        """Return a column or target and the kind of its values."""
-        key = "head_number" if numeric else "head_levels" if values else "head_no_levels"
-        levels = self.join_labels(values)
-        return self.indent(key, name=quote_name(name, self.words), levels=levels)
+    def write_columns(self) -> Iterator[str]:
+        """Generate a line for each column: its values, and what a missing one counts as."""
+        words, schema = self.words, self.rules.schema
+        for number, column in enumerate(schema.columns):
+            numeric = column.kind == "numeric"
+            text = _format_values(column.name, column.levels, numeric, words)
+            if (value := self.stand_ins.get(number)) is not None:
+                if not numeric:
+                    shown = quote_name(column.levels[int(value)], words)
+                elif math.isinf(value):
+                    shown = words.phrases["head_highest" if value > 0 else "head_lowest"]
+                else:
+                    shown = format_number(value, schema.dtype)
+                text = words.say("head_missing", values=text, value=shown)
+            yield f"  {text}"
 
-    def join_labels(self, labels: Sequence[Label]) -> str:
-        """Return classes or categories in their order."""
-        texts = (quote_label(label, self.words) for label in labels)
-        return self.words.phrases["if_comma"].join(texts)
+    def write_policies(self) -> Iterator[str]:
+        """Generate the facts that the explanations for readers put into words."""
+        rules = self.rules
+        yield self.format_fact("missing", rules.missing)
+        yield self.format_fact("unknown", rules.unknown)
+        if rules.mass == 1 and rules.order == "first":
+            yield self.format_fact("order", rules.order)
+        if self.has_votes and rules.decisions:
+            yield self.format_fact("says", "labels")
 
     def write_costs(self) -> Iterator[str]:
         """Generate the table of misclassification costs."""
@@ -217,31 +260,21 @@ class _HeaderWriter:
     def write_votes(self) -> Iterator[str]:
         """Generate the explanation of how the shares of rules combine to a prediction."""
         rules = self.rules
-        if rules.decisions:
-            yield self.format_fact("says", "labels")
-            yield from self.format_notes("note_decisions")
         yield self.format_fact("votes", rules.units_each)
         votes = "note_votes_mass" if rules.mass > 1 else "note_votes"
         decided = "note_majority" if rules.costs is None else "note_least_cost"
         fields = {"units": rules.units_each, "total": rules.unit_total}
-        yield from self.format_notes("note_shares", votes, decided, **fields)
+        yield from self.format_notes(votes, decided, **fields)
         if rules.schema.more:
             yield from self.format_notes("note_each_votes")
 
     def write_numbers(self) -> Iterator[str]:
-        """Generate the explanation of how numbers, or margins, combine to a prediction."""
+        """Generate the arithmetic of numbers, or margins."""
         rules = self.rules
         if rules.combine == "sum":
             yield self.format_fact("combine", "sum")
         yield self.format_fact("step", f"2**{rules.exponent}")
         yield from self.format_notes("note_step")
-        if rules.margins:
-            yield from self.format_notes("note_margins")
-        else:
-            answer = "note_answer" if rules.link == "identity" else "note_margin"
-            yield from self.format_notes(answer, number=self.describe_number())
-            if rules.schema.more:
-                yield from self.format_notes("note_each_number")
         if rules.link != "identity":
             yield self.format_fact("link", rules.link)
             notes = f"note_{rules.link}", "note_exponential"
