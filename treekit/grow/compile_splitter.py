@@ -162,7 +162,9 @@ def _get_builtin_pointer(find: Any, signature: Any) -> FunctionPointer:
     plain: Any = getattr(find, "py_func", find)
     known = _BUILTIN_POINTERS.get((plain, signature))
     if known is None:
-        known = _BUILTIN_POINTERS[plain, signature] = FunctionPointer(plain, signature, cache=True)
+        # Only kernels call it: unboxing its records for Python takes longer to compile than it.
+        known = FunctionPointer(plain, signature, cache=True, no_cpython_wrapper=True)
+        _BUILTIN_POINTERS[plain, signature] = known
     return known
 
 

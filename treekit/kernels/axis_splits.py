@@ -80,13 +80,13 @@ def find_numeric_axis_split(node, scratch, criterion, rng, out, numbers):
     search_columns(node, scratch, criterion, None, out, numbers)
 
 
-@kernel
+@inlined
 def search_columns(node, scratch, criterion, key, out, numbers):
     """Find the best split of one node on a single column, as `find_axis_split`.
 
     `key` None = the search over categories is not compiled.
     """
-    node, scratch = borrow_arrays(node), borrow_arrays(scratch)
+    node, scratch, out, numbers = borrow_arrays((node, scratch, out, numbers))
     table, rows = node.table, node.rows
     flat = borrow_arrays(table.codes.reshape(table.codes.size))
     m, s = np.uint64(len(rows.ids)), np.uint64(len(node.stats))
@@ -290,7 +290,7 @@ ALONG_CODES, ALONG_ORDER, ALL_SUBSETS = 0, 1, 2
 """Ways to step: along the codes, along an order of categories, through all subsets."""
 
 
-@inlined
+@llvm_inlined
 def _try_binary_splits(node, scratch, criterion, key, groups, way, out, numbers):
     """Try the binary splits of a column.
 

@@ -48,13 +48,14 @@ def kernel(function: F) -> F:
 
 
 def llvm_inlined(function: F) -> F:
-    """Compile a helper and let LLVM inline it into its callers.
+    """Compile a helper for other kernels only, and let LLVM inline it into its callers.
 
     For helpers with several callers or many arguments.  Inlining after type inference
-    costs less than `inlined` for each caller but the first, and a call with arrays costs
-    as much as processing a few rows.
+    costs less than `inlined` for each caller but the first, and for helpers that inline
+    others: numba copies their code at every level.  A call with arrays costs as much as
+    processing a few rows.
     """
-    return cast(F, KernelDispatcher(function, forceinline=True))
+    return cast(F, KernelDispatcher(function, forceinline=True, no_cpython_wrapper=True))
 
 
 class KernelDispatcher(CPUDispatcher):
@@ -62,6 +63,9 @@ class KernelDispatcher(CPUDispatcher):
 
     def __init__(self, function: Callable[..., Any], **more: bool) -> None:
         options = {"nopython": True, "nogil": True, "error_model": "numpy", "boundscheck": None}
+        # Only a `FunctionPointer` needs the wrapper for C.  Without a value of its own,
+        # `forceinline` would be that of the kernel compiled at the time.
+        options |= {"no_cfunc_wrapper": True, "forceinline": False}
         super().__init__(function, {}, options | more)
 
     def compile(self, sig: Any) -> Any:

@@ -230,7 +230,7 @@ GROUP_SIZE = 8
 
 @kernel
 def compute_group_width(n_columns: Any) -> Any:
-    """Return the number of keys that a group of `GROUP_SIZE` rows occupies."""
+    """Return the number of sort keys of a group of rows: a zero, and two a column, for each row."""
     return np.uint64(GROUP_SIZE) * (np.uint64(2) * np.uint64(n_columns) + np.uint64(1))
 
 

@@ -25,11 +25,11 @@ class FunctionPointer(KernelDispatcher):
     """A function compiled for one signature, typed by that signature alone.
 
     `cache` is for functions at module level; closures are cached under a `mark`, see
-    `treekit.kernels.compile.enable_disk_cache`.
+    `treekit.kernels.compile.enable_disk_cache`.  `options` are those of numba's compiler.
     """
 
-    def __init__(self, function, signature, cache=False, mark=None):
-        super().__init__(function)
+    def __init__(self, function, signature, cache=False, mark=None, **options):
+        super().__init__(function, no_cfunc_wrapper=False, **options)
         self.pointer_signature = signature
         if cache or mark is not None:
             enable_disk_cache(self, mark)

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from treekit.kernels.compile import inlined, kernel
+from treekit.kernels.compile import inlined, kernel, llvm_inlined
 from treekit.kernels.function_pointers import borrow_arrays
 from treekit.kernels.monotonic import HIGHEST, LOWEST, propagate_bounds
 from treekit.kernels.node_statistics import is_sparse_node, locate_column
@@ -201,7 +201,9 @@ def grow_nodes(
     if best_first:
         tops[0], tops[1] = len(sample.rows.ids), len(sample.held.ids)
     waiting, n_waiting = np.zeros(64, np.int64), 0
-    n, fresh, used, leaves, n_found = 1, 0, 0, 1, 0
+    # Typed: kernels are compiled again for literal arguments.
+    zero, n = np.int64(0), np.int64(1)
+    fresh, used, leaves, n_found = zero, zero, n, zero
     # The nest being expanded: its pending tests, its root, and nodes and surrogates before it.
     n_nested, nest_root, n_before, found_before = 0, 0, 0, 0
     bounds = _make_root(tree, sample, scratch.offers, quantile)
@@ -305,11 +307,11 @@ def grow_nodes(
 @inlined
 def _make_root(tree, sample, offers, quantile):
     """Sum the rows of the root; return the bounds of nodes, (1, 2) if none are needed."""
-    zero, one = np.uint64(0), np.uint64(1)
+    zero, one, first = np.uint64(0), np.uint64(1), np.int64(0)
     rows, held, root = sample.rows, sample.held, tree.nodes[zero]
     root.end, root.held_end = len(rows.ids), len(held.ids)
-    root.weight = sum_rows(rows, 0, len(rows.ids), tree.stats[zero], quantile)
-    sum_held_out_rows(held, 0, len(held.ids), tree.stats[zero], tree.held_stats[zero], quantile)
+    root.weight = sum_rows(rows, first, len(rows.ids), tree.stats[zero], quantile)
+    sum_held_out_rows(held, first, len(held.ids), tree.stats[zero], tree.held_stats[zero], quantile)
     bounded = False
     for j in range(np.uint64(offers.shape[1])):
         bounded = bounded or offers[np.uint64(3), j] != 0.0
@@ -321,7 +323,7 @@ def _make_root(tree, sample, offers, quantile):
 # ---------------------------------------------------------------- open a node
 
 
-@inlined
+@llvm_inlined
 def _is_leaf(node, tree, rows, limits, noise, quantile, steps, nest):
     """Check whether a node stays a leaf by its depth or weight, or because all rows are alike.
 
@@ -367,7 +369,7 @@ def _has_equal_values(values, begin, end, noise, quantile):
 # ---------------------------------------------------------------- search for a split
 
 
-@inlined
+@llvm_inlined
 def _search_split(
     node, tree, sample, bounds, limits, ways, noise, quantile, find, criterion, rng, scratch, out,
     numbers,
@@ -557,7 +559,7 @@ def _add_surrogates(node, grown, n_found, routes, sample, ways, midpoints, searc
     return _replace_surrogates(grown, found, pool), n_all, routes
 
 
-@inlined
+@llvm_inlined
 def _partition_node(node, tree, sample, routes, branches, branch_of, offsets, held_offsets):
     """Reorder the rows of a node by branch."""
     this, held, spare = tree.nodes[np.uint64(node)], sample.held, sample.spare
@@ -595,7 +597,7 @@ def _divide_node(
 # ---------------------------------------------------------------- close a node
 
 
-@inlined
+@llvm_inlined
 def _make_children(
     node, tree, n, branches, within, sample, offsets, held_offsets, quantile, steps, ways
 ):

@@ -550,7 +550,7 @@ def is_sparse_node(m, rows, lines):
     return m * SPARSE_RATIO < rows and len(lines) > 0
 
 
-@llvm_inlined
+@inlined
 def locate_column(table, flat, lines, feature, sparse):
     """Return a `Column` of the table.
 

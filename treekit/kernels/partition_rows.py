@@ -139,7 +139,7 @@ def copy_row(source, i, target, to):
         target.values[to, k] = source.values[i, k]
 
 
-@kernel
+@inlined
 def copy_slice(source, begin, end, target, to):
     """Copy rows[begin:end] of `source` to those of `target` from `to` on."""
     source, target = borrow_arrays(source), borrow_arrays(target)
@@ -249,7 +249,7 @@ def reserve_rows(rows, size):
 # allocated.
 
 
-@kernel
+@inlined
 def assign_branches(route, missing, ids, begin, end, branch_of):
     """Write the branch of each of the rows ``ids[begin:end]``.
 
@@ -295,7 +295,7 @@ def _take_part(value, low, high, step):
     return (above - np.floor(n_steps * low)) * step
 
 
-@kernel
+@inlined
 def distribute_rows(branch_of, branches, upto, steps, rows, begin, end, spare, offsets):
     """Gather the branches of rows[begin:end], one after the other, in spare rows.
 

@@ -75,7 +75,7 @@ def find_quantile_split(node, scratch, criterion, rng, out, numbers):
 
     Cost: tries x rows (see `treekit.kernels.quantile_splits.sweep_cuts`).
     """
-    node, scratch = borrow_arrays(node), borrow_arrays(scratch)
+    node, scratch, out, numbers = borrow_arrays((node, scratch, out, numbers))
     table, rows, work, compact = node.table, node.rows, scratch.work, scratch.compact
     flat = borrow_arrays(table.codes.reshape(table.codes.size))
     n_rows, n_features = np.uint64(table.codes.shape[1]), np.uint64(len(table.n_codes))

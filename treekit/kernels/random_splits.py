@@ -10,7 +10,6 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from treekit.kernels.axis_splits import (
     Groups,
@@ -76,10 +75,11 @@ def find_random_split(node, scratch, criterion, rng, out, numbers):
     Parameters are those of `treekit.kernels.axis_splits.find_axis_split`.  The test is not
     chosen from many candidates, so that there is no penalty.
     """
-    node, scratch = borrow_arrays(node), borrow_arrays(scratch)
+    node, scratch, out, numbers = borrow_arrays((node, scratch, out, numbers))
     table, rows, state, work = node.table, node.rows, scratch.state, scratch.work
     known_only = node.ways.known_only
-    buffer, packed = work[0], borrow_arrays(work[2:].reshape(-1).view(np.uint64))
+    codes, sides, children = borrow_arrays((work[0], work[1], scratch.ordered[:2]))
+    packed = borrow_arrays(work[2:].reshape(-1).view(np.uint64))
     flat = borrow_arrays(table.codes.reshape(table.codes.size))
     m, s = np.uint64(len(rows.ids)), np.uint64(len(node.stats))
     form = pack_statistics(rows.cells, rows.values, m, s, node.weight, packed)
@@ -102,8 +102,8 @@ def find_random_split(node, scratch, criterion, rng, out, numbers):
             feature = pick_column(scratch, j, n_try, chosen)
             column = locate_column(table, flat, scratch.lines, feature, sparse)
             absent = column.n_codes
-            gather_codes(column, rows.ids, buffer)
-            lowest, highest, gone = find_code_range(buffer, m, absent)
+            gather_codes(column, rows.ids, codes)
+            lowest, highest, gone = find_code_range(codes, m, absent)
             if lowest == highest and (gone == 0 or lowest == absent or known_only):
                 continue  # a constant column does not count as a try: sparse tables still split
             tried += np.uint64(1)
@@ -119,18 +119,20 @@ def find_random_split(node, scratch, criterion, rng, out, numbers):
                 groups = Groups(feature, np.int64(absent), known, count)
                 try_branches(node, scratch, criterion, groups, out, numbers)
             else:
-                test = _draw_test(node, scratch, seed, feature, lowest, highest, absent)
+                test = _draw_test(
+                    node.table, seed, feature, codes, m, lowest, highest, absent, sides
+                )
                 _try_test(
-                    node, scratch, criterion, feature, test, gone, absent, (form, packed), out,
-                    numbers,
+                    node, scratch, criterion, feature, test, gone, absent, (form, packed), codes,
+                    sides, children, out, numbers,
                 )  # fmt: skip
             if out[KIND] < 0 or chosen >= 0:
                 return
             if criterion.use_choose and out[KIND] > 0:
-                sides = scratch.pair
+                branches = scratch.pair
                 if out[KIND] == MULTIWAY:
-                    sides = scratch.compact[:known]
-                if not make_offer(node, scratch, criterion, feature, sides, out, numbers):
+                    branches = scratch.compact[:known]
+                if not make_offer(node, scratch, criterion, feature, branches, out, numbers):
                     return
         if criterion.use_choose:
             chosen = choose_column(criterion, scratch.offers, out)
@@ -148,43 +150,52 @@ class DrawnTest(NamedTuple):
     ----------
     kind : int
         `THRESHOLD`, `SUBSET` or `MISSING`.
-    codes : (rows,) uint32
-        A code for each row of the node.
     cut : uint32
-        Codes up to it go left.
+        Codes up to it go left, or for `SUBSET` sides up to it.
     threshold : float
     """
 
     kind: int
-    codes: npt.NDArray[np.uint32]
     cut: np.uint32
     threshold: float
 
 
 @inlined
-def _draw_test(node, scratch, seed, feature, lowest, highest, absent):
-    """Draw a `DrawnTest` of one column, whose codes are in ``work[0]``."""
-    codes, sides, way = scratch.work[0], scratch.work[1], node.table.nominal[feature]
-    m, low = np.uint64(len(node.rows.ids)), node.table.low
+def _draw_test(table, seed, feature, codes, m, lowest, highest, absent, sides):
+    """Draw a `DrawnTest` of one column; the sides of categories are written to `sides`."""
+    way, low = table.nominal[feature], table.low
     if lowest == highest:  # a single known value: split known (left) from missing
-        return DrawnTest(np.int64(MISSING), codes, lowest, np.nan)
+        return DrawnTest(np.int64(MISSING), lowest, np.nan)
     if way == 0:
-        start = np.uint64(node.table.value_start[feature])
+        start = np.uint64(table.value_start[feature])
         a = decode_value(lowest, absent, low, start)
         b = decode_value(highest, absent, low, start)
         threshold = draw_threshold(seed, feature, a, b)
         cut = find_cut_code(threshold, codes, m, lowest, highest, absent, low, start)
-        return DrawnTest(np.int64(THRESHOLD), codes, cut, threshold)
+        return DrawnTest(np.int64(THRESHOLD), cut, threshold)
     if way == 3:
         draw_one_category(seed, feature, codes, absent, m, sides)
     else:
         draw_sides(seed, feature, codes, absent, lowest, m, sides)
-    return DrawnTest(np.int64(SUBSET), sides, np.uint32(0), np.nan)
+    return DrawnTest(np.int64(SUBSET), np.uint32(0), np.nan)
 
 
 @inlined
-def _try_test(node, scratch, criterion, feature, test, gone, absent, words, out, numbers):
-    """Keep a drawn test if it beats the best so far."""
+def _try_test(
+    node, scratch, criterion, feature, test, gone, absent, words, codes, sides, children, out,
+    numbers,
+):  # fmt: skip
+    """Keep a drawn test if it beats the best so far.
+
+    Parameters
+    ----------
+    words : (form, packed)
+        From `treekit.kernels.node_statistics.pack_statistics`.
+    codes, sides : (rows,) uint32
+        Code and side of each row of the node.
+    children : (2, S) float64
+        Working memory.
+    """
     stats, cells, values, known_only = (
         node.stats,
         node.rows.cells,
@@ -192,18 +203,15 @@ def _try_test(node, scratch, criterion, feature, test, gone, absent, words, out,
         node.ways.known_only,
     )
     compact, left, best, pair = scratch.compact, scratch.start, scratch.best, scratch.pair
-    children, levels, sign = (
-        scratch.ordered[:2],
-        scratch.levels,
-        scratch.offers[np.uint64(3), feature],
-    )
+    levels, sign = scratch.levels, scratch.offers[np.uint64(3), feature]
     m, s, dense = np.uint64(len(values)), np.uint64(len(stats)), len(cells) == 0
     zero, one, two = np.uint64(0), np.uint64(1), np.uint64(2)
     way, limit = node.table.nominal[feature], node.min_weight_leaf
-    sum_side(test.codes, np.uint32(0), test.cut, cells, values, words, m, s, left)
+    tested = sides if test.kind == SUBSET else codes
+    sum_side(tested, np.uint32(0), test.cut, cells, values, words, m, s, left)
     totals, known_weight, share, lost = stats, node.weight, 1.0, best[two:]
     if gone > 0:
-        sum_side(test.codes, absent, absent, cells, values, words, m, s, lost)
+        sum_side(tested, absent, absent, cells, values, words, m, s, lost)
         for k in range(s):
             compact[zero, k] = stats[k] - lost[k]
         known_weight = sum_weight(compact[zero], dense)
@@ -257,13 +265,12 @@ def _try_test(node, scratch, criterion, feature, test, gone, absent, words, out,
         if test.kind == MISSING:
             out[MISSING_BRANCH] = 0
         elif test.kind == SUBSET:
-            codes = scratch.work[0]
             out[CUT], out[LEVELS] = 0, np.int64(absent)
             for level in range(np.uint64(absent)):
                 levels[level] = 1 if way == 3 else -1  # category not present at the node
             for i in range(m):
                 if codes[i] != absent:
-                    levels[np.uint64(codes[i])] = np.int32(test.codes[i])
+                    levels[np.uint64(codes[i])] = np.int32(sides[i])
 
 
 # ---------------------------------------------------------------- random draws
