@@ -85,7 +85,9 @@ KINDS: dict[str, Kind] = {
         Kind("criterion", Criterion, "treekit_criteria", "treekit.components.criteria"),
         Kind("splitter", Splitter, "treekit_splitters", "treekit.components.splitters"),
         Kind("pruner", Pruner, "treekit_pruners", "treekit.components.pruners"),
-        Kind("exporter", Exporter, "treekit_exporters", "treekit.export.builtin", (("export", 2),)),
+        Kind(
+            "exporter", Exporter, "treekit_exporters", "treekit.export.languages", (("export", 2),)
+        ),
         Kind(
             "importer",
             Importer,

@@ -32,7 +32,7 @@ from treekit.data.schema import Column, Schema
 from treekit.discovery import check_record, find_kind
 from treekit.errors import ExportError, PluginError, SettingError
 from treekit.export import export
-from treekit.export.builtin import treekit_exporters
+from treekit.export.languages import treekit_exporters
 from treekit.export.triton import TRITON_SETTINGS
 from treekit.model.builder import build_tree, leaf, threshold
 from treekit.model.model import Model, make_model

@@ -20,7 +20,7 @@ from treekit.contracts import Exporter, Setting
 from treekit.data.schema import Column, Schema
 from treekit.errors import ExportError, PluginError, SettingError
 from treekit.export import export
-from treekit.export.builtin import treekit_exporters
+from treekit.export.languages import treekit_exporters
 from treekit.export.lowering import LoweredTree, Step, lower, require_depth
 from treekit.exporting import (
     ABILITIES,

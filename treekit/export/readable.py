@@ -123,8 +123,8 @@ def explain_replaced(folders: Sequence[Path], name: str) -> str:
 
 
 def add_reason(form_reason: Code, unreadable: str) -> Code:
-    """Add the reason why a model has no readable form, if any, to the reason for its form."""
-    return form_reason + Code(f"{UNREADABLE}{unreadable}") if unreadable else form_reason
+    """Add the reason why a model has no readable form to the reason for its form."""
+    return form_reason + Code(f"{UNREADABLE}{unreadable}")
 
 
 UNREADABLE = "; not the readable form: "
@@ -333,7 +333,7 @@ def _make_leaf(model: Model, leaf: int, depth: int, language: Language) -> Reada
     if model.schema.task == "regression":
         return ReadableLine("leaf", depth, prediction=language.number(float(numbers[0])))
     label = int(predict_labels(units, model.label_costs)[0])
-    share = Code(f"{numbers[label]:.3g}")
+    share = Code(f"share {numbers[label]:.3g}")
     given = model.schema.classes[label]
     value = write_text(given, language) if isinstance(given, str) else language.value(given)
     title = _explain_escapes([value], [str(given)])

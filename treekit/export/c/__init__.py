@@ -390,7 +390,9 @@ def export_c(
         tables += derived_tables
         uses |= helpers
     parts = _list_parts(made, leaf_template, _add_called_helpers(uses, types), types)
-    reason = add_reason(Code(made.reason), unreadable)
+    reason = Code(made.reason)
+    if unreadable:
+        reason = add_reason(reason, unreadable)
     values |= {"form": Code(made.name), "reason": reason, "parts": parts}
     values["derived_count"] = derived.n_columns
     values |= compute_size_values(model, made, tables, types)
