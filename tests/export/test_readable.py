@@ -203,10 +203,11 @@ def test_readable_c_runs_on_an_emulated_cortex_m0(tmp_path):
     )
     main = CORTEX_M0.replace("LENGTHS", lengths).replace("WIDTHS", widths)
     (tmp_path / "main.c").write_text(main)
-    flags = ("-mcpu=cortex-m0", "-mthumb", "-Os", "-std=gnu99", "-nostartfiles")
+    flags = ("-mcpu=cortex-m0", "-mthumb", "-Os", "-std=gnu99", "-nostdlib")
     layout = ("-Wl,--section-start=.vectors=0", "-Wl,-Ttext=0x100", "-Wl,-e,0")
     program = tmp_path / "m0.elf"
-    command = ["arm-none-eabi-gcc", *flags, *layout, tmp_path / "main.c", source, "-o", program]
+    command = ["arm-none-eabi-gcc", *flags, *layout, tmp_path / "main.c", source]
+    command += ["-lgcc", "-o", program]
     subprocess.run(command, check=True)
     emulator = ["qemu-system-arm", "-M", "microbit", "-nographic", "-monitor", "none"]
     emulator += ["-serial", "none", "-semihosting-config", "enable=on,target=native"]

@@ -99,7 +99,7 @@ def _serve_in_process(settings: ServeSettings, sockets: list[socket.socket]) -> 
 def _serve_in_workers(settings: ServeSettings, sockets: list[socket.socket]) -> None:
     """Serve in worker processes, which uvicorn's supervisor starts and restarts."""
     from treekit.serve.http.metrics import shared_metrics
-    from treekit.serve.process.supervisor import WorkerSupervisor
+    from treekit.serve.process.worker import WorkerSupervisor
 
     with contextlib.ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="treekit-serve-")))
