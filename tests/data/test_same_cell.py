@@ -273,7 +273,7 @@ console.log(JSON.stringify(cells.map((cell) => m.levelCode(0, cell))));
 @pytest.mark.matrix
 def test_exported_javascript(levels: tuple[str, ...], tmp_path: Path) -> None:
     need("node")
-    treekit.export(level_model(levels), "javascript", tmp_path / "m.mjs")
+    treekit.export(level_model(levels), "javascript", tmp_path / "m.mjs", api="full")
     (tmp_path / "main.mjs").write_text(MAIN, encoding="utf-8")
     done = subprocess.run(
         ["node", "main.mjs"],

@@ -26,9 +26,9 @@ except ImportError as missing:
 from treekit.data.features import LevelIndex
 from treekit.documents.layout import decode_numbers
 from treekit.export.sql.dialects import BLANKS, DIALECTS, Dialect
-from treekit.export.sql.exporter import HEADER_PREFIX
 from treekit.export.sql.inputs import check_names, make_prediction_names, parse_keys
 from treekit.export.sql.syntax import (
+    HEADER_PREFIX,
     Sql,
     make_call,
     make_cast,

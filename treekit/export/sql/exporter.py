@@ -25,7 +25,7 @@ from treekit.export.sql.inputs import (
     make_prediction_names,
     parse_keys,
 )
-from treekit.export.sql.syntax import Query, Sql, as_sql, make_call, quote_identifier
+from treekit.export.sql.syntax import HEADER_PREFIX, Query, Sql, as_sql, make_call, quote_identifier
 from treekit.export.sql.trees import (
     ROW_COLUMN,
     add_case_steps,
@@ -35,9 +35,6 @@ from treekit.export.sql.trees import (
 )
 from treekit.model.model import Model
 from treekit.model.tree import DerivedColumns, make_derived_columns
-
-HEADER_PREFIX = "-- treekit-sql "
-"""Prefix of the line that describes in JSON how to run the file."""
 
 _COLUMN_KINDS = {"numeric": "number", "nominal": "text"}
 _MAX_CASE_DEPTH = 12

@@ -11,6 +11,9 @@ from sqlglot import exp
 from treekit.errors import ExportError
 from treekit.export.literals import encode_utf8
 
+HEADER_PREFIX = "-- treekit-sql "
+"""Prefix of the line that describes in JSON how to run the file."""
+
 # ---------------------------------------------------------------- sql syntax
 
 Sql = exp.Expression
