@@ -355,8 +355,8 @@ class AnswerReader:
             support, as_parent = parse_number(fields["support"]), key == "rule_as_above"
         if as_parent and support != 0:
             raise ValueError(
-                f"{text!r} repeats the prediction of the parent node, as a rule does that no "
-                "training row reached; write support 0"
+                f"{text!r} has the prediction of its parent node, which only a rule without "
+                "training rows may have; write support 0"
             )
         return support, as_parent, self._parse_values(k, answer, "".join(shares))
 
@@ -677,7 +677,7 @@ _NUMERIC_PHRASES = ("if_above", "if_upto", "if_between")
 _MISSING_PHRASES = ("if_missing", "if_missing_levels", "if_unknown")
 _KNOWN_PHRASES = ("if_known", "if_decided")
 _NEVER_PHRASES = ("if_never", "if_undecidable")
-_NO_SHARES = "a share of a row, which only models that divide rows with missing values have"
+_NO_FRACTION = "a fraction of a row, but this model sends each row to a single branch"
 
 
 class ConditionReader:
@@ -724,8 +724,8 @@ class ConditionReader:
         found = self._parse_with_tail(condition)
         if not found.missing:
             raise ValueError(
-                f"{text!r} states a share of a row with a missing value, but a missing value "
-                f"does not meet {condition!r}"
+                f"{text!r} states a fraction of a row with a missing value, but {condition!r} "
+                "excludes missing values; let it include them, or leave out the fraction"
             )
         return found._replace(part=(low, high))
 
@@ -738,7 +738,7 @@ class ConditionReader:
         core = self.core.match_phrase(tail[1]["condition"]) if tail is not None else None
         if core is None or tail is None:
             cut = self.part.match_phrase(text) is not None
-            problem = f"states {_NO_SHARES}" if cut else "is not a condition"
+            problem = f"states {_NO_FRACTION}" if cut else "is not a condition"
             raise ValueError(f"{text!r} {problem}; expected a text such as {self._list_examples()}")
         found = self._parse_core(text, *core)
         if not found.known or (tail[0] == "if_or_unknown") != self._is_test(found):
@@ -798,7 +798,7 @@ class ConditionReader:
         expected = format_test_gist(test, self.schema, self.words, holds=holds)
         if gist != expected:
             raise ValueError(
-                f"the test is defined differently below: expected {expected!r}, got {gist!r}"
+                f"this line states the test as {gist!r}, but its definition is {expected!r}"
             )
         bounds = (-np.inf, 0.0) if holds else (0.0, np.inf)
         return ConditionTuple(column, *bounds, known=True)
@@ -809,7 +809,7 @@ class ConditionReader:
         if levels is None:
             return found
         if not self.divides or self._is_test(found):
-            raise ValueError(f"{text!r} states {_NO_SHARES}")
+            raise ValueError(f"{text!r} states {_NO_FRACTION}")
         dividing = self._parse_codes(found.column, levels)
         if not dividing or set(dividing) & set(found.fits):
             raise ValueError(
