@@ -312,7 +312,7 @@ NOTICE_DELAY = 1.5
 
 @contextmanager
 def announce_compilation() -> Iterator[None]:
-    """Report on stderr, once, if compiling kernels takes longer than `PATIENCE`.
+    """Report on stderr, once, if compiling kernels takes longer than `NOTICE_DELAY`.
 
     Without a disk cache the first training on a machine compiles for some seconds,
     and would appear to hang.
