@@ -92,6 +92,8 @@ _ABSENT_PLUGINS = {
     ("document", "pmml-rules"): "treekit-interchange",
     ("document", "overlaps"): "treekit-audit",
     ("document", "drift"): "treekit-audit",
+    ("importer", "lightgbm"): "treekit-boosting",
+    ("importer", "xgboost"): "treekit-boosting",
     ("simplifier", "sirus"): "treekit-rule-learning",
     ("simplifier", "rulefit"): "treekit-rule-learning",
     ("explainer", "counterfactuals"): "treekit-counterfactuals",

@@ -2,9 +2,7 @@
 
     python -m tests.foreign.make
 
-They were made by XGBoost 3.2.0, which is too large for the test extra (its
-Linux wheel pulls a library of 200 MB for graphics cards), and by skops 0.16
-with scikit-learn 1.9.
+They were made by skops 0.16 with scikit-learn 1.9.
 """
 
 from __future__ import annotations
@@ -12,9 +10,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-import numpy as np
 import skops.io
-import xgboost
 from sklearn.ensemble import (
     BaggingClassifier,
     GradientBoostingClassifier,
@@ -23,33 +19,7 @@ from sklearn.ensemble import (
 )
 from sklearn.tree import DecisionTreeClassifier
 
-from tests.foreign import FOLDER, beside, dyed, frame
-
-CASES: dict[str, tuple[bool, dict[str, Any]]] = {
-    "binary": (True, {"objective": "binary:logistic"}),
-    "onehot": (True, {"objective": "binary:logistic", "max_cat_to_onehot": 9}),
-    "three": (True, {"objective": "multi:softprob", "num_class": 3}),
-    "two": (False, {"objective": "multi:softprob", "num_class": 2}),
-    "softmax": (False, {"objective": "multi:softmax", "num_class": 3}),
-    "poisson": (False, {"objective": "count:poisson"}),
-    "logistic": (False, {"objective": "reg:logistic"}),
-    "absolute": (False, {"objective": "reg:absoluteerror"}),
-    "dart": (False, {"objective": "binary:logistic", "booster": "dart", "rate_drop": 0.5}),
-    "pruned": (False, {"objective": "binary:logistic", "gamma": 2.0, "tree_method": "exact"}),
-    "forest": (False, {"objective": "reg:squarederror", "num_parallel_tree": 2, "subsample": 0.5}),
-    "vector": (False, {"multi_strategy": "multi_output_tree", "tree_method": "hist"}),
-    "quantiles": (False, {"objective": "reg:quantileerror", "quantile_alpha": [0.2, 0.8]}),
-    "raw": (False, {"objective": "binary:logitraw"}),
-    "hinge": (False, {"objective": "binary:hinge"}),
-}
-BINARY = ("binary", "vector", "dart")
-"""Cases that are written as UBJSON, too."""
-
-
-def thresholds(booster: xgboost.Booster) -> list[float]:
-    learner = json.loads(booster.save_raw("json"))["learner"]["gradient_booster"]
-    trees = learner.get("gbtree", learner)["model"]["trees"]
-    return [number for tree in trees for number in tree["split_conditions"]]
+from tests.foreign import FOLDER, dyed, frame
 
 
 def cells_of(rows: Any) -> dict[str, Any]:
@@ -81,34 +51,6 @@ def make_skops(name: str, estimator: Any) -> None:
     (FOLDER / f"sklearn_{name}.answers").write_text(json.dumps(answers, separators=(",", ":")))
 
 
-def make(name: str, categories: bool, settings: dict[str, Any]) -> None:
-    table = frame(300, categories=categories)
-    y = dyed(table)
-    if settings.get("num_class") != 3:
-        y = (y > 0).astype(int)
-    if name == "vector":
-        y = np.stack([y, dyed(table), 1.5 * y], axis=1)
-    data = xgboost.DMatrix(table, y, enable_categorical=True)
-    booster = xgboost.train({"max_depth": 3, "seed": 1} | settings, data, 5)
-    rows = beside(
-        thresholds(booster), frame(40, 7, categories), ("height", "width"), infinite=False
-    )
-    asked = xgboost.DMatrix(rows, enable_categorical=True)
-    margins = booster.predict(asked, output_margin=True)
-    answers = {
-        "xgboost": xgboost.__version__,
-        "rows": cells_of(rows),
-        "margins": margins.astype(float).tolist(),
-        "predictions": booster.predict(asked).astype(float).tolist(),
-    }
-    booster.save_model(FOLDER / f"xgboost_{name}.json")
-    if name in BINARY:
-        booster.save_model(FOLDER / f"xgboost_{name}.ubj")
-    (FOLDER / f"xgboost_{name}.answers").write_text(json.dumps(answers, separators=(",", ":")))
-
-
 if __name__ == "__main__":
-    for case, (with_categories, given) in CASES.items():
-        make(case, with_categories, given)
-    for case, one in ESTIMATORS.items():
-        make_skops(case, one)
+    for name, one in ESTIMATORS.items():
+        make_skops(name, one)

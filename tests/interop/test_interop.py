@@ -23,9 +23,7 @@ from tests.fuzz.damage import (
     HOSTILE_FLOATS,
     HOSTILE_WHOLES,
     broken_bytes,
-    broken_json,
     broken_proto,
-    broken_text,
     broken_zip,
     mixed,
     pick,
@@ -33,7 +31,9 @@ from tests.fuzz.damage import (
 from tests.fuzz.harness import Subject, cases, fuzz
 from tests.project.test_fuzz import assert_sound
 from tests.runtimes import need
+from treekit import registry
 from treekit.cli import main
+from treekit.errors import ModelError, SettingError
 from treekit.export import export
 from treekit.export.onnx import export_onnx
 from treekit.interop import read_model
@@ -47,7 +47,7 @@ def run(*arguments: str | Path) -> tuple[int, str]:
     return outcome.exit_code, outcome.output
 
 
-@pytest.mark.parametrize("name", ["xgboost_three.json", "xgboost_dart.ubj", "sklearn_bag.skops"])
+@pytest.mark.parametrize("name", ["sklearn_bag.skops", "sklearn_boosted.skops"])
 def test_a_foreign_file_becomes_a_model_file(name: str, tmp_path: Path) -> None:
     output = tmp_path / "out" / "model.treekit"
     code, said = run("import", FOLDER / name, "-o", output)
@@ -65,11 +65,11 @@ def test_a_foreign_file_becomes_a_model_file(name: str, tmp_path: Path) -> None:
 
 def test_settings_of_the_importer_are_given_like_others(tmp_path: Path) -> None:
     output = tmp_path / "m.treekit"
-    more = ("--set", "answer=margins", "--set", "iterations=2")
-    code, said = run("import", FOLDER / "xgboost_three.json", "-o", output, *more)
+    more = ("--set", "answer=margins", "--set", "dtype=float64")
+    code, said = run("import", FOLDER / "sklearn_histogram.skops", "-o", output, *more)
     assert code == 0, said
-    model = treekit.load(output)
-    assert (model.schema.task, model.n_trees) == ("regression", 1 + 3 * 2)
+    schema = treekit.load(output).schema
+    assert (schema.task, schema.dtype) == ("regression", "float64")
 
 
 @pytest.mark.parametrize(
@@ -77,8 +77,8 @@ def test_settings_of_the_importer_are_given_like_others(tmp_path: Path) -> None:
     [
         (["absent.json"], "there is no file 'absent.json'"),
         ([FOLDER / "make.py"], "no importer recognises the file 'make.py'"),
-        ([FOLDER / "xgboost_hinge.json"], "answer='margins'"),
-        ([FOLDER / "xgboost_raw.json", "--set", "dtype=float64"], "has no setting 'dtype'"),
+        ([FOLDER / "sklearn_bag.skops", "--set", "answer=margins"], "omit answer='margins'"),
+        ([FOLDER / "sklearn_bag.skops", "--set", "iterations=2"], "has no setting 'iterations'"),
     ],
 )
 def test_what_cannot_be_read_is_said_in_one_message(
@@ -91,26 +91,55 @@ def test_what_cannot_be_read_is_said_in_one_message(
 
 
 def test_a_foreign_file_is_never_overwritten(tmp_path: Path) -> None:
-    path = tmp_path / "model.json"
-    path.write_bytes((FOLDER / "xgboost_raw.json").read_bytes())
+    path = tmp_path / "model.skops"
+    path.write_bytes((FOLDER / "sklearn_bag.skops").read_bytes())
     code, said = run("import", path, "-o", path)
     assert (code, "is an input of this command" in said) == (2, True)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "library"),
+    [
+        ("model.txt", b"tree\nversion=v4\n", "lightgbm"),
+        ("model.lgb", b"tree\r\nversion=v4\r\n", "lightgbm"),
+        ("model.json", b'{\n "version": [3, 2, 0], "learner": {}}', "xgboost"),
+        ("model.ubj", b"{L" + (7).to_bytes(8, "big") + b"learner{", "xgboost"),
+    ],
+)
+@pytest.mark.usefixtures("without_plugins")
+def test_the_plugin_of_a_file_is_named_where_it_is_absent(
+    name: str, content: bytes, library: str, tmp_path: Path
+) -> None:
+    path = tmp_path / name
+    path.write_bytes(content)
+    told = rf"model of {library}.* pip install treekit-boosting.* \./plugins/treekit-boosting"
+    with pytest.raises(ModelError, match=told):
+        read_model(path)
+    code, said = run("import", path, "-o", tmp_path / "m.treekit")
+    assert code == 2
+    assert "treekit-boosting" in said
+    path.write_bytes(b"{}")
+    with pytest.raises(ModelError, match="no importer recognises"):
+        read_model(path)
+
+
+@pytest.mark.usefixtures("without_plugins")
+def test_the_plugin_of_an_object_is_named_where_it_is_absent() -> None:
+    booster = type("Booster", (), {"__module__": "xgboost.core"})
+    with pytest.raises(ModelError, match="pip install treekit-boosting"):
+        read_model(booster())
+    with pytest.raises(SettingError, match="pip install treekit-boosting"):
+        registry.importer("lightgbm")
 
 
 # ---------------------------------------------------------------- import exports
 # What is read of other libraries is exported, listed and proved like treekit's own models.
 
 CASES = (
-    ("xgboost_binary.json", "c"),  # categories by name, refused if unseen; two classes
-    ("xgboost_binary.json", "onnx"),
-    ("xgboost_three.json", "python"),
-    pytest.param("xgboost_poisson.json", "javascript", marks=pytest.mark.matrix),
-    ("xgboost_poisson.json", "onnx"),  # an exponential
-    ("xgboost_logistic.json", "c"),  # a sigmoid
-    ("xgboost_vector.ubj", "python"),  # several outputs
     ("sklearn_histogram.skops", "rules"),
     ("sklearn_histogram.skops", "c"),
     ("sklearn_bag.skops", "onnx"),  # votes
+    ("sklearn_boosted.skops", "python"),
 )
 
 
@@ -118,9 +147,13 @@ CASES = (
 def test_every_artifact_of_a_foreign_model_is_proved_equal(
     file: str, target: str, tmp_path: Path
 ) -> None:
+    assert_artifact_equal(FOLDER / file, target, tmp_path)
+
+
+def assert_artifact_equal(file: Path, target: str, folder: Path) -> None:
     need(*{"c": ("gcc",), "javascript": ("node",)}.get(target, ()))
-    model = treekit.read_model(FOLDER / file)
-    paths = treekit.export(model, target, tmp_path / "m")
+    model = treekit.read_model(file)
+    paths = treekit.export(model, target, folder / "m")
     artifacts = [path for path in map(Path, paths) if path.suffix != ".h"]
     report = treekit.verify(model, artifacts, random_rows=100, max_rows=2000)
     assert report.exit_code == 0, str(report)
@@ -147,42 +180,6 @@ CLASSES = (ROWS[:, 0] > 0) + (ROWS[:, 2] > 0.5) * 1
 def is_sound(model) -> None:
     check_model(model)
     assert_sound(model)
-
-
-@cases(60, 2000)
-def test_a_broken_lightgbm_text_is_refused_or_sound(tmp_path, count):
-    seeds = [path.read_bytes() for path in sorted(SEEDS.glob("lightgbm_*.txt"))]
-    damage = mixed(broken_text, broken_text, broken_bytes)
-    broken = Subject("broken_lightgbm.txt", seeds, read_model, is_sound, damage)
-    refused, read = fuzz(broken, tmp_path, count)
-    assert refused
-    assert read
-
-
-def xgboost(ending: str) -> list[bytes]:
-    """Of the real files those that are small, and have predictions that a model can give."""
-    files = [path for path in FOLDER.glob(f"xgboost_*.{ending}") if path.stat().st_size < 9000]
-    return [path.read_bytes() for path in sorted(files) if "hinge" not in path.name]
-
-
-@cases(60, 2000)
-def test_a_broken_xgboost_json_is_refused_or_sound(tmp_path, count):
-    def damage(seeds: Sequence[bytes], rng: np.random.Generator) -> bytes:
-        return broken_json(pick(rng, seeds), rng)
-
-    ways = mixed(damage, damage, broken_text, broken_bytes)
-    broken = Subject("broken_xgboost.json", xgboost("json"), read_model, is_sound, ways)
-    refused, read = fuzz(broken, tmp_path, count)
-    assert refused
-    assert read
-
-
-@cases(60, 2000)
-def test_a_broken_xgboost_ubjson_is_refused_or_sound(tmp_path, count):
-    broken = Subject("broken_xgboost.ubj", xgboost("ubj"), read_model, is_sound, broken_bytes)
-    refused, read = fuzz(broken, tmp_path, count)
-    assert refused
-    assert read
 
 
 @cases(60, 2000)

@@ -34,6 +34,7 @@ from treekit.model.model import Model, make_model
 __all__ = ["MODELS", "TRAINED", "model_path"]
 
 _TABLES = Path(__file__).parents[1] / "tables"
+_XGBOOST = Path(__file__).parents[2] / "plugins" / "treekit-boosting" / "tests" / "xgboost"
 _IRIS = (_TABLES / "iris.csv", "class")
 _IRIS_NUMBERS = (_TABLES / "iris.csv", ["petallength", "petalwidth"])
 _CPU = (_TABLES / "cpu.csv", "class")
@@ -82,9 +83,9 @@ def _train(table: tuple[Path, Any], **settings: Any) -> Callable[[], Model]:
     return lambda: treekit.train(*table, seed=0, **settings)
 
 
-def _read(name: str, **settings: Any) -> Callable[[], Model]:
-    """Read a model of another library from ``tests/foreign``."""
-    return lambda: treekit.read_model(FOREIGN / name, **settings)
+def _read(path: Path) -> Callable[[], Model]:
+    """Read a model of another library."""
+    return lambda: treekit.read_model(path)
 
 
 def _ordered_rules() -> Model:
@@ -153,9 +154,9 @@ TRAINED: Mapping[str, Callable[[], Model]] = MappingProxyType(
         "trained_quantile": _train(_CPU, criterion="quantile", max_leaves=8),
         "trained_poisson": _train(_CPU, criterion="poisson", max_leaves=8),
         "learned_ordered_rules": _ordered_rules,
-        "read_xgboost": _read("xgboost_binary.json"),
-        "read_xgboost_counts": _read("xgboost_poisson.json"),
-        "read_boosting": _read("sklearn_boosted.skops"),
+        "read_xgboost": _read(_XGBOOST / "binary.json"),
+        "read_xgboost_counts": _read(_XGBOOST / "poisson.json"),
+        "read_boosting": _read(FOREIGN / "sklearn_boosted.skops"),
     }
 )
 """Models trained by treekit or read from files of other libraries; making them is reproducible."""

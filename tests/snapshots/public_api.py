@@ -55,6 +55,7 @@ PUBLIC_MODULES = (
     "treekit.interop",
     "treekit.interop.duckdb",
     "treekit.interop.skl2onnx",
+    "treekit.interop.tree_assembly",
     "treekit.model.builder",
     "treekit.plot",
     "treekit.components.pruning",

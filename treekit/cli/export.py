@@ -201,13 +201,14 @@ def _is_skipped(path: Path, model: str, artifacts: tuple[str, ...]) -> bool:
 @click.command("import", short_help="Convert a model file of another library.")
 @click.argument("source", metavar="FILE")
 @output_option("Model file to write.")
-@assignments_option("Setting of the importer: answer=margins, dtype=float64, iterations=N.")
+@assignments_option("Setting of the importer: answer=margins, dtype=float64.")
 def import_command(source: str, output: Path, assignments: tuple[str, ...]) -> None:
     """Convert FILE, a model of another library, to a treekit model file.
 
-    Supported are LightGBM text files, XGBoost JSON and UBJSON, ONNX graphs with one tree
-    operator, and scikit-learn trees saved by skops; pickles are never read.  The result
-    can be used by all other commands, such as export, rules, verify and predict.
+    Supported are ONNX graphs with one tree operator and scikit-learn trees saved by skops,
+    and with the plugin treekit-boosting LightGBM text files and XGBoost JSON and UBJSON;
+    pickles are never read.  The result can be used by all other commands, such as export,
+    rules, verify and predict.
     """
     from treekit.interop import importer_of, read_model
     from treekit.settings import parse_assignments

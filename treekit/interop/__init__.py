@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 __all__ = [
     "MAX_BYTES",
     "beginning",
+    "find_class_name",
     "importer_of",
     "read_model",
     "read_whole",
@@ -35,6 +37,12 @@ __all__ = [
 # ---------------------------------------------------------------- importers
 
 _PICKLE_SUFFIXES = (".pkl", ".pickle", ".joblib")
+_BOOSTING_CLASSES = ("Booster", "LGBMModel", "XGBModel")
+_BOOSTING_FILES = {
+    "lightgbm": ((".txt", ".lgb", ".model"), rb"tree\r?\n"),
+    "xgboost": ((".json", ".ubj"), rb'\s*\{\s*"(learner|version)"\s*:|\{L.{8}learner'),
+}
+"""Suffixes and first bytes of the files that the plugin treekit-boosting imports."""
 
 
 def read_model(source: Any, **settings: Any) -> Model:
@@ -43,17 +51,18 @@ def read_model(source: Any, **settings: Any) -> Model:
     Parameters
     ----------
     source : object or pathlib.Path
-        A fitted object of scikit-learn, LightGBM or XGBoost, an ONNX `ModelProto`, or
-        a file: LightGBM text, XGBoost JSON or UBJSON, ONNX, or skops.  The modules of
-        `treekit.interop` document which predictions are equal to the last bit.
+        A fitted object of scikit-learn, an ONNX `ModelProto`, or a file, ONNX or skops;
+        with the plugin treekit-boosting also an object or file of LightGBM or XGBoost.
+        The modules of the importers document which predictions are equal to the last bit.
     **settings
         Settings of the importer: ``answer="margins"`` for the raw scores of boosted
-        trees, ``dtype="float64"``, ``iterations``.
+        trees, ``dtype="float64"``.
 
     Raises
     ------
     ModelError
-        If no installed importer recognises `source`, or it is a pickle.
+        If no installed importer recognises `source`, or it is a pickle; names the plugin
+        to install for a model of LightGBM or XGBoost.
     SettingError
         If the importer does not have a setting.
     PluginError
@@ -89,6 +98,17 @@ def importer_of(source: Any) -> Importer:
             "load it: load it yourself if you trust it and pass the object, or save the model in "
             "another format of its library"
         )
+    for library, (suffixes, start) in _BOOSTING_FILES.items():
+        is_model = re.match(start, beginning(source, suffixes), re.DOTALL) or find_class_name(
+            source, library, _BOOSTING_CLASSES
+        )
+        if is_model and library not in catalogue:
+            raise ModelError(
+                f"{_describe_source(source)} is a model of {library}, whose importer is in the "
+                "plugin treekit-boosting, which is not installed; run "
+                "pip install treekit-boosting, or in treekit's repository "
+                "pip install ./plugins/treekit-boosting"
+            )
     raise ModelError(
         f"no importer recognises {_describe_source(source)}; installed: "
         f"{', '.join(catalogue) or 'none'}. "
@@ -151,6 +171,13 @@ def find_class_name(source: Any, package: str, names: tuple[str, ...]) -> str | 
     """Return the first class of `package` that an object is of, if it is one of `names`.
 
     Imports nothing, and ignores virtual subclasses, such as treekit's estimators.
+
+    Parameters
+    ----------
+    source : object
+    package : str
+        Top-level package: ``"sklearn"``.
+    names : tuple of str
     """
     for kind in type(source).__mro__:
         if kind.__module__.partition(".")[0] == package and kind.__name__ in names:

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from treekit.contracts import Importer
 from treekit.hookspecs import hookimpl
-from treekit.interop.boosting import ANSWER_SETTING, DTYPE_SETTING, ITERATIONS_SETTING
-from treekit.interop.lightgbm import read_lightgbm, recognises_lightgbm
 from treekit.interop.onnx import read_onnx, recognises_onnx
 from treekit.interop.sklearn import read_sklearn, read_skops, recognises_sklearn, recognises_skops
-from treekit.interop.xgboost import read_xgboost, recognises_xgboost
+from treekit.interop.tree_assembly import ANSWER_SETTING, DTYPE_SETTING
 
 
 @hookimpl
 def treekit_importers() -> list[Importer]:
-    """Return the importers of scikit-learn, LightGBM, ONNX, skops and XGBoost."""
+    """Return the importers of scikit-learn, ONNX and skops."""
     return [
         Importer(
             name="scikit-learn",
@@ -21,13 +19,6 @@ def treekit_importers() -> list[Importer]:
             read=read_sklearn,
             settings=(DTYPE_SETTING, ANSWER_SETTING),
             summary="fitted scikit-learn trees, forests, bagged and boosted trees",
-        ),
-        Importer(
-            name="lightgbm",
-            recognises=recognises_lightgbm,
-            read=read_lightgbm,
-            settings=(DTYPE_SETTING, ANSWER_SETTING, ITERATIONS_SETTING),
-            summary="LightGBM text files, boosters and estimators",
         ),
         Importer(
             name="onnx",
@@ -42,12 +33,5 @@ def treekit_importers() -> list[Importer]:
             read=read_skops,
             settings=(DTYPE_SETTING, ANSWER_SETTING),
             summary="scikit-learn trees in skops files",
-        ),
-        Importer(
-            name="xgboost",
-            recognises=recognises_xgboost,
-            read=read_xgboost,
-            settings=(ANSWER_SETTING, ITERATIONS_SETTING),
-            summary="XGBoost JSON and UBJSON files, boosters and estimators",
         ),
     ]

@@ -12,7 +12,6 @@ from __future__ import annotations
 import importlib.util
 import inspect
 import itertools
-from collections.abc import Callable
 from typing import Any, Literal
 
 import numpy as np
@@ -25,9 +24,6 @@ from treekit.model.model import Model, as_model
 from treekit.model.scoring import compute_label_codes, sum_leaf_values
 
 __all__ = ["register"]
-
-Codes = npt.NDArray[np.float64]
-Mask = npt.NDArray[np.bool_]
 
 _SQL_TYPES = {bool: "BOOLEAN", int: "BIGINT", float: "DOUBLE", str: "VARCHAR"}
 
@@ -74,20 +70,32 @@ def register(
             "scoring inside DuckDB requires pyarrow, which is not installed: "
             "pip install 'treekit-ml[duckdb]'"
         )
-    scorer = _ArrowScorer(model, answer, refuse)
-    kinds = ["DOUBLE" if c.kind == "numeric" else "VARCHAR" for c in model.schema.columns]
+    schema = model.schema
+    if answer == "probability" and schema.task != "classification":
+        raise ExportError("a regression model has no probabilities: use answer='label'")
+    results = [_get_sql_type(output, answer) for output in schema.outputs]
+    named = zip((output.name for output in schema.outputs), results, strict=True)
+    fields = ", ".join(f"{_quote_identifier(name)} {kind}" for name, kind in named)
+    kinds = ["DOUBLE" if c.kind == "numeric" else "VARCHAR" for c in schema.columns]
+
+    def score_columns(*columns: Any) -> Any:
+        return _score(model, columns, answer, refuse)
+
+    # DuckDB counts the parameters of the signature.
+    own = [inspect.Parameter(f"c{k}", inspect.Parameter.POSITIONAL_ONLY) for k in range(len(kinds))]
+    score_columns.__signature__ = inspect.Signature(own)  # type: ignore[attr-defined]
     query = "SELECT count(*) FROM duckdb_functions() WHERE function_name = ?"
     if connection.execute(query, [name]).fetchall()[0][0]:
         connection.remove_function(name)
     connection.create_function(
         name,
-        _wrap_scorer(scorer, len(kinds)),
+        score_columns,
         list(map(connection.dtype, kinds)),
-        connection.dtype(scorer.sql_type),
+        connection.dtype(f"STRUCT({fields})" if schema.more else results[0]),
         type="arrow",
         null_handling="special",
     )
-    return f"{_quote_identifier(name)}({', '.join(map(_quote_identifier, model.schema.names))})"
+    return f"{_quote_identifier(name)}({', '.join(map(_quote_identifier, schema.names))})"
 
 
 def _quote_identifier(name: str) -> str:
@@ -99,107 +107,68 @@ def _quote_identifier(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
 
 
-def _wrap_scorer(scorer: _ArrowScorer, width: int) -> Callable[..., Any]:
-    """Wrap a scorer in a function of `width` parameters; DuckDB inspects the signature."""
-
-    def score_columns(*columns: Any) -> Any:
-        return scorer(columns)
-
-    own = [inspect.Parameter(f"c{k}", inspect.Parameter.POSITIONAL_ONLY) for k in range(width)]
-    score_columns.__signature__ = inspect.Signature(own)  # type: ignore[attr-defined]
-    return score_columns
-
-
-class _ArrowScorer:
-    """Score Arrow arrays.
-
-    Attributes
-    ----------
-    sql_type : str
-        DuckDB type of the result.
-    """
-
-    def __init__(self, model: Model, answer: str, refuse: str) -> None:
-        schema = model.schema
-        if answer == "probability" and schema.task != "classification":
-            raise ExportError("a regression model has no probabilities: use answer='label'")
-        self.model, self.answer, self.refuse = model, answer, refuse
-        kinds = [self._get_sql_type(output) for output in schema.outputs]
-        named = zip((output.name for output in schema.outputs), kinds, strict=True)
-        fields = ", ".join(f"{_quote_identifier(name)} {kind}" for name, kind in named)
-        self.sql_type = f"STRUCT({fields})" if schema.more else kinds[0]
-
-    def _get_sql_type(self, output: Output) -> str:
-        """Return the DuckDB type of an output."""
-        if self.answer == "probability":
-            return "DOUBLE[]"
-        if not output.classes:
-            return "DOUBLE"
-        for label in output.classes:
-            if isinstance(label, int) and not -(2**63) <= label < 2**63:
-                raise ExportError(f"the class label {label} exceeds a BIGINT: rename it")
-        return _SQL_TYPES[type(output.classes[0])]
-
-    def __call__(self, columns: tuple[Any, ...]) -> Any:
-        """Score the rows of Arrow arrays."""
-        import pyarrow as pa
-
-        schema = self.model.schema
-        matrix = np.empty((len(columns[0]), schema.n_features))
-        refused = np.zeros(len(matrix), dtype=np.bool_)
-        for f, (column, cells) in enumerate(zip(schema.columns, columns, strict=True)):
-            matrix[:, f], unseen = _encode_cells(column, cells, schema.missing_marks)
-            if self.model.unknown == "error":
-                refused |= unseen
-            if self.model.missing == "error":
-                refused |= np.isnan(matrix[:, f])
-        if self.refuse == "error" and refused.any():
-            raise ValueError("the model rejects a row: a cell is missing, or an unseen category")
-        total = sum_leaf_values(self.model, matrix[~refused])
-        arrays = self._make_arrays(total, np.flatnonzero(~refused), len(refused))
-        if len(arrays) == 1:
-            return arrays[0]
-        return pa.StructArray.from_arrays(arrays, names=[output.name for output in schema.outputs])
-
-    def _make_arrays(
-        self, total: npt.NDArray[np.int64], rows: npt.NDArray[np.int64], n: int
-    ) -> list[Any]:
-        """Return an array of length n for each target, NULL except for `rows`."""
-        import pyarrow as pa
-
-        from treekit.model.links import convert_sums
-
-        place = np.full(n, -1)
-        place[rows] = np.arange(len(rows))
-        at = pa.array(place, mask=place < 0)
-        if self.answer == "probability" or self.model.schema.task == "regression":
-            numbers = convert_sums(self.model, total)
-            blocks = itertools.pairwise(self.model.schema.blocks)
-            arrays = [_to_arrow(numbers[:, a:b], self.answer == "probability") for a, b in blocks]
-        else:
-            codes = compute_label_codes(self.model, total)
-            outputs = self.model.schema.outputs
-            arrays = [
-                pa.array(output.classes).take(pa.array(codes[:, k]))
-                for k, output in enumerate(outputs)
-            ]
-        return [values.take(at) for values in arrays]
+def _get_sql_type(output: Output, answer: str) -> str:
+    """Return the DuckDB type of an output."""
+    if answer == "probability":
+        return "DOUBLE[]"
+    if not output.classes:
+        return "DOUBLE"
+    for label in output.classes:
+        if isinstance(label, int) and not -(2**63) <= label < 2**63:
+            raise ExportError(f"the class label {label} exceeds a BIGINT: rename it")
+    return _SQL_TYPES[type(output.classes[0])]
 
 
-def _to_arrow(numbers: Codes, several: bool) -> Any:
-    """Convert numbers (rows, classes) to an Arrow array, of lists if `several`."""
+def _score(model: Model, columns: tuple[Any, ...], answer: str, refuse: str) -> Any:
+    """Score the rows of Arrow arrays; rejected rows are NULL."""
     import pyarrow as pa
 
-    if not several:
-        return pa.array(numbers[:, 0])
-    rows, width = numbers.shape
-    starts = np.arange(rows + 1, dtype=np.int32) * width
-    return pa.ListArray.from_arrays(
-        pa.array(starts), pa.array(np.ascontiguousarray(numbers).ravel())
-    )
+    schema = model.schema
+    matrix = np.empty((len(columns[0]), schema.n_features))
+    refused = np.zeros(len(matrix), dtype=np.bool_)
+    for f, (column, cells) in enumerate(zip(schema.columns, columns, strict=True)):
+        matrix[:, f], unseen = _encode_cells(column, cells, schema.missing_marks)
+        if model.unknown == "error":
+            refused |= unseen
+        if model.missing == "error":
+            refused |= np.isnan(matrix[:, f])
+    if refuse == "error" and refused.any():
+        raise ValueError("the model rejects a row: a cell is missing, or an unseen category")
+    at = pa.array(np.cumsum(~refused) - 1, mask=refused)
+    sums = sum_leaf_values(model, matrix[~refused])
+    arrays = [values.take(at) for values in _make_arrays(model, sums, answer)]
+    if not schema.more:
+        return arrays[0]
+    return pa.StructArray.from_arrays(arrays, names=[output.name for output in schema.outputs])
 
 
-def _encode_cells(column: Column, cells: Any, marks: tuple[str, ...]) -> tuple[Codes, Mask]:
+def _make_arrays(model: Model, sums: npt.NDArray[np.int64], answer: str) -> list[Any]:
+    """Return an Arrow array for each target: labels, numbers, or lists of probabilities."""
+    import pyarrow as pa
+
+    from treekit.model.links import convert_sums
+
+    schema = model.schema
+    if answer == "label" and schema.task == "classification":
+        codes = compute_label_codes(model, sums)
+        return [
+            pa.array(output.classes).take(pa.array(codes[:, k]))
+            for k, output in enumerate(schema.outputs)
+        ]
+    numbers = convert_sums(model, sums)
+    blocks = [numbers[:, a:b] for a, b in itertools.pairwise(schema.blocks)]
+    if answer == "label":
+        return [pa.array(block[:, 0]) for block in blocks]
+    starts = np.arange(len(numbers) + 1, dtype=np.int32)
+    return [
+        pa.ListArray.from_arrays(pa.array(starts * block.shape[1]), pa.array(block.ravel()))
+        for block in blocks
+    ]
+
+
+def _encode_cells(
+    column: Column, cells: Any, marks: tuple[str, ...]
+) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.bool_]]:
     """Return numbers or codes, NaN = missing, and a mask of unseen categories."""
     import pyarrow as pa
     import pyarrow.compute as pc

@@ -44,7 +44,6 @@ import numpy.typing as npt
 from treekit._version import __version__
 from treekit.data.schema import Label, Schema
 from treekit.errors import ModelError, ModelFileError
-from treekit.interop.boosting import Outcome, make_boosted_model
 from treekit.interop.onnx_nodes import (
     GTE,
     LEQ,
@@ -53,7 +52,6 @@ from treekit.interop.onnx_nodes import (
     SOURCE,
     Attributes,
     OnnxTrees,
-    TreeOperator,
     find_tree_operator,
     load_proto,
     make_nodes,
@@ -64,8 +62,10 @@ from treekit.interop.onnx_nodes import (
 )
 from treekit.interop.tree_assembly import (
     NodeTable,
+    Outcome,
     check_names,
     floor_thresholds,
+    make_boosted_model,
     make_columns,
     make_trees,
 )
@@ -88,8 +88,8 @@ __all__ = [
 
 Floats = npt.NDArray[np.float64]
 
-_TRANSFORMS = ("NONE", "SOFTMAX", "LOGISTIC", "SOFTMAX_ZERO", "PROBIT")
-_AGGREGATES = ("AVERAGE", "SUM", "MIN", "MAX")
+_TRANSFORMS = dict(enumerate(("NONE", "SOFTMAX", "LOGISTIC", "SOFTMAX_ZERO", "PROBIT")))
+_AGGREGATES = dict(enumerate(("AVERAGE", "SUM", "MIN", "MAX")))
 _SHARE_TOLERANCE = 1e-4
 """Relative tolerance for equal sums of float32 weights that are shares of votes."""
 
@@ -111,14 +111,18 @@ def read_onnx(source: Any, *, answer: str = "predictions") -> Model:
     proto = load_proto(source)
     if is_treekit_graph(proto):
         return read_treekit_graph(proto, answer)
-    operator = find_tree_operator(proto.graph)
-    labels, trees, transform, aggregate = _interpret_operator(operator)
+    attributes, dtype, n_features = find_tree_operator(proto.graph)
+    labels, trees, transform, aggregate = _interpret_operator(attributes)
     nodes = make_nodes(trees)
-    width = operator.n_features or int(nodes.feature[nodes.inner].max(initial=0)) + 1
-    columns = make_columns(nodes, check_names(None, width, SOURCE), SOURCE)
-    floor_thresholds(nodes, operator.dtype, SOURCE)
-    base = operator.attributes.get_floats("base_values")
-    provenance = {"importer": "onnx", "operator": operator.kind, "producer": proto.producer_name}
+    width = n_features or int(nodes.feature[nodes.inner].max(initial=0)) + 1
+    columns = make_columns(nodes, check_names((), width, SOURCE), SOURCE)
+    floor_thresholds(nodes, dtype, SOURCE)
+    base = attributes.get_floats("base_values")
+    provenance = {
+        "importer": "onnx",
+        "operator": attributes.operator,
+        "producer": proto.producer_name,
+    }
     # Unseen numbers are in no set, so they take branch 1.
     is_error = bool(np.any(nodes.missing_left[nodes.set_node]))
     policy: UnknownPolicy = "error" if is_error else "missing"
@@ -126,7 +130,7 @@ def read_onnx(source: Any, *, answer: str = "predictions") -> Model:
     if labels and transform == "NONE" and answer == "predictions" and not np.any(base):
         shares = _find_vote_shares(nodes, trees.used_targets, len(labels))
     if shares is not None:
-        schema = Schema(columns, classes=labels, dtype=operator.dtype)
+        schema = Schema(columns, classes=labels, dtype=dtype)
         nodes.value = shares
         return make_model(
             schema,
@@ -134,7 +138,7 @@ def read_onnx(source: Any, *, answer: str = "predictions") -> Model:
             unknown=policy,
             provenance={"treekit": __version__, **provenance},
         )
-    margins, outcome = _make_outcome(labels, transform, trees.used_targets, base, operator)
+    margins, outcome = _make_outcome(labels, transform, trees.used_targets, base, attributes)
     if len(base) not in (0, len(margins)):
         raise ModelFileError(
             f"{SOURCE} is damaged: {len(base)} base values for {len(margins)} margins"
@@ -146,7 +150,7 @@ def read_onnx(source: Any, *, answer: str = "predictions") -> Model:
         columns,
         outcome,
         source=SOURCE,
-        dtype=operator.dtype,
+        dtype=dtype,
         margin_of_tree=np.zeros(n_trees, dtype=np.int64),
         initial_margins=base if len(base) else np.zeros(len(margins)),
         divisor=n_trees if aggregate == "AVERAGE" else 1,
@@ -157,23 +161,24 @@ def read_onnx(source: Any, *, answer: str = "predictions") -> Model:
     )
 
 
-def _interpret_operator(operator: TreeOperator) -> tuple[tuple[Label, ...], OnnxTrees, str, str]:
+def _interpret_operator(
+    attributes: Attributes,
+) -> tuple[tuple[Label, ...], OnnxTrees, str, str]:
     """Return labels (none for a regressor), trees, post transform and aggregate function."""
-    attributes = operator.attributes
     labels: tuple[Label, ...] = ()
-    if operator.kind == "TreeEnsemble":
-        numbers = (("post_transform", 0, _TRANSFORMS), ("aggregate_function", 1, _AGGREGATES))
-        for name, default, names in numbers:
-            if not 0 <= attributes.get_integer(name, default) < len(names):
-                raise ModelFileError(f"{SOURCE} is damaged: {name} is out of range")
-        transform, aggregate = (
-            names[attributes.get_integer(name, default)] for name, default, names in numbers
-        )
+    if attributes.operator == "TreeEnsemble":
+        try:
+            transform = _TRANSFORMS[attributes.get_integer("post_transform", 0)]
+            aggregate = _AGGREGATES[attributes.get_integer("aggregate_function", 1)]
+        except KeyError as error:
+            raise ModelFileError(
+                f"{SOURCE} is damaged: it has no post_transform or aggregate_function {error}"
+            ) from error
         trees = read_position_trees(attributes, _count_targets(attributes))
     else:
         transform = attributes.get_string("post_transform", "NONE")
         aggregate = attributes.get_string("aggregate_function", "SUM")
-        if operator.kind == "TreeEnsembleClassifier":
+        if attributes.operator == "TreeEnsembleClassifier":
             labels = _read_labels(attributes)
             trees = read_id_trees(attributes, "class", len(labels))
         else:
@@ -227,14 +232,14 @@ def _make_outcome(
     transform: str,
     used: tuple[int, ...],
     base: Floats,
-    operator: TreeOperator,
+    attributes: Attributes,
 ) -> tuple[list[int], Outcome]:
     """Return the targets that are margins, and their conversion to predictions."""
     reason = f"its post_transform is {transform!r:.40}"
     link: Link = "sigmoid" if transform == "LOGISTIC" else "softmax"
     margins, known = list(range(len(labels))), transform in ("LOGISTIC", "SOFTMAX")
     if not labels:
-        margins = list(range(_count_targets(operator.attributes)))
+        margins = list(range(_count_targets(attributes)))
         link = "sigmoid" if transform == "LOGISTIC" else "identity"
         known = transform in ("LOGISTIC", "NONE")
     elif len(labels) == 2 and len(used) == 1:

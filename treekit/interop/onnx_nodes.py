@@ -6,8 +6,7 @@ ZipMap, which do not change predictions; other operators are rejected.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -16,7 +15,7 @@ import numpy.typing as npt
 
 from treekit.data.schema import Dtype
 from treekit.errors import ModelError, ModelFileError
-from treekit.interop import beginning, read_whole
+from treekit.interop import beginning, find_class_name, read_whole
 from treekit.interop.tree_assembly import MAX_ENTRIES, NodeTable
 from treekit.model.fixed_point import MAX_TREES
 from treekit.model.tree import MAX_DEPTH
@@ -43,8 +42,7 @@ def recognises_onnx(source: Any) -> bool:
 
 
 def _is_proto(source: Any) -> bool:
-    kind = type(source)
-    return kind.__name__ == "ModelProto" and kind.__module__.partition(".")[0] == "onnx"
+    return find_class_name(source, "onnx", ("ModelProto",)) is not None
 
 
 def load_proto(source: Any) -> ModelProto:
@@ -83,6 +81,7 @@ class Attributes:
     """Typed access to the attributes of an operator; those that are absent are empty."""
 
     def __init__(self, node: NodeProto) -> None:
+        self.operator = node.op_type
         self.by_name: dict[str, Any] = {one.name: one for one in node.attribute}
 
     def get_integers(self, name: str) -> npt.NDArray[np.int64]:
@@ -139,29 +138,16 @@ def read_tensor(tensor: Any, name: str) -> npt.NDArray[Any]:
     return values
 
 
-@dataclass(frozen=True, slots=True)
-class TreeOperator:
-    """A tree operator and its input.
+def find_tree_operator(graph: GraphProto) -> tuple[Attributes, Dtype, int]:
+    """Find the only tree operator of a graph.
 
-    Attributes
-    ----------
-    kind : str
-        The operator's name.
+    Returns
+    -------
     attributes : Attributes
     dtype : {"float32", "float64"}
         Type of the numbers that it compares.
     n_features : int
         Columns of the input, 0 if unknown.
-    """
-
-    kind: str
-    attributes: Attributes
-    dtype: Dtype
-    n_features: int
-
-
-def find_tree_operator(graph: GraphProto) -> TreeOperator:
-    """Find the only tree operator of a graph.
 
     Raises
     ------
@@ -177,9 +163,8 @@ def find_tree_operator(graph: GraphProto) -> TreeOperator:
         )
     (tree,) = trees
     ancestors, start = _list_ancestors(graph, tree)
-    dtype, n_features = _find_input(graph, ancestors, start)
     _check_outputs(graph, tree, ancestors)
-    return TreeOperator(tree.op_type, Attributes(tree), dtype, n_features)
+    return Attributes(tree), *_find_input(graph, ancestors, start)
 
 
 def _list_ancestors(graph: GraphProto, tree: NodeProto) -> tuple[list[NodeProto], str]:
@@ -334,17 +319,18 @@ def read_id_trees(
             f"{SOURCE} has the unknown mode {strange[0]!r:.60}; known: {', '.join(number)}"
         )
     mode = np.array([number[name] for name in names], dtype=np.int64)
-    where = _NodeIndex(tree_ids, node_ids)
+    find_positions = _index_nodes(tree_ids, node_ids)
     inner = mode != LEAF
     true, false = np.full(n, -1), np.full(n, -1)
     for side, child in (("true", true), ("false", false)):
         ids = _check_length(attributes.get_integers(f"nodes_{side}nodeids"), n, side)
-        child[inner] = where.find_positions(tree_ids[inner], ids[inner])
+        child[inner] = find_positions(tree_ids[inner], ids[inner])
     n_parents = np.bincount(np.concatenate([true[inner], false[inner]]), minlength=n)
     roots = np.flatnonzero(n_parents == 0)
     trees, counts = np.unique(tree_ids[roots], return_counts=True)
     _raise_unless(
-        np.array_equal(trees, where.trees) and np.all(counts == 1), "a tree has no root, or several"
+        np.array_equal(trees, np.unique(tree_ids)) and np.all(counts == 1),
+        "a tree has no root, or several",
     )
     leaf_trees, leaf_nodes, targets = (
         attributes.get_integers(f"{prefix}_{name}") for name in ("treeids", "nodeids", "ids")
@@ -354,7 +340,7 @@ def read_id_trees(
         len(weight) == len(leaf_trees) == len(leaf_nodes) == len(targets),
         "inconsistent sizes of leaf weights",
     )
-    leaf = where.find_positions(leaf_trees, leaf_nodes)
+    leaf = find_positions(leaf_trees, leaf_nodes)
     _raise_unless(not np.any(inner[leaf]), "an inner node has a weight")
     return OnnxTrees(
         roots=roots,
@@ -439,29 +425,26 @@ def _sum_leaf_weights(
     return value
 
 
-class _NodeIndex:
-    """Index of nodes by tree id and node id."""
+def _index_nodes(trees: Ints, nodes: Ints) -> Callable[[Ints, Ints], Ints]:
+    """Return a function that finds the positions (n,) of nodes by tree id and node id."""
 
-    def __init__(self, trees: Ints, nodes: Ints) -> None:
-        self.trees, self.nodes = np.unique(trees), np.unique(nodes)
-        keys = self._make_keys(trees, nodes)
-        self.order = np.argsort(keys, kind="stable")
-        self.keys = keys[self.order]
-        _raise_unless(np.all(np.diff(self.keys) > 0), "duplicate nodes")
+    def make_keys(trees: Ints, nodes: Ints) -> Ints:
+        both = np.stack([trees, nodes])
+        _raise_unless(np.all((both >= 0) & (both < 2**31)), "an id is not from 0 to 2**31 - 1")
+        return (trees << 32) | nodes
 
-    def _make_keys(self, trees: Ints, nodes: Ints) -> Ints:
-        """Return keys of (tree id, node id), -1 for unknown ids."""
-        tree = np.minimum(np.searchsorted(self.trees, trees), len(self.trees) - 1)
-        node = np.minimum(np.searchsorted(self.nodes, nodes), len(self.nodes) - 1)
-        known = (self.trees[tree] == trees) & (self.nodes[node] == nodes)
-        return np.where(known, tree * len(self.nodes) + node, -1)
+    keys = make_keys(trees, nodes)
+    order = np.argsort(keys, kind="stable")
+    keys = keys[order]
+    _raise_unless(np.all(np.diff(keys) > 0), "duplicate nodes")
 
-    def find_positions(self, trees: Ints, nodes: Ints) -> Ints:
-        """Return the positions (n,) of nodes."""
-        keys = self._make_keys(trees, nodes)
-        at = np.minimum(np.searchsorted(self.keys, keys), len(self.keys) - 1)
-        _raise_unless(np.all(self.keys[at] == keys), "a node's child is not in its tree")
-        return self.order[at]
+    def find_positions(trees: Ints, nodes: Ints) -> Ints:
+        wanted = make_keys(trees, nodes)
+        at = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
+        _raise_unless(np.all(keys[at] == wanted), "a node's child is not in its tree")
+        return order[at]
+
+    return find_positions
 
 
 def _copy_shared_nodes(trees: OnnxTrees) -> tuple[Ints, Ints, Ints]:

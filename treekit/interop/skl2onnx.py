@@ -207,23 +207,21 @@ def _get_label_type(*classes: Any) -> Any:
     """
     from skl2onnx.common.data_types import Int64TensorType, StringTensorType
 
-    kinds = set()
-    for labels in classes:
-        text = labels.dtype.kind in "UTO"
+    are_texts = [labels.dtype.kind in "UTO" for labels in classes]
+    for labels, is_text in zip(classes, are_texts, strict=True):
         with np.errstate(invalid="ignore"):
-            exact = text or np.array_equal(labels.astype(np.int64), labels)
+            exact = is_text or np.array_equal(labels.astype(np.int64), labels)
         if not exact:
             raise ExportError(
                 "skl2onnx supports 64-bit integers and text as class labels, but "
                 f"{labels[-1]!r} is neither: use text labels, the option nocl, or treekit.export"
             )
-        kinds.add("text" if text else "number")
-    if len(kinds) > 1:
+    if any(are_texts) and not all(are_texts):
         raise ExportError(
             "skl2onnx: labels of all outputs form one tensor, but some are text and some "
             "numbers: fit one estimator for each output, or use the option nocl"
         )
-    return StringTensorType if "text" in kinds else Int64TensorType
+    return StringTensorType if all(are_texts) else Int64TensorType
 
 
 # ---------------------------------------------------------------- graph conversion
@@ -605,13 +603,9 @@ class _ImportHook(MetaPathFinder):
         """Return the spec of the other finders, whose loader then runs the callback once."""
         if fullname != self.name:
             return None
-        others = [finder for finder in sys.meta_path if finder is not self]
-        specs = (
-            finder.find_spec(fullname, path, target)
-            for finder in others
-            if hasattr(finder, "find_spec")
-        )
-        spec = next((spec for spec in specs if spec is not None), None)
+        others = [one for one in sys.meta_path if one is not self and hasattr(one, "find_spec")]
+        specs = (finder.find_spec(fullname, path, target) for finder in others)
+        spec = next(filter(None, specs), None)
         if spec is None or spec.loader is None:
             return spec
         loader, execute = spec.loader, spec.loader.exec_module

@@ -61,14 +61,15 @@ from treekit._version import __version__
 from treekit.data.schema import Column, Dtype, Output, Schema, python_label
 from treekit.errors import ModelError, ModelFileError, TreekitError
 from treekit.interop import beginning, find_class_name
-from treekit.interop.boosting import Outcome, make_boosted_model
 from treekit.interop.tree_assembly import (
     MAX_COLUMNS,
     NodeTable,
+    Outcome,
     check_levels,
     check_names,
     concatenate_tables,
     floor_thresholds,
+    make_boosted_model,
     make_columns,
     make_trees,
 )
@@ -77,6 +78,7 @@ from treekit.model.model_file import read_entries
 from treekit.model.tree import Tree
 
 Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
 
 # ---------------------------------------------------------------- estimators
 
@@ -92,7 +94,10 @@ _BAGGING = ("BaggingClassifier", "BaggingRegressor")
 _BOOSTED = ("GradientBoostingClassifier", "GradientBoostingRegressor")
 _HISTOGRAMS = ("HistGradientBoostingClassifier", "HistGradientBoostingRegressor")
 
-CLASS_NAMES = (*_TREES, *_FORESTS, *_BAGGING, *_BOOSTED, *_HISTOGRAMS)
+_KINDS = {
+    name: kind for kind in (_TREES, _FORESTS, _BAGGING, _BOOSTED, _HISTOGRAMS) for name in kind
+}
+CLASS_NAMES = tuple(_KINDS)
 """Supported classes of scikit-learn."""
 
 _MODULE_PREFIXES = ("sklearn.tree.", "sklearn.ensemble.")
@@ -156,12 +161,11 @@ def read_estimator(
     dtype, answer : str
         See `read_sklearn`.
     """
-    fitted = {_TREES: "tree_", _HISTOGRAMS: "_predictors"}
-    needed = next((what for kinds, what in fitted.items() if kind in kinds), "estimators_")
+    needed = {_TREES: "tree_", _HISTOGRAMS: "_predictors"}.get(_KINDS[kind], "estimators_")
     if not hasattr(source, needed):
         raise ModelError(f"the {name} is not fitted: call fit first")
     source_name = f"the {name}"
-    is_boosted = kind in (*_BOOSTED, *_HISTOGRAMS)
+    is_boosted = _KINDS[kind] in (_BOOSTED, _HISTOGRAMS)
     if dtype == "float64" and kind not in _HISTOGRAMS:
         raise ModelError(f"{source_name} rounds numbers to float32: omit dtype='float64'")
     if answer == "margins" and not is_boosted:
@@ -172,8 +176,8 @@ def read_estimator(
         for parameter, value in source.get_params(deep=False).items()
     }
     provenance = {"importer": "scikit-learn", "estimator": name, "scikit-learn": version}
-    names = getattr(source, "feature_names_in_", None)
-    names = None if names is None else [str(name) for name in names]
+    given = getattr(source, "feature_names_in_", None)
+    names = [] if given is None else list(map(str, given))
     names = check_names(names, int(source.n_features_in_), source_name)
     if not is_boosted:
         schema = _make_schema(source, names, source_name)
@@ -260,11 +264,7 @@ def _make_tables(source: Any, kind: str, schema: Schema, source_name: str) -> li
         if (classes is not None) != bool(schema.classes):
             raise ModelError(f"{source_name} bags trees of another task")
         table = make_tree_table(member.tree_, [0 if classes is None else len(classes)])
-        columns = np.asarray(features, dtype=np.int64)
-        inside = (table.feature >= 0) & (table.feature < len(columns))
-        if not np.all(inside | ~table.inner):
-            raise ModelError(f"{source_name} is damaged: a tree uses a column that does not exist")
-        table.feature = np.where(inside, columns[np.where(inside, table.feature, 0)], -1)
+        table.feature = _map_features(table.feature, np.asarray(features, dtype=np.int64))
         if classes is not None:  # positions in the classes of the bag
             if not np.all(np.isin(classes, np.arange(len(schema.classes)))):
                 raise ModelError(f"{source_name} is damaged: a tree has unknown classes")
@@ -275,9 +275,18 @@ def _make_tables(source: Any, kind: str, schema: Schema, source_name: str) -> li
     return tables
 
 
+def _map_features(features: Ints, columns: Ints) -> Ints:
+    """Return the column of each feature; -1, which `make_columns` rejects, if there is none."""
+    is_known = (features >= 0) & (features < len(columns))
+    return np.append(columns, -1)[np.where(is_known, features, -1)]
+
+
 def convert_trees(tables: list[NodeTable], schema: Schema, source_name: str) -> tuple[Tree, ...]:
     """Convert the tables of `make_tree_table` to trees."""
     nodes = concatenate_tables(tables, source_name)
+    constant = np.isinf(nodes.threshold) & (nodes.missing_left == (nodes.threshold > 0))
+    if np.any(nodes.inner & constant):
+        raise ModelError(f"a split of {source_name} sends all values to one side: fit it again")
     with np.errstate(all="ignore"):  # make_trees ignores gains of leaves, and those not finite
         mass = nodes.weight * nodes.gain
         nodes.gain = (mass - mass[nodes.left] - mass[nodes.right]) / nodes.weight
@@ -296,23 +305,16 @@ def make_tree_table(tree: Any, sizes: Sequence[int]) -> NodeTable:
     sizes : sequence of int
         Number of classes of each output; 0 for numbers.
     """
-    threshold = np.asarray(tree.threshold, dtype=np.float64)
-    table = NodeTable(
+    return NodeTable(
         left=np.asarray(tree.children_left, dtype=np.int64),
         right=np.asarray(tree.children_right, dtype=np.int64),
         feature=np.asarray(tree.feature, dtype=np.int64),
-        threshold=threshold,
+        threshold=np.asarray(tree.threshold, dtype=np.float64),
         missing_left=np.asarray(tree.missing_go_to_left) != 0,
         value=_compute_values(tree, sizes),
         weight=np.asarray(tree.weighted_n_node_samples, dtype=np.float64),
         gain=np.asarray(tree.impurity, dtype=np.float64),
     )
-    constant = np.isinf(threshold) & (table.missing_left == (threshold > 0))
-    if np.any(table.inner & constant):
-        raise ModelError(
-            "a split of the scikit-learn tree sends all values to one side: fit it again"
-        )
-    return table
 
 
 def _compute_values(tree: Any, sizes: Sequence[int]) -> Floats:
@@ -322,17 +324,17 @@ def _compute_values(tree: Any, sizes: Sequence[int]) -> Floats:
     off by an ulp or two, and is rounded where the class weight is an integer, as in
     most fits.
     """
-    parts = [tree.value[:, k, : size or 1] for k, size in enumerate(sizes)]
-    value: Floats = np.concatenate(parts, axis=1).astype(np.float64)
     if not any(sizes):
-        return value
+        return np.asarray(tree.value[:, : len(sizes), 0], dtype=np.float64)
+    parts = [tree.value[:, k, :size] for k, size in enumerate(sizes)]
+    shares = np.concatenate(parts, axis=1).astype(np.float64)
     node_weight = tree.weighted_n_node_samples[:, None]
     with np.errstate(over="ignore", invalid="ignore"):  # make_trees rejects infinities
-        weights = value * node_weight
+        weights = shares * node_weight
         whole = np.rint(weights)
         close = np.abs(weights - whole) <= _INTEGER_TOLERANCE * node_weight
-    value[:] = np.where(close, whole, weights)
-    return value
+    values: Floats = np.where(close, whole, weights)
+    return values
 
 
 # ---------------------------------------------------------------- gradient boosting
@@ -386,7 +388,7 @@ def _compute_initial_margins(
 
 def _read_categories(
     source: Any, n_features: int, source_name: str
-) -> tuple[npt.NDArray[np.int64], dict[int, tuple[str, ...]]]:
+) -> tuple[Ints, dict[int, tuple[str, ...]]]:
     """Return the input column of each preprocessed column, and the categories of nominal ones.
 
     The preprocessor encodes categorical columns as integers and puts them first.
@@ -412,16 +414,10 @@ def _read_categories(
     return np.concatenate([nominal, np.flatnonzero(~mask)]), named
 
 
-def _make_predictor_table(
-    predictor: Any, order: npt.NDArray[np.int64], source_name: str
-) -> NodeTable:
+def _make_predictor_table(predictor: Any, order: Ints, source_name: str) -> NodeTable:
     """Make the nodes of a ``TreePredictor``, whose features are preprocessed columns."""
     nodes = predictor.nodes
     inner = nodes["is_leaf"] == 0
-    feature = nodes["feature_idx"].astype(np.int64)
-    inside = (feature >= 0) & (feature < len(order))
-    if not np.all(inside | ~inner):
-        raise ModelError(f"{source_name} is damaged: a split uses a column that does not exist")
     categorical = inner & (nodes["is_categorical"] != 0)
     sets = np.asarray(predictor.raw_left_cat_bitsets).reshape(-1, 8)
     own = nodes["bitset_idx"][categorical].astype(np.int64)
@@ -432,7 +428,7 @@ def _make_predictor_table(
     return NodeTable(
         left=np.where(inner, nodes["left"].astype(np.int64), -1),
         right=np.where(inner, nodes["right"].astype(np.int64), -1),
-        feature=order[np.where(inside, feature, 0)],
+        feature=_map_features(nodes["feature_idx"].astype(np.int64), order),
         threshold=np.where(categorical, 0.0, nodes["num_threshold"]),
         missing_left=nodes["missing_go_to_left"] != 0,
         value=nodes["value"].astype(np.float64)[:, None],
@@ -524,14 +520,13 @@ class StoredObject:
     def get_params(self, deep: bool = False) -> dict[str, Any]:
         """Return the plain parameters: attributes that are not set by fitting."""
         del deep
-        names = [name for name in self._attributes if name[:1] != "_" and name[-1:] != "_"]
-        loaders = {
-            name: self._attributes[name]
-            for name in names
-            if isinstance(self._attributes[name], dict)
+        return {
+            name: getattr(self, name)
+            for name, node in self._attributes.items()
+            if name.strip("_") == name
+            and isinstance(node, dict)
+            and node.get("__loader__") == "JsonNode"
         }
-        plain = [name for name, one in loaders.items() if one.get("__loader__") == "JsonNode"]
-        return {name: getattr(self, name) for name in plain}
 
 
 def _make_stored_tree(state: StoredObject) -> SimpleNamespace:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from typing import TYPE_CHECKING, Any, NamedTuple, get_args, get_type_hints
 
@@ -142,24 +142,23 @@ class Tree:
     surrogate_lost: npt.NDArray[np.int32] = field(default_factory=_get_unset)
 
     def __post_init__(self) -> None:
-        for attribute in fields(self):
-            dtype = FIELD_DTYPES[attribute.name]
-            array = getattr(self, attribute.name)
-            if attribute.name.endswith("_offsets"):
-                owners = (
-                    self.surrogate_feature if "surrogate_level" in attribute.name else self.kind
-                )
+        for name, dtype in FIELD_DTYPES.items():
+            array = getattr(self, name)
+            if name.endswith("_offsets"):
+                owners = self.surrogate_feature if "surrogate_level" in name else self.kind
                 if array is _UNSET or has_no_entries(np.asarray(array), owners.size):
                     array = empty_offsets(owners.size)
-            elif array is _UNSET and attribute.name == "surrogate_above":
-                array = 1 - np.asarray(self.surrogate_below)
-            elif array is _UNSET and attribute.name == "surrogate_lost":
-                array = np.full(len(self.surrogate_feature), -1)
+            elif array is _UNSET and name == "surrogate_above" and self.surrogate_feature.size:
+                array = 1 - self.surrogate_below
+            elif array is _UNSET and name == "surrogate_lost" and self.surrogate_feature.size:
+                array = np.full(self.surrogate_feature.size, -1)
+            elif array is _UNSET:
+                array = _NO_ENTRIES[dtype]
             array = np.ascontiguousarray(array, dtype=dtype)
             if array.flags.writeable:
                 array = array.view()
                 array.flags.writeable = False
-            object.__setattr__(self, attribute.name, array)
+            object.__setattr__(self, name, array)
 
     @property
     def n_nodes(self) -> int:
@@ -233,7 +232,7 @@ class Tree:
         entries = {
             name: getattr(self, name)[own]
             for start, own in (("term_offsets", terms), ("surrogate_offsets", surrogates))
-            for name in _NODE_ENTRIES[start]
+            for name in NODE_ENTRIES[start]
         }
         return Tree(
             kind=np.where(closed, Split.LEAF, self.kind[source]),
@@ -267,6 +266,10 @@ FIELD_DTYPES: dict[str, type[np.generic]] = {
     name: get_args(get_args(hint)[1])[0] for name, hint in get_type_hints(Tree).items()
 }
 """Type of each array, as declared in `Tree`."""
+
+_NO_ENTRIES = {dtype: np.zeros(0, dtype) for dtype in FIELD_DTYPES.values()}
+for _array in _NO_ENTRIES.values():
+    _array.flags.writeable = False
 
 PER_NODE_FIELDS = tuple(
     name for name in FIELD_DTYPES if name.partition("_")[0] not in _ENTRY_PREFIXES
@@ -402,7 +405,7 @@ _BRANCHES_PER_NODE = 16
 _MAX_NODES = np.iinfo(np.int32).max
 
 # CSR offsets and the arrays that they index, by node and by surrogate.
-_NODE_ENTRIES = {
+NODE_ENTRIES = {
     "level_offsets": ("level_branch",),
     "term_offsets": ("term_feature", "term_weight"),
     "surrogate_offsets": (
@@ -410,7 +413,7 @@ _NODE_ENTRIES = {
         *("surrogate_below", "surrogate_above", "surrogate_lost"),
     ),
 }
-_SURROGATE_ENTRIES = {"surrogate_level_offsets": ("surrogate_level_branch",)}
+SURROGATE_ENTRIES = {"surrogate_level_offsets": ("surrogate_level_branch",)}
 
 
 def batch_trees(trees: Sequence[Tree], max_nodes: int) -> Iterator[Sequence[Tree]]:
@@ -446,7 +449,7 @@ def concatenate_trees(trees: Sequence[Tree]) -> tuple[Tree, npt.NDArray[np.int64
         Tree t consists of the nodes ``roots[t]`` to ``roots[t + 1]``.
     """
     roots = compute_root_offsets(trees)
-    starts = _NODE_ENTRIES | _SURROGATE_ENTRIES
+    starts = NODE_ENTRIES | SURROGATE_ENTRIES
     joined = {}
     for name in FIELD_DTYPES.keys() - starts.keys():
         arrays = [getattr(tree, name) for tree in trees]
@@ -478,15 +481,20 @@ def split_trees(nodes: Tree, roots: npt.NDArray[np.int64]) -> tuple[Tree, ...]:
     """Split the arrays of `concatenate_trees` into trees; their arrays are views."""
     shift = np.repeat(roots[:-1], np.diff(roots))
     child = np.where(nodes.kind == Split.LEAF, -1, nodes.first_child - shift).astype(np.int32)
+    # Most forests have neither terms nor surrogates, whose slices would take half of the time.
+    used = [
+        start for start in NODE_ENTRIES if start == "level_offsets" or getattr(nodes, start).any()
+    ]
     trees = []
     for first, last in itertools.pairwise(roots.tolist()):
         own = {name: getattr(nodes, name)[first:last] for name in PER_NODE_FIELDS}
         own["first_child"] = child[first:last]
-        for start, names in _NODE_ENTRIES.items():
-            own |= _slice_entries(nodes, start, names, first, last)
-        bounds = nodes.surrogate_offsets[[first, last]].tolist()
-        for start, names in _SURROGATE_ENTRIES.items():
-            own |= _slice_entries(nodes, start, names, *bounds)
+        for start in used:
+            own |= _slice_entries(nodes, start, NODE_ENTRIES[start], first, last)
+        if "surrogate_offsets" in used:
+            bounds = nodes.surrogate_offsets[[first, last]].tolist()
+            for start, names in SURROGATE_ENTRIES.items():
+                own |= _slice_entries(nodes, start, names, *bounds)
         trees.append(Tree(**own))
     return tuple(trees)
 

@@ -18,9 +18,10 @@ from treekit.errors import ModelError
 from treekit.model.json_values import to_json
 from treekit.model.tree import (
     BATCH_NODES,
-    FIELD_DTYPES,
     MAX_DEPTH,
+    NODE_ENTRIES,
     PER_NODE_FIELDS,
+    SURROGATE_ENTRIES,
     Split,
     Tree,
     batch_trees,
@@ -122,18 +123,14 @@ def _get_expected_shapes(nodes: Tree, schema: Schema) -> dict[str, tuple[int, ..
     n, surrogates = nodes.n_nodes, len(nodes.surrogate_feature)
     shapes: dict[str, tuple[int, ...]] = dict.fromkeys(PER_NODE_FIELDS, (n,))
     shapes |= {"value": (n, schema.n_values), "surrogate_level_offsets": (surrogates + 1,)}
-    for name in FIELD_DTYPES:
-        owner = name.rpartition("_")[0]
-        if name.endswith("_offsets"):
-            shapes.setdefault(name, (n + 1,))
-        elif name not in shapes:
-            shapes[name] = (_count_entries(nodes, owner if name != "level_branch" else "level"),)
+    for start, names in (NODE_ENTRIES | SURROGATE_ENTRIES).items():
+        shapes.setdefault(start, (n + 1,))
+        shapes |= dict.fromkeys(names, (_count_entries(getattr(nodes, start)),))
     return shapes
 
 
-def _count_entries(nodes: Tree, owner: str) -> int:
-    """Return the last of the offsets ``{owner}_offsets``; -1 if the offsets are invalid."""
-    start = getattr(nodes, f"{owner}_offsets")
+def _count_entries(start: npt.NDArray[np.int64]) -> int:
+    """Return the last of the CSR offsets `start`; -1 if they are invalid."""
     if has_no_entries(start, len(start) - 1 if start.ndim == 1 else -1):
         return 0
     ascending = (

@@ -40,6 +40,10 @@ PARTS = (
         ("Context", "collapse", "graft", "kept_nodes"),
     ),
     PagePart("Functions for exporters", "treekit.exporting"),
+    PagePart(
+        "Functions for importers", "treekit.interop", ("beginning", "find_class_name", "read_whole")
+    ),
+    PagePart("Models from tables of nodes", "treekit.interop.tree_assembly"),
     PagePart("Conformance checks", "treekit.testing"),
 )
 HEAD = """# The contract

@@ -31,7 +31,7 @@ Rounds
     up to the best one, if training stopped early, like XGBoost's scikit-learn
     estimators; ``Booster.predict`` uses all rounds: request them by ``iterations``.
 
-`tests/interop/test_boosting.py` measures these differences.
+`tests/test_xgboost.py` measures these differences.
 """
 
 from __future__ import annotations
@@ -46,18 +46,18 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
+from treekit import Model
 from treekit.errors import ModelError, ModelFileError
 from treekit.interop import beginning, find_class_name, read_whole
-from treekit.interop.boosting import Outcome, make_boosted_model
 from treekit.interop.tree_assembly import (
     NodeTable,
+    Outcome,
     check_levels,
     check_names,
     concatenate_tables,
+    make_boosted_model,
     make_columns,
 )
-from treekit.model.links import Link
-from treekit.model.model import Model
 
 # ---------------------------------------------------------------- UBJSON
 
@@ -202,8 +202,7 @@ SOURCE = "the XGBoost model"
 _JSON_START = re.compile(rb'\s*\{\s*"(learner|version)"\s*:')
 _UBJSON_START = b"{L" + (7).to_bytes(8, "big") + b"learner"
 
-_IDENTITY: Link = "identity"
-_REGRESSION_LINKS: dict[str, tuple[Link, str]] = {
+_REGRESSION_LINKS: dict[str, tuple[Any, str]] = {
     "reg:logistic": ("sigmoid", "logit"),
     "count:poisson": ("exp", "log"),
     "reg:gamma": ("exp", "log"),
@@ -216,7 +215,7 @@ _REGRESSION_LINKS: dict[str, tuple[Link, str]] = {
             *("reg:absoluteerror", "reg:quantileerror", "binary:logitraw"),
             *("rank:pairwise", "rank:ndcg", "rank:map"),
         ),
-        (_IDENTITY, ""),
+        ("identity", ""),
     ),
 }
 """Regression objectives: link function, and conversion of the base score to a margin."""

@@ -32,7 +32,7 @@ Labels
 Probabilities and exponentials
     within 4 ulp of the exact link function of the margin (see `treekit.model.links`).
 
-`tests/interop/test_boosting.py` measures these differences.
+`tests/test_lightgbm.py` measures these differences.
 """
 
 from __future__ import annotations
@@ -43,22 +43,20 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
+from treekit import Model
 from treekit.data.schema import Dtype, python_label
 from treekit.errors import ModelError, ModelFileError
 from treekit.interop import beginning, find_class_name, read_whole
-from treekit.interop.boosting import Outcome, make_boosted_model
 from treekit.interop.tree_assembly import (
     NodeTable,
+    Outcome,
     check_levels,
     check_names,
     concatenate_tables,
     floor_thresholds,
+    make_boosted_model,
     make_columns,
 )
-from treekit.model.fixed_point import MAX_TREES
-from treekit.model.links import Link
-from treekit.model.model import Model
-from treekit.model.tree import take_slices
 
 # ---------------------------------------------------------------- models
 
@@ -68,7 +66,7 @@ _IDENTITY_OBJECTIVES = (
     *("regression", "regression_l1", "huber", "fair", "quantile", "mape"),
     *("lambdarank", "rank_xendcg", "custom"),
 )
-_REGRESSION_LINKS: dict[str, Link] = {
+_REGRESSION_LINKS: dict[str, Any] = {
     "poisson": "exp",
     "gamma": "exp",
     "tweedie": "exp",
@@ -271,8 +269,6 @@ def _parse_text(text: str) -> tuple[_Header, list[dict[str, str]], list[list[Any
         raise ModelFileError(
             f"{SOURCE} has version {header.version!r:.40}; treekit reads v2, v3 and v4"
         )
-    if len(blocks) > MAX_TREES:
-        raise ModelFileError(f"{SOURCE} has more than {MAX_TREES} trees, the maximum")
     if any(block.get("is_linear", "0") != "0" for block in blocks):
         raise ModelError(
             f"{SOURCE} was trained with linear_tree: its leaves are linear models, "
@@ -380,8 +376,10 @@ def _parse_sets(block: dict[str, str], which: Floats) -> tuple[Ints, Ints]:
     at = np.flatnonzero(np.unpackbits(words.astype("<u4").view(np.uint8), bitorder="little"))
     first_word = np.repeat(bounds[:-1], np.diff(bounds))
     codes = at - 32 * first_word[at // 32]
-    positions, start = take_slices(np.searchsorted(at, 32 * bounds), which.astype(np.int64))
-    return np.diff(start), codes[positions]
+    sets = np.split(codes, np.searchsorted(at, 32 * bounds[1:-1]))
+    chosen = [sets[s] for s in which.astype(np.int64)]
+    sizes = np.array([len(one) for one in chosen], dtype=np.int64)
+    return sizes, np.concatenate([codes[:0], *chosen])
 
 
 def _clear_zero_band(threshold: Floats) -> Floats:

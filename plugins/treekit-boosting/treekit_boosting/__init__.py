@@ -1,0 +1,41 @@
+"""Importers of the boosted trees of LightGBM and XGBoost."""
+
+from __future__ import annotations
+
+from treekit import Importer, Setting, hookimpl
+from treekit.interop.tree_assembly import ANSWER_SETTING, DTYPE_SETTING
+from treekit_boosting.lightgbm import read_lightgbm, recognises_lightgbm
+from treekit_boosting.xgboost import read_xgboost, recognises_xgboost
+
+__all__ = ["treekit_importers"]
+
+treekit_contract = 2
+
+_ITERATIONS_SETTING = Setting(
+    "iterations",
+    None,
+    type=int,
+    minimum=1,
+    help="boosting rounds to read; none: up to the best one if known, else all",
+)
+
+
+@hookimpl
+def treekit_importers() -> list[Importer]:
+    """Register the importers."""
+    return [
+        Importer(
+            name="lightgbm",
+            recognises=recognises_lightgbm,
+            read=read_lightgbm,
+            settings=(DTYPE_SETTING, ANSWER_SETTING, _ITERATIONS_SETTING),
+            summary="LightGBM text files, boosters and estimators",
+        ),
+        Importer(
+            name="xgboost",
+            recognises=recognises_xgboost,
+            read=read_xgboost,
+            settings=(ANSWER_SETTING, _ITERATIONS_SETTING),
+            summary="XGBoost JSON and UBJSON files, boosters and estimators",
+        ),
+    ]
