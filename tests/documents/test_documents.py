@@ -29,7 +29,6 @@ from treekit import documents as forms
 from treekit.data.schema import Column, Output, Schema
 from treekit.data.table import read_table
 from treekit.documents import Listing, render_listing
-from treekit.documents.dataframe import conditions_to_frame
 from treekit.documents.files import write_rules
 from treekit.documents.html import MAX_INITIAL_ROWS
 from treekit.documents.json_rules import read_json
@@ -678,12 +677,6 @@ def test_a_dataframe_has_the_columns_of_csv_typed():
     assert frame["then"].tolist() == ["unripe", "ripe", "unripe"]
     assert frame["support"].to_numpy().tolist() == listed.support.tolist()
     assert frame["as_parent"].dtype == bool
-    table = conditions_to_frame(listed)
-    assert table["rule"].tolist() == [1, 1, 2, 2, 3]
-    assert table["column"].tolist() == ["density", "colour", "density", "colour", "density"]
-    assert table["levels"].tolist()[:4] == [None, ("red",), None, ("green", "blue")]
-    assert table["high"].tolist()[0] == 2.5
-    assert table["low"].tolist()[4] == 2.5
     assert isinstance(hostile_frame := rules(hostile_model()).frame(), pandas.DataFrame)
     assert len(hostile_frame) == len(rules(hostile_model()))
 

@@ -43,7 +43,6 @@ from treekit.rule_learning.c45rules import (
     generalise_paths,
     make_rate_bound,
     make_row_sets,
-    merge_conditions,
     order_by_false_positives,
     prune_rule_list,
     select_shortest_subset,
@@ -150,7 +149,7 @@ def test_conditions_are_dropped_as_the_oracle_drops_them(missing: str) -> None:
                 own, pack_bits(np.isin(range(90), list(covered))[None])[0]
             )
             assert made.rate[i] == pytest.approx(oracle.rate(table, covered, rule.label, 0.25))
-            conditions = merge_conditions(paths.conditions, nodes.tolist())
+            conditions = paths.merge_conditions(nodes)
             assert len({asked.column for asked in conditions}) == len(conditions)
             assert bits_of(conditions, rows) == own.tolist()
     assert shorter > 20
@@ -382,10 +381,10 @@ def test_a_missing_value_meets_no_condition_unless_the_path_leads_it() -> None:
     asked = extract_paths(
         make_model(WEATHER, [build_tree(absent, WEATHER)], missing="fractional"), 0
     )
-    assert merge_conditions(asked.conditions, [1]) == (
+    assert asked.merge_conditions(np.array([1])) == (
         ConditionTuple(2, missing=True, part=(0, MASS)),
     )
-    assert merge_conditions(asked.conditions, [2]) == (ConditionTuple(2, known=True, fits=(0, 1)),)
+    assert asked.merge_conditions(np.array([2])) == (ConditionTuple(2, known=True, fits=(0, 1)),)
 
 
 def test_bits_of_rules_and_exceptions_are_those_of_the_formulas() -> None:

@@ -9,7 +9,6 @@ import math
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 from markupsafe import escape
 
 from treekit.documents import Listing
@@ -76,57 +75,14 @@ def rules_to_frame(listing: Listing) -> pd.DataFrame:
     MissingExtraError
         If pandas is not installed.
     """
-    pandas = _import_pandas()
-    names, columns = zip(*list_columns(listing), strict=True)
-    frame: pd.DataFrame = pandas.DataFrame(dict(enumerate(map(pandas.Series, columns))))
-    frame.columns = names  # set last: column names may repeat
-    return frame
-
-
-def conditions_to_frame(rules: RuleList) -> pd.DataFrame:
-    """Return a dataframe with one line per condition.
-
-    Returns
-    -------
-    DataFrame
-        ``rule`` (from 1), ``column`` (a name, or ``test 1``), ``low`` and ``high`` (``low < x <=
-        high``, infinite where there is no bound), ``levels`` (tuples; None for numbers),
-        ``known``, ``missing`` (whether known and missing values fit).
-
-    Raises
-    ------
-    MissingExtraError
-        If pandas is not installed.
-    """
-    pandas = _import_pandas()
-    table, schema = rules.conditions, rules.schema
-    names = [column.name for column in schema.columns]
-    names += [f"test {number + 1}" for number in range(len(rules.tests))]
-    column_ids = table.column.tolist()
-    levels: list[Any] = [None] * len(column_ids)
-    for at in np.flatnonzero(np.append(schema.nominal, [False] * len(rules.tests))[table.column]):
-        vocabulary = schema.columns[column_ids[at]].levels
-        levels[at] = tuple(vocabulary[code] for code in table.list_codes(int(at))[0])
-    frame: pd.DataFrame = pandas.DataFrame(
-        {
-            "rule": np.repeat(np.arange(len(rules)) + 1, np.diff(rules.end, prepend=0)),
-            "column": [names[column] for column in column_ids],
-            "low": table.low,
-            "high": table.high,
-            "levels": pandas.Series(levels, dtype=object),
-            "known": table.known,
-            "missing": table.missing,
-        }
-    )
-    return frame
-
-
-def _import_pandas() -> Any:
     try:
         import pandas as pd
     except ImportError as error:
         raise MissingExtraError("pandas", "pandas") from error
-    return pd
+    names, columns = zip(*list_columns(listing), strict=True)
+    frame = pd.DataFrame(dict(enumerate(map(pd.Series, columns))))
+    frame.columns = names  # set last: column names may repeat
+    return frame
 
 
 # ---------------------------------------------------------------- csv

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 import re
 import reprlib
@@ -10,12 +9,11 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from decimal import Decimal
-from functools import partial
+from functools import cache, partial
 from typing import Annotated, Any, Literal, get_args, get_type_hints
 
 import msgspec
 import numpy as np
-import numpy.typing as npt
 from msgspec import UNSET, Meta, UnsetType
 
 from treekit.data.schema import MISSING_MARKS, Column, Dtype, Label, Output, Schema
@@ -23,7 +21,7 @@ from treekit.documents import Listing
 from treekit.errors import ModelFileError
 from treekit.model.fixed_point import MASS, count_tree_units, floor_to_dtype
 from treekit.model.links import Combine, Link
-from treekit.model.model import MissingPolicy, UnknownPolicy, Voting, predict_labels
+from treekit.model.model import MissingPolicy, UnknownPolicy, Voting
 from treekit.model.validation import MAX_COST, check_header
 from treekit.rules.read_text import complete_votes
 from treekit.rules.rule_list import (
@@ -40,7 +38,13 @@ from treekit.rules.rule_list import (
     make_empty_list,
 )
 from treekit.rules.simplify_thresholds import MAX_DIGITS
-from treekit.rules.wording import format_numbers, format_share, parse_number, parse_share
+from treekit.rules.wording import (
+    OutcomeFormatter,
+    format_bounds,
+    format_numbers,
+    parse_number,
+    parse_share,
+)
 
 # ---------------------------------------------------------------- records of the format
 
@@ -174,10 +178,13 @@ _RULES_PER_PIECE = 2048
 def render_json(listing: Listing) -> Iterator[str]:
     """Return the JSON text, one line per condition, in pieces of `_RULES_PER_PIECE` rules."""
     rules = listing.rules
+    outcomes = OutcomeFormatter(rules, listing.language, lambda x: _dump_json(format_key(x)))
     yield "{\n" + "".join(_format_header(rules)) + ' "rules": [\n'
     for first in range(0, len(rules), _RULES_PER_PIECE):
         last = min(first + _RULES_PER_PIECE, len(rules))
-        yield ",\n".join(_format_rules(rules, first, last)) + (",\n" if last < len(rules) else "\n")
+        yield ",\n".join(_format_rules(outcomes, first, last)) + (
+            ",\n" if last < len(rules) else "\n"
+        )
     yield " ]\n}\n"
 
 
@@ -250,14 +257,15 @@ def _format_clause(schema: Schema, clause: Clause) -> str:
     return f'{{"sum": [{terms}], {side}}}'
 
 
-def _format_rules(rules: RuleList, first: int, last: int) -> Iterator[str]:
+def _format_rules(outcomes: OutcomeFormatter, first: int, last: int) -> Iterator[str]:
+    rules = outcomes.rules
     start, stop = rules.bounds(first)[0], rules.bounds(last - 1)[1]
     conditions = list(_format_conditions(rules, start, stop))
     ends = [0, *(rules.end[first:last] - start).tolist()]
     supports = format_numbers(rules.support[first:last])
     tree, leaf = rules.tree[first:last].tolist(), rules.leaf[first:last].tolist()
     as_parent = rules.as_parent[first:last].tolist()
-    for at, answer in enumerate(_format_outcomes(rules, first, last)):
+    for at, answer in enumerate(_format_outcomes(outcomes, first, last)):
         own = ",\n    ".join(conditions[ends[at] : ends[at + 1]])
         conditions_text = f"[\n    {own}\n   ]" if own else "[]"
         more = ', "as_parent": true' if as_parent[at] else ""
@@ -273,7 +281,8 @@ def _format_conditions(rules: RuleList, start: int, stop: int) -> Iterator[str]:
     heads += [f'"test": {number + 1}' for number in range(len(rules.tests))]
     levels = [list(map(_dump_json, column.levels)) for column in schema.columns]
     lows, highs = (
-        _format_bounds(bounds[start:stop], schema.dtype) for bounds in (table.low, table.high)
+        format_bounds(bounds[start:stop], schema.dtype, "null")
+        for bounds in (table.low, table.high)
     )
     for one, low, high in zip(table.iterate_conditions(start, stop), lows, highs, strict=True):
         test = one.column >= schema.n_features
@@ -296,62 +305,40 @@ def _format_conditions(rules: RuleList, start: int, stop: int) -> Iterator[str]:
         yield text + "}"
 
 
-def _format_bounds(bounds: npt.NDArray[np.float64], dtype: Dtype) -> list[str]:
-    texts = np.full(len(bounds), "null", dtype=object)
-    finite = np.isfinite(bounds)
-    texts[finite] = format_numbers(bounds[finite], dtype)
-    found: list[str] = texts.tolist()
-    return found
-
-
-def _format_outcomes(rules: RuleList, first: int, last: int) -> Iterator[str]:
+def _format_outcomes(outcomes: OutcomeFormatter, first: int, last: int) -> Iterator[str]:
     """Yield the values of ``then`` of the rules from `first` to `last`."""
-    names = [_dump_json(output.name) for output in rules.schema.outputs]
-    blocks = itertools.pairwise(rules.schema.blocks)
-    columns = [
-        _format_target(rules, output, slice(*block), slice(first, last))
-        for output, block in zip(rules.schema.outputs, blocks, strict=False)
-    ]
+    names = [_dump_json(output.name) for output in outcomes.rules.schema.outputs]
+    columns = [_format_target(outcomes, k, first, last) for k in range(len(names))]
     for row in zip(*columns, strict=True):
         named = zip(names, row, strict=True)
         yield "{" + ",\n    ".join(f"{name}: {{{text}}}" for name, text in named) + "}"
 
 
-def _format_target(rules: RuleList, output: Output, block: slice, which: slice) -> list[str]:
+def _format_target(outcomes: OutcomeFormatter, k: int, first: int, last: int) -> list[str]:
     """Return the outcomes of some rules for one target."""
-    keys = [_dump_json(format_key(label)) for label in output.classes]
-    units = rules.units[which, block]
-    if output.classes and not rules.margins:
-        distinct, at = np.unique(units, return_inverse=True)
-        shares = [format_share(unit, rules.units_each) for unit in distinct.tolist()]
-        rows = np.array(shares, dtype=object)[at.reshape(units.shape)].tolist()
-        labels = [_dump_json(output.classes[k]) for k in predict_labels(units, rules.costs)]
+    rules, found = outcomes.rules, outcomes.format_target(k, first, last)
+    if outcomes.has_votes:
+        labels = list(map(_dump_json, rules.schema.outputs[k].classes))
         texts = [
-            f'"label": {label}, "shares": {_format_nonzero(keys, row)}'
-            for label, row in zip(labels, rows, strict=True)
+            f'"label": {labels[one.label]}, "shares": {_format_pairs(one.shares)}' for one in found
         ]
+    elif rules.margins:
+        texts = [f'"margins": {_format_pairs(one.shares)}' for one in found]
     else:
-        key = "margins" if keys else "value"
-        numbers = np.ldexp(units.astype(np.float64), rules.exponent)
-        texts = [f'"{key}": {own}' for own in _format_values(keys, numbers)]
+        texts = [f'"value": {one.text}' for one in found]
     if rules.value is None:
         return texts
-    training = _format_values(keys, rules.value[which, block])
+    values = rules.value[first:last, slice(*rules.schema.blocks[k : k + 2])]
+    training, keys = format_numbers(values.ravel()), outcomes.labels[k]
+    if keys:
+        rows = np.array(training, dtype=object).reshape(values.shape).tolist()
+        pairs = (zip(keys, row, strict=True) for row in rows)
+        training = [_format_pairs(pair for pair in row if pair[1] != "0") for row in pairs]
     return [f'{text}, "training": {own}' for text, own in zip(texts, training, strict=True)]
 
 
-def _format_values(keys: list[str], values: npt.NDArray[np.float64]) -> list[str]:
-    """Format each row of `values`: as an object by `keys`, or as one number if there are none."""
-    texts, width = format_numbers(values.ravel()), values.shape[1]
-    if not keys:
-        return texts
-    return [_format_nonzero(keys, texts[k : k + width]) for k in range(0, len(texts), width)]
-
-
-def _format_nonzero(keys: list[str], numbers: list[str]) -> str:
-    """Format a JSON object of the nonzero numbers by key."""
-    named = zip(keys, numbers, strict=True)
-    return "{" + ", ".join(f"{key}: {number}" for key, number in named if number != "0") + "}"
+def _format_pairs(pairs: Iterable[tuple[str, str]]) -> str:
+    return "{" + ", ".join(f"{key}: {number}" for key, number in pairs) + "}"
 
 
 # ---------------------------------------------------------------- read JSON
@@ -550,7 +537,7 @@ class _ConditionReader:
 
     def __init__(self, schema: Schema, *, divides: bool) -> None:
         self.schema, self.divides = schema, divides
-        self.rounded: dict[float, float] = {}
+        self.round_number = cache(lambda number: parse_number(repr(number), schema.dtype))
         self.columns = {column.name: number for number, column in enumerate(schema.columns)}
         self.codes = [{level: k for k, level in enumerate(c.levels)} for c in schema.columns]
 
@@ -569,7 +556,7 @@ class _ConditionReader:
         bound, below = getattr(stated, side), int(side == "above")
         if given == {"column", side}:
             feature = self._find_column(stated.column, "numeric")
-            return LinearClause((feature,), (1.0,), self._round_number(bound), below)
+            return LinearClause((feature,), (1.0,), self.round_number(bound), below)
         if given != {"sum", side}:
             raise JsonError(
                 "a clause needs 'column' or 'sum' with 'at_most' or 'above', or 'column' with "
@@ -579,7 +566,7 @@ class _ConditionReader:
         for place, (name, weight) in enumerate(stated.sum):
             with _ErrorsAt(f".sum[{place}]"):
                 features.append(self._find_column(name, "numeric"))
-                weights.append(self._round_number(weight))
+                weights.append(self.round_number(weight))
         if not weights or 0.0 in weights:
             raise JsonError("a sum needs terms with weights other than 0")
         return LinearClause(tuple(features), tuple(weights), bound, below)
@@ -603,12 +590,6 @@ class _ConditionReader:
         if self.schema.columns[feature].kind != kind:
             raise JsonError(f"column {name!r} is not {kind}")
         return feature
-
-    def _round_number(self, number: float) -> float:
-        """Return a number rounded to the type of the columns."""
-        if number not in self.rounded:
-            self.rounded[number] = parse_number(repr(number), self.schema.dtype)
-        return self.rounded[number]
 
     def _look_up_levels(self, column: int, levels: Sequence[str]) -> tuple[int, ...]:
         """Return the codes of distinct categories, ascending."""
@@ -677,7 +658,7 @@ class _ConditionReader:
         for side, none in (("above", -np.inf), ("at_most", np.inf)):
             with _ErrorsAt(f".{side}"):
                 bound = getattr(stated, side)
-                found.append(self._round_number(bound) if isinstance(bound, float) else none)
+                found.append(self.round_number(bound) if isinstance(bound, float) else none)
         return found[0], found[1]
 
 

@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from treekit.documents import Listing
-from treekit.model.model import predict_labels
+from treekit.rules.measure import compute_rule_labels
 from treekit.rules.rule_list import RuleList
 from treekit.rules.wording import (
     OutcomeFormatter,
@@ -28,7 +28,7 @@ from treekit.rules.wording import (
     format_rounded,
     format_test,
     quote_name,
-    quote_text,
+    quote_unprintable,
     render_conditions,
 )
 
@@ -205,14 +205,10 @@ def make_title(listing: Listing, markup: Callable[[str], str] = str) -> str:
     """Return the heading; text from the table or the caller is passed through `markup`."""
     given = listing.title
     if given:
-        return markup(_quote_unprintable(given))
+        return markup(quote_unprintable(given))
     return listing.language.say(
         "page_title", target=markup(format_label(listing.rules.schema.target))
     )
-
-
-def _quote_unprintable(name: str) -> str:
-    return name if name.isprintable() else quote_text(name)
 
 
 class Fact(NamedTuple):
@@ -250,7 +246,7 @@ def list_facts(page: DocumentLayout) -> Iterator[Fact]:
         yield Fact(say("page_trees"), (str(rules.n_trees),))
     yield Fact(say("page_rules"), (str(len(page.shown_rules)),))
     named = source == "table" and bool(listing.table_name)
-    table = _quote_unprintable(listing.table_name) if named else say(f"page_measured_{source}")
+    table = quote_unprintable(listing.table_name) if named else say(f"page_measured_{source}")
     yield Fact(say("page_measured"), (table,), verbatim=named)
     if listing.model_digest:
         yield Fact(say("page_model_digest"), (listing.model_digest,), verbatim=True)
@@ -335,10 +331,7 @@ def format_rules(listing: Listing, first: int, last: int) -> list[str]:
 
 def predict_rule_labels(rules: RuleList) -> list[npt.NDArray[np.int64]]:
     """Return, for each target, (rules,) int64: the class that each rule predicts on its own."""
-    return [
-        predict_labels(rules.units[:, first:last], rules.costs)
-        for first, last in itertools.pairwise(rules.schema.blocks)
-    ]
+    return list(compute_rule_labels(rules).T)
 
 
 def compute_shares(rules: RuleList) -> npt.NDArray[np.float64]:

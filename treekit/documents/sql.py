@@ -11,7 +11,7 @@ import json
 import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
-from functools import partial
+from functools import cache
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -122,13 +122,13 @@ def format_comment(text: str) -> str:
 
 def _format_outcomes(rules: RuleList, words: Language) -> Iterator[str]:
     """Yield the outcome of each rule in one line of printable text, with unsafe names quoted."""
-    name = partial(quote_label, words=words)
     if rules.margins:  # of all classes
-        pairs = zip(rules.schema.classes, decode_numbers(rules).T, strict=True)
-        columns = [[f"{name(label)}: {x}" for x in format_numbers(own)] for label, own in pairs]
+        labels = [quote_label(label, words) for label in rules.schema.classes]
+        pairs = zip(labels, decode_numbers(rules).T, strict=True)
+        columns = [[f"{label}: {x}" for x in format_numbers(own)] for label, own in pairs]
         yield from map(", ".join, zip(*columns, strict=True))
         return
-    for outcomes in OutcomeFormatter(rules, words, name, "").format_outcomes(0, len(rules)):
+    for outcomes in OutcomeFormatter(rules, words, nothing="").format_outcomes(0, len(rules)):
         yield join_outcomes(outcomes, ", ")
 
 
@@ -402,7 +402,7 @@ class _ConditionPrinter:
         self.names += tests
         self.levels: dict[int, list[str]] = {}
         self.bounds: dict[int, list[float]] = {}
-        self.bound_texts: dict[float, str] = {}
+        self.print_bound = cache(self._print_bound)
         self.full: Box = {}
         table, n_features = rules.conditions, rules.schema.n_features
         for number in np.unique(table.column).tolist():
@@ -537,16 +537,13 @@ class _ConditionPrinter:
                 whens.append(f"WHEN {_format_membership(name, own)} THEN {side}")
         return f"CASE {' '.join(whens)} END" if whens else "CAST(NULL AS INTEGER)"
 
-    def print_bound(self, value: float) -> str:
+    def _print_bound(self, value: float) -> str:
         """Return the literal of a threshold for doubles, which are not rounded first."""
-        if value not in self.bound_texts:
-            single = self.rules.schema.dtype == "float32"
-            double = float(to_double_threshold(np.float64(value))) if single else value
-            text = self.print_number(double)
-            if double != value:
-                text += f" /*{format_number(value, 'float32')}*/"
-            self.bound_texts[value] = text
-        return self.bound_texts[value]
+        if self.rules.schema.dtype != "float32":
+            return self.print_number(value)
+        double = float(to_double_threshold(np.float64(value)))
+        text = self.print_number(double)
+        return text if double == value else f"{text} /*{format_number(value, 'float32')}*/"
 
     # ------------------------------------------------------------ conditions
 

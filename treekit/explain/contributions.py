@@ -28,7 +28,7 @@ import numpy.typing as npt
 from treekit.explain.decision_path import Passage, list_deciding_columns
 from treekit.explain.explanation import Sums
 from treekit.model.fixed_point import apportion, count_tree_units
-from treekit.model.tree import Split, Tree
+from treekit.model.tree import Split, Tree, node_levels
 
 if TYPE_CHECKING:
     from treekit.model.model import Model
@@ -104,18 +104,13 @@ def _average_leaves(tree: Tree, units: Integers) -> npt.NDArray[np.float64]:
     """
     means = np.zeros((tree.n_nodes, units.shape[1]))
     means[tree.leaves] = units
-    depths, parent = tree.depths, tree.parent
-    order = np.argsort(depths, kind="stable")
-    ends = np.searchsorted(depths[order], np.arange(1, tree.depth + 2))
-    for a, b in itertools.pairwise(reversed(ends.tolist())):
-        nodes = order[b:a]  # nodes of one depth, siblings adjacent
-        first_siblings = np.flatnonzero(np.diff(parent[nodes], prepend=-1))
-        sizes = np.diff(np.append(first_siblings, len(nodes)))
-        total = np.add.reduceat(tree.weight[nodes], first_siblings)
-        weight = np.where(np.repeat(total > 0, sizes), tree.weight[nodes], 1.0)
-        share = weight / np.repeat(np.add.reduceat(weight, first_siblings), sizes)
-        parents = parent[nodes[first_siblings]]
-        means[parents] = np.add.reduceat(means[nodes] * share[:, None], first_siblings)
+    for inner, children in reversed([*node_levels(tree, np.zeros(1, dtype=np.int64))]):
+        sizes = tree.n_children[inner]
+        starts = np.cumsum(sizes) - sizes
+        total = np.add.reduceat(tree.weight[children], starts)
+        weight = np.where(np.repeat(total > 0, sizes), tree.weight[children], 1.0)
+        share = weight / np.repeat(np.add.reduceat(weight, starts), sizes)
+        means[inner] = np.add.reduceat(means[children] * share[:, None], starts)
     return means
 
 

@@ -110,9 +110,9 @@ def _write_header(picture: Picture, width: float) -> tuple[list[str], float, flo
             room = SWATCH_SIZE + 5 + estimate_text_width(text, SMALL_FONT_SIZE)
             if x > MARGIN and x + room > MARGIN + widest:
                 x, y = MARGIN, y + 18
-            fill = class_colour(number)
-            look: dict[str, str | float] = {"fill": fill, "stroke": mixed(fill, INK, 0.25)}
-            parts.append(_write_rect(x, y - 9.5, SWATCH_SIZE, SWATCH_SIZE, rx=2.0, **look))
+            fill, size = class_colour(number), SWATCH_SIZE
+            stroke = mixed(fill, INK, 0.25)
+            parts.append(_write_rect(x, y - 9.5, size, size, rx=2.0, fill=fill, stroke=stroke))
             parts.append(_write_text(text, x + SWATCH_SIZE + 5, y, SMALL_FONT_SIZE))
             x += room + 14
     return parts, widest, y + 22
@@ -144,14 +144,13 @@ def _write_edges(
             points = (x, y, x, middle, to_x, middle, to_x, end, to_y)
             path = "M{} {}C{} {} {} {} {} {}V{}".format(*map(format_coordinate, points))
             below = picture.nodes[child]
-            look: dict[str, str | float] = {"stroke_width": 1.25 + 7 * below.share}
-            if not below.weight:
-                look["stroke_dasharray"] = "3 3"
+            width = 1.25 + 7 * below.share
+            dashed = {} if below.weight else {"stroke_dasharray": "3 3"}
             if below.marked:
-                look |= {"stroke": INK, "stroke_width": max(1.25 + 7 * below.share, PATH_WIDTH)}
-                marked.append(element("path", d=path, **look))
+                width = max(width, PATH_WIDTH)
+                marked.append(element("path", d=path, stroke_width=width, **dashed, stroke=INK))
             else:
-                yield element("path", d=path, **look)
+                yield element("path", d=path, stroke_width=width, **dashed)
     yield from marked
 
 
@@ -200,8 +199,8 @@ def _write_branch_label(own: Box, x: float, top: float) -> Iterator[str]:
     yield _write_rect(x - width / 2, top - 22, width, 16.0, rx=3.0, fill=PAPER)
     rest = element("tspan", escaped(own.rest), fill=MUTED) if own.rest else ""
     label = escaped(own.branch) + (" " if own.branch and rest else "") + rest
-    look: dict[str, str | float] = {"font_size": SMALL_FONT_SIZE, "text_anchor": "middle"}
-    yield element("text", label, x=x, y=top - 10, **look)
+    size = SMALL_FONT_SIZE
+    yield element("text", label, x=x, y=top - 10, font_size=size, text_anchor="middle")
 
 
 def _choose_colours(picture: Picture, at: int) -> tuple[str, str]:
@@ -230,12 +229,11 @@ def _write_bar(
         if part <= 0:
             continue
         fill = class_colour(entry)
-        look: dict[str, str | float] = {"fill": fill, "stroke": PAPER, "stroke_width": 0.75}
-        yield _write_rect(x, top, part, BAR_HEIGHT, **look)
+        yield _write_rect(x, top, part, BAR_HEIGHT, fill=fill, stroke=PAPER, stroke_width=0.75)
         text = format_weight(weight)
         if estimate_text_width(text, BAR_FONT_SIZE) + 3 <= part:
-            look = {"fill": ink_on(fill), "text_anchor": "middle"}
-            yield _write_text(text, x + part / 2, top + BAR_HEIGHT - 3, BAR_FONT_SIZE, **look)
+            place = x + part / 2, top + BAR_HEIGHT - 3, BAR_FONT_SIZE
+            yield _write_text(text, *place, fill=ink_on(fill), text_anchor="middle")
         x += part
 
 

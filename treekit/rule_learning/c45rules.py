@@ -10,8 +10,8 @@ Quinlan 1993, *C4.5: Programs for Machine Learning*, chapter 5, after Quinlan 19
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from statistics import NormalDist
 from typing import Any, NamedTuple
 
@@ -35,8 +35,11 @@ from treekit.rules.extract import (
 from treekit.rules.rule_list import (
     ConditionTable,
     ConditionTuple,
+    ParsedRule,
     RuleList,
-    intersect_conditions,
+    add_rules,
+    make_empty_list,
+    merge_conditions,
 )
 
 # ---------------------------------------------------------------- candidate rules
@@ -82,6 +85,10 @@ class TreePaths:
     node: Index
     end: Index
     label: Index
+
+    def merge_conditions(self, nodes: Index) -> tuple[ConditionTuple, ...]:
+        """Merge the conditions of the branches to `nodes` to one per column."""
+        return merge_conditions(self.conditions.take(nodes).iterate_conditions(0, len(nodes)))
 
 
 def extract_paths(model: Model, number: int) -> TreePaths:
@@ -140,16 +147,6 @@ def _make_step_conditions(model: Model, tree: Tree) -> ConditionTable:
         dividing=np.zeros_like(table.dividing),
         levels=table.levels[np.lexsort((table.levels, owner))],
     )
-
-
-def merge_conditions(asked: ConditionTable, nodes: Iterable[int]) -> tuple[ConditionTuple, ...]:
-    """Merge the conditions of the branches to `nodes` to one per column, in order of first use."""
-    found: dict[int, ConditionTuple] = {}
-    for node in nodes:
-        (own,) = asked.iterate_conditions(node, node + 1)
-        before = found.get(own.column)
-        found[own.column] = own if before is None else intersect_conditions(before, own)
-    return tuple(found.values())
 
 
 def find_matching_rows(
@@ -410,7 +407,7 @@ def _find_candidates(
             if made.rate[path] >= worst[label] or same in seen:
                 continue
             seen.add(same)
-            conditions = merge_conditions(paths.conditions, nodes.tolist())
+            conditions = paths.merge_conditions(nodes)
             key = label, frozenset(conditions)
             if key not in found:
                 rows = np.bitwise_and.reduce(met[nodes], axis=0)
@@ -752,7 +749,6 @@ def order_by_false_positives(met: Bits, label: Index, ground: RowSets) -> Index:
     return order
 
 
-@dataclass(eq=False)
 class _RuleMatches:
     """Matching rules of each row, while rules are dropped.
 
@@ -764,16 +760,10 @@ class _RuleMatches:
         First and second matching rule; if a row has none, the number of rules.
     """
 
-    met: npt.NDArray[np.bool_]
-    first: Index
-    second: Index
-
-    @classmethod
-    def from_indicators(cls, met: npt.NDArray[np.bool_]) -> _RuleMatches:
-        none = np.full(met.shape[1], len(met), dtype=np.int64)
-        made = cls(met, none, none.copy())
-        made.update_rows(np.arange(met.shape[1]))
-        return made
+    def __init__(self, met: npt.NDArray[np.bool_]) -> None:
+        self.met = met
+        self.first, self.second = np.full((2, met.shape[1]), len(met), dtype=np.int64)
+        self.update_rows(np.arange(met.shape[1]))
 
     def update_rows(self, rows: Index) -> None:
         """Recompute the first and second matching rule of the given rows."""
@@ -819,7 +809,7 @@ def prune_rule_list(met: Bits, label: Index, ground: RowSets, most: int | None =
     dropped as well.  Linear in the rows for each rule dropped, and in the rules for each row
     that this reassigns.
     """
-    matches = _RuleMatches.from_indicators(unpack_bits(met, ground.n_rows))
+    matches = _RuleMatches(unpack_bits(met, ground.n_rows))
     kept = np.ones(len(met), dtype=np.bool_)
     while kept.any():
         now, without = _sum_errors(matches, label, ground)
@@ -843,7 +833,7 @@ def sum_first_match_weights(met: Bits, ground: RowSets) -> Numbers:
 
     The last entry is for the rows that match no rule.
     """
-    return _sum_class_weights(_RuleMatches.from_indicators(unpack_bits(met, ground.n_rows)), ground)
+    return _sum_class_weights(_RuleMatches(unpack_bits(met, ground.n_rows)), ground)
 
 
 def _sum_class_weights(matches: _RuleMatches, ground: RowSets) -> Numbers:
@@ -900,9 +890,8 @@ def make_ordered_list(
     weight : (rules, classes) float64
         Weights of the rows that match each rule first, including the last rule.
     """
-    n = len(weight)
-    made = RuleList(
-        schema=model.schema,
+    header = make_empty_list(
+        model.schema,
         missing="direction" if model.missing == "fractional" else model.missing,
         unknown=model.unknown,
         voting=model.voting,
@@ -910,15 +899,11 @@ def make_ordered_list(
         n_trees=1,
         exponent=0,
         tests=(),
-        tree=np.zeros(n, np.int32),
-        # Numbered as a chain of nodes: rule, leaf, rule, leaf, ..., the last leaf.
-        leaf=np.append(2 * np.arange(n - 1) + 1, 2 * n - 2).astype(np.int32),
-        support=weight.sum(axis=1),
-        as_parent=np.zeros(n, np.bool_),
-        units=np.zeros(weight.shape, np.int64),
-        end=np.cumsum([*(len(rule) for rule in rules), 0]).astype(np.int64),
-        conditions=ConditionTable.from_conditions([each for rule in rules for each in rule]),
         order="first",
-        value=weight,
     )
-    return replace(made, units=distribute_votes(made, weight))
+    # Numbered as a chain of nodes: rule, leaf, rule, leaf, ..., the last leaf.
+    leaves = [*range(1, 2 * len(rules), 2), 2 * len(rules)]
+    votes, support = distribute_votes(header, weight).tolist(), weight.sum(axis=1).tolist()
+    listed = zip(leaves, [*rules, ()], support, votes, weight.tolist(), strict=True)
+    parsed = [ParsedRule(0, leaf, own, w, False, *values) for leaf, own, w, *values in listed]
+    return add_rules(header, parsed, fixed_step=True)

@@ -192,21 +192,20 @@ class BoxSpace(NamedTuple):
     def find_meeting(self, boxes: Boxes, box: Boxes) -> Mask:
         """Return which boxes share a row with `box`; one of the two may be broadcast."""
         numbers = np.maximum(boxes.low, box.low) < np.minimum(boxes.high, box.high)
-        found = _all_on_last_axis(numbers | (boxes.missing & box.missing))
-        return found & self._has_bits_everywhere((boxes.levels & box.levels) != 0)
-
-    def _has_bits_everywhere(self, some: Mask) -> Mask:
-        """Return whether any word of each nominal column is true."""
-        if not len(self.nominal):
-            return np.ones(some.shape[:-1], dtype=np.bool_)
-        return _all_on_last_axis(np.logical_or.reduceat(some, self.word_offsets[:-1], axis=-1))
+        found: Mask = np.all(numbers | (boxes.missing & box.missing), axis=-1)
+        if len(self.nominal):  # some word of each column
+            common = (boxes.levels & box.levels) != 0
+            own = np.logical_or.reduceat(common, self.word_offsets[:-1], axis=-1)
+            found = found & np.all(own, axis=-1)
+        return found
 
     def find_containing(self, boxes: Boxes, box: Boxes) -> Mask:
         """Return which boxes contain all rows of `box`, which is not empty."""
         none = box.low >= box.high
         inside = none | ((boxes.low <= box.low) & (boxes.high >= box.high))
         inside &= boxes.missing | ~box.missing
-        return _all_on_last_axis(inside) & _all_on_last_axis((box.levels & ~boxes.levels) == 0)
+        outside = box.levels & ~boxes.levels
+        return np.asarray(inside.all(axis=-1) & ~outside.any(axis=-1))
 
     def intersect_boxes(self, boxes: Boxes, box: Boxes) -> Boxes:
         """Return the intersection of each box with `box`, which each of them meets."""
@@ -303,12 +302,6 @@ def _compute_cell_ranges(
     return bounds, np.where(known, first, 0), np.where(known, np.maximum(first, last), 0)
 
 
-def _all_on_last_axis(some: Mask) -> Mask:
-    """Compute ``some.all(axis=-1)``."""
-    found: Mask = np.logical_and.reduce(some, axis=-1)
-    return found
-
-
 # ---------------------------------------------------------------- covering
 # Decide exactly whether boxes cover another box, with a witness if they do not.
 #
@@ -378,17 +371,11 @@ def is_surely_covered(space: BoxSpace, box: Boxes, boxes: Boxes, budget: StepBud
 
 def _split_box(space: BoxSpace, box: Boxes, boxes: Boxes) -> tuple[Boxes, Boxes]:
     """Return the best cut of a box that some boxes meet and none of them contains."""
-    best: Cut | None = None
-    for k in range(len(space.intervals)):
-        for cut in (_cut_at_bound(box, boxes, k), _cut_at_missing(box, boxes, k)):
-            if cut is not None and (best is None or cut[0] < best[0]):
-                best = cut
-    for k in range(len(space.nominal)):
-        cut = _cut_at_levels(space, box, boxes, k)
-        if cut is not None and (best is None or cut[0] < best[0]):
-            best = cut
-    assert best is not None  # noqa: S101 - a box that meets, but does not contain, has a face in
-    return best[1:]
+    columns = range(len(space.intervals))
+    cuts = [cut(box, boxes, k) for k in columns for cut in (_cut_at_bound, _cut_at_missing)]
+    cuts += [_cut_at_levels(space, box, boxes, k) for k in range(len(space.nominal))]
+    # A box that meets, but does not contain, has a face inside: there is a cut.
+    return min((cut for cut in cuts if cut is not None), key=lambda cut: cut[0])[1:]
 
 
 def _compute_cut_cost(left: npt.ArrayLike, right: npt.ArrayLike) -> npt.NDArray[np.float64]:
@@ -456,15 +443,14 @@ def _cut_at_levels(space: BoxSpace, box: Boxes, boxes: Boxes, k: int) -> Cut | N
     whole = box.levels[0, own]
     sets = boxes.levels[:, own] & whole
     partial = np.unique(sets[(sets != whole).any(axis=1)], axis=0)
-    best: tuple[float, npt.NDArray[np.uint64]] | None = None
-    for chosen in partial[:: -(-len(partial) // _MAX_SETS) or 1]:
-        inside = (sets & chosen).any(axis=1)
-        outside = (sets & ~chosen).any(axis=1)
-        cost = float(_compute_cut_cost(np.count_nonzero(inside), np.count_nonzero(outside)))
-        if best is None or cost < best[0]:
-            best = cost, chosen
-    if best is None:
+    if not len(partial):
         return None
+    some = partial[:: -(-len(partial) // _MAX_SETS)]
+    inside, outside = (
+        [np.count_nonzero((sets & side).any(axis=1)) for side in sides] for sides in (some, ~some)
+    )
+    costs = _compute_cut_cost(inside, outside)
+    best = int(costs.argmin())
     taken, others = box.levels.copy(), box.levels.copy()
-    taken[0, own], others[0, own] = best[1], whole & ~best[1]
-    return best[0], replace(box, levels=taken), replace(box, levels=others)
+    taken[0, own], others[0, own] = some[best], whole & ~some[best]
+    return float(costs[best]), replace(box, levels=taken), replace(box, levels=others)

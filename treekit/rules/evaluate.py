@@ -62,9 +62,7 @@ def find_refused_rows(rules: RuleList, rows: Any) -> npt.NDArray[np.bool_]:
     matrix = round_rows(rules.schema, rows)
     nominal, n_levels = rules.schema.nominal, rules.schema.n_levels
     absent = np.isnan(matrix)
-    # Codes of categories are integers below the size of the vocabulary.
-    codes = (matrix >= 0) & (matrix < n_levels) & (matrix == np.floor(matrix))
-    unknown = nominal & ~codes & ~absent
+    unknown = nominal & ~absent & (sanitize_codes(matrix, n_levels) == n_levels)
     result = np.zeros(len(matrix), dtype=np.bool_)
     if rules.missing == "error":
         result |= absent.any(axis=1)
@@ -122,16 +120,13 @@ def matching_rules(rules: RuleList, rows: Any) -> Iterator[RuleMatches]:
     step = max(_CELLS_PER_BLOCK // rules.n_trees, ROWS_PER_BLOCK)
     for at in range(0, len(usable), step):
         mine = usable[at : at + step]
-        answered = np.zeros((len(mine), rules.n_trees), dtype=np.bool_)
+        answered = np.zeros(len(mine) * rules.n_trees, dtype=np.bool_)
         for piece in _match_blocks(rules, matrix[mine], np.arange(len(mine))):
-            tree = rules.tree[piece.rule]
-            open_yet = np.flatnonzero(~answered[piece.row, tree])
-            order = open_yet[
-                np.lexsort((piece.rule[open_yet], tree[open_yet], piece.row[open_yet]))
-            ]
-            place = piece.row[order] * rules.n_trees + tree[order]
-            first = order[np.diff(place, prepend=-1) > 0]
-            answered[piece.row[first], tree[first]] = True
+            place = piece.row * rules.n_trees + rules.tree[piece.rule]
+            order = np.lexsort((piece.rule, place))
+            first = order[np.diff(place[order], prepend=-1) > 0]
+            first = first[~answered[place[first]]]
+            answered[place[first]] = True
             yield RuleMatches(mine[piece.row[first]], piece.rule[first], piece.mass[first])
 
 

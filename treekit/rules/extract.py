@@ -20,11 +20,11 @@ from treekit.rules.rule_list import (
     ConditionTuple,
     Order,
     RuleList,
-    intersect_conditions,
     list_tests,
+    merge_conditions,
     take_rules,
 )
-from treekit.rules.wording import render_conditions
+from treekit.rules.wording import find_otherwise_rules, render_conditions
 
 # ---------------------------------------------------------------- extract
 
@@ -256,20 +256,15 @@ def _collect_edge_levels(
 
 def list_leaves_depth_first(plain: Tree) -> Index:
     """Return (leaves,) int64: the leaves from the leftmost path to the rightmost."""
-    parent, depths = plain.parent, plain.depths
-    below = (plain.kind == Split.LEAF).astype(np.int64)
-    order = np.argsort(depths, kind="stable")  # siblings stay adjacent
-    levels = np.split(order, np.searchsorted(depths[order], np.arange(1, plain.depth + 1)))
-    for nodes in levels[:0:-1]:
-        np.add.at(below, parent[nodes], below[nodes])
-    place = np.zeros(plain.n_nodes, dtype=np.int64)  # leaves to the left of a node
-    for nodes in levels[1:]:
-        before = np.cumsum(below[nodes]) - below[nodes]
-        family = np.flatnonzero(np.diff(parent[nodes], prepend=-1))
-        eldest = np.repeat(before[family], np.diff(np.append(family, len(nodes))))
-        place[nodes] = place[parent[nodes]] + before - eldest
-    leaves = plain.leaves
-    return leaves[np.argsort(place[leaves])]
+    first, counts = plain.first_child.tolist(), plain.n_children.tolist()
+    leaves, waiting = [], [0]
+    while waiting:
+        node = waiting.pop()
+        if counts[node]:
+            waiting.extend(reversed(range(first[node], first[node] + counts[node])))
+        else:
+            leaves.append(node)
+    return np.array(leaves, dtype=np.int64)
 
 
 def list_path_nodes(plain: Tree, leaf: Index) -> tuple[Index, Index]:
@@ -309,12 +304,9 @@ def extract_listed_conditions(model: Model) -> tuple[Index, ConditionTable]:
     rules: list[list[ConditionTuple]] = []
     for leaf in np.flatnonzero(nodes.kind == Split.LEAF).tolist():
         node = node_of_leaf.get(leaf)
-        found: dict[int, ConditionTuple] = {}
-        for one in [] if node is None else entries[starts[node] : starts[node + 1]]:
-            before = found.get(one.column)
-            found[one.column] = one if before is None else intersect_conditions(before, one)
+        found = () if node is None else merge_conditions(entries[starts[node] : starts[node + 1]])
         n_levels = model.schema.n_levels
-        rules.append([one for one in found.values() if not one.accepts_all(n_levels[one.column])])
+        rules.append([one for one in found if not one.accepts_all(n_levels[one.column])])
     end = np.cumsum(list(map(len, rules)), dtype=np.int64)
     return end, ConditionTable.from_conditions(list(itertools.chain(*rules)))
 
@@ -440,11 +432,9 @@ def list_condition_parts(
     long = table.missing | (table.column >= listed.schema.n_features)
     plain, marked = f" {words.say('page_and')} ", words.say("page_and_also")
     always, otherwise = words.say("page_always"), words.say("page_otherwise")
-    behind = (which > 0) & (listed.tree[which - 1] == listed.tree[which])
-    behind &= listed.order == "first"
     found = []
     ends = itertools.pairwise([0, *some.end.tolist()])
-    for (a, b), last in zip(ends, behind.tolist(), strict=True):
+    for (a, b), last in zip(ends, find_otherwise_rules(listed)[which].tolist(), strict=True):
         between = marked if long[a:b].any() else plain
         one = [part for text in texts[a:b] for part in (between, text)][1:]
         found.append(one or [otherwise if last else always])

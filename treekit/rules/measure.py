@@ -76,8 +76,7 @@ def training_measures(rules: RuleList) -> Measures:
     empty = np.full((len(rules), len(rules.schema.outputs)), np.nan)
     confidence, lift, mean = empty, empty, empty
     if rules.schema.task == "regression":
-        known = rules.value is not None and rules.combine == "mean"
-        if known and rules.value is not None:
+        if rules.value is not None and rules.combine == "mean":
             mean = np.where(weight[:, None] > 0, rules.value, np.nan)
     elif not rules.margins:
         value = rules.value
@@ -364,20 +363,14 @@ def encode_table(schema: Schema, table: Any) -> Matrix:
     matrix = np.array(encode_rows(read, schema, missing_marks=read.missing), dtype=np.float64)
     for feature, column in enumerate(schema.columns):
         if column.kind == "nominal":
-            unseen = (
-                encode_levels(read, _find_column_name(read, schema, feature), column.levels)
-                == UNSEEN
-            )
+            name = column.name if read.named else read.names[feature]
+            unseen = encode_levels(read, name, column.levels) == UNSEEN
             matrix[unseen, feature] = len(column.levels)
     return matrix
 
 
 def _as_table(table: Any, schema: Schema) -> Table:
     return table if isinstance(table, Table) else read_table(table, missing=schema.missing_marks)
-
-
-def _find_column_name(table: Table, schema: Schema, feature: int) -> str:
-    return schema.names[feature] if table.named else table.names[feature]
 
 
 def encode_target(table: Table, name: str, output: Output) -> npt.NDArray[np.float64]:
@@ -429,7 +422,7 @@ def measure_support(rules: RuleList, rows: Any) -> RuleList:
     classes = schema.task == "classification"
     weight = _sum_targets(rules, tally.value) if classes else tally.known
     reached: npt.NDArray[np.bool_] = np.all(weight > 0, axis=1)
-    value = np.where(reached[:, None], tally.value, compute_values(rules))
-    if rules.margins:  # margins are model parameters, and cannot be measured on rows
-        value = compute_values(rules)
+    # Margins are model parameters, and cannot be measured on rows.
+    known_value = reached[:, None] & (not rules.margins)
+    value = np.where(known_value, tally.value, compute_values(rules))
     return replace(rules, support=np.where(reached, tally.weight, 0.0), value=value)

@@ -32,20 +32,6 @@ from treekit.rules.rule_list import (
 Index = npt.NDArray[np.int64]
 
 
-class MergedRules(NamedTuple):
-    """A merged list, and the merged rule of each original rule.
-
-    Attributes
-    ----------
-    rules : RuleList
-    rule_of_leaf : (leaves,) int64
-        The merged rule that contains each rule of `treekit.rules.rules`.
-    """
-
-    rules: RuleList
-    rule_of_leaf: Index
-
-
 def joined_rules(model: Model, *, decisions: bool = False) -> RuleList:
     """Return the rules of a model, merged where one exact rule can replace several.
 
@@ -74,23 +60,28 @@ def joined_rules(model: Model, *, decisions: bool = False) -> RuleList:
         With `decisions`, unless the model is a single classification tree without fractional
         instances.
     """
-    return merge_rules(model, decisions=decisions).rules
+    return merge_rules(model, decisions=decisions)[0]
 
 
-def merge_rules(model: Model, *, decisions: bool = False) -> MergedRules:
-    """Return the merged rules of `joined_rules`, and the merged rule of each leaf."""
+def merge_rules(model: Model, *, decisions: bool = False) -> tuple[RuleList, Index]:
+    """Return the merged rules of `joined_rules`, and the merged rule of each leaf.
+
+    Returns
+    -------
+    RuleList
+    (leaves,) int64
+        The merged rule that contains each rule of `treekit.rules.rules`.
+    """
     if decisions:
         model = _make_decisive(model)
     leaves = rules(model)
     if leaves.order != "disjoint":
-        return MergedRules(replace(leaves, decisions=decisions), np.arange(len(leaves)))
+        return replace(leaves, decisions=decisions), np.arange(len(leaves))
     small = collapse_subtrees(model)
     listed = leaves if small.model.n_nodes == model.n_nodes else rules(small.model)
     shorter, moved = _merge_siblings(small.model, listed) if model.mass > 1 else merge_boxes(listed)
     home = moved[_map_leaf_rules(leaves, small, listed)]
-    return MergedRules(
-        replace(_aggregate_leaves(model, leaves, shorter, home), decisions=decisions), home
-    )
+    return replace(_aggregate_leaves(model, leaves, shorter, home), decisions=decisions), home
 
 
 def _make_decisive(model: Model) -> Model:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from functools import cache
 from itertools import pairwise, zip_longest
 from typing import Any, get_args
 
@@ -37,14 +38,13 @@ from treekit.rules.rule_list import (
     RuleList,
     Test,
     add_rules,
-    intersect_conditions,
     make_empty_list,
+    merge_conditions,
 )
 from treekit.rules.wording import (
     FREE_TEXT_PATTERN,
     INTEGER_PATTERN,
     NUMBER_PATTERN,
-    OPENED_PATTERN,
     SHARE_PATTERN,
     FieldPatterns,
     PhrasePatterns,
@@ -59,7 +59,7 @@ from treekit.rules.wording import (
 )
 from treekit.rules.write_text import format_notes, generate_text
 
-# ---------------------------------------------------------------- rules
+# ---------------------------------------------------------------- entry points
 
 Line = tuple[int, str]
 """Number, from 1, and text without blanks at its end."""
@@ -125,150 +125,6 @@ def read_edited(text: str, language: str | Language | None = None) -> RuleList:
     return replace(found, leaf=number.astype(np.int32), order="first", rounding=None)
 
 
-class _RuleTextReader:
-    """Parser of the lines of a text; `at` is the number of the current line."""
-
-    def __init__(self, text: str, language: str | Language | None) -> None:
-        rows = [row.rstrip() for row in text.removeprefix("\ufeff").split("\n")]
-        kept = [n for n, row in enumerate(rows) if row and row.lstrip()[0] != "#"]
-        # Two lists in the place of pairs, which the garbage collector would visit.
-        self.numbers, self.rows = [n + 1 for n in kept], [rows[n] for n in kept]
-        self.at, first = (self.numbers[0], self.rows[0]) if kept else (1, "")
-        self.words = words = (
-            detect_language(first) if language is None else languages.load_language(language)
-        )
-        numbers = dict.fromkeys(("rule", "rules", "tree", "trees", "node"), INTEGER_PATTERN)
-        self.place = PhrasePatterns(words, ("rule_place_tree", "rule_place"), numbers)
-        self.rule_start = words.phrases["rule_place"].partition("{")[0].strip()
-        self.bare = re.compile(rf"{re.escape(self.rule_start)}\s*[0-9]*")
-        starts = [
-            at
-            for at, row in enumerate(self.rows)
-            if row.startswith(self.rule_start) and self._is_rule_start(row)
-        ]
-        reading = words.phrases["head_reading"]
-        end = self.rows.index(reading) if reading in self.rows else len(kept)
-        above = [*(at for at in starts if at < end), end]
-        below = [*(at for at in starts if at > end), len(kept)]  # rules that a person appended
-        self.blocks = [*pairwise(above), *pairwise(below)]
-        self.head = list(self._iterate_lines(0, above[0]))
-        self.notes = list(self._iterate_lines(end, below[0]))
-        self.conditions = [
-            [part.strip() for part in words.around(key, "condition")]
-            for key in ("rule_if", "rule_and")
-        ]
-        self.known: dict[str, list[ConditionTuple]] = {}  # by line
-        self.without = [words.phrases[key] for key in ("rule_always", "rule_otherwise")]
-        self.then = words.phrases["rule_then"].partition("{answer}")[0].strip()
-
-    def _iterate_lines(self, first: int, last: int) -> Iterator[Line]:
-        return zip(self.numbers[first:last], self.rows[first:last], strict=True)
-
-    def _is_rule_start(self, row: str) -> bool:
-        return self.bare.fullmatch(row) is not None or self.place.match_phrase(row) is not None
-
-    def read_rules(self, *, fixed_step: bool) -> RuleList:
-        """Return the list of all rules, sorted by tree."""
-        self.header = header = self._read_header()
-        if not self.blocks:
-            raise ValueError(
-                "the text contains no rule; begin each rule with a line such as "
-                f"{self.words.say('rule_place', rule='1', rules='1', node='0')!r}"
-            )
-        answers = AnswerReader(header, self.words)
-        rules = [self._read_rule(*block, answers) for block in self.blocks]
-        return add_rules(header, rules, fixed_step=fixed_step)
-
-    def _read_header(self) -> RuleList:
-        reader = _HeaderReader(self.head, self.notes, self.words)
-        try:
-            header = reader.read_header()
-        finally:
-            self.at = reader.at
-        self.reader = reader.conditions
-        return header
-
-    def check_text(self, found: RuleList, text: str) -> None:
-        """Check that a text is the one that treekit writes; ``01`` or ``1e0`` is refused."""
-        at, piece = 0, ""
-        for piece in generate_text(found, self.words):
-            if not text.startswith(piece, at):
-                break
-            at += len(piece)
-        else:
-            piece = ""
-        pairs = zip_longest(
-            text[at:].split("\n"), piece.split("\n"), fillvalue="the end of the text"
-        )
-        for number, (row, line) in enumerate(pairs, text.count("\n", 0, at) + 1):
-            if row != line:
-                self.at = number
-                raise ValueError(f"{row!r} should be {line!r}")
-
-    def check_header(self, found: RuleList) -> None:
-        """Check that the notes state only facts that treekit would write."""
-        stated = replace(found, exponent=self.header.exponent)
-        written = enumerate(row.rstrip() for row in format_notes(stated, self.words))
-        lines, theirs = (
-            [(n, row) for n, row in some if row and not row.startswith(" ")]
-            for some in (written, self.notes)
-        )
-        for (self.at, row), (_, line) in zip(theirs, lines, strict=False):
-            if row != line:
-                raise ValueError(f"{row!r} should be {line!r}; edit the rules, not the notes")
-
-    def _read_rule(self, first: int, last: int, answers: AnswerReader) -> ParsedRule:
-        lines, then = self._iterate_lines(first, last), f"{self.then} "
-        self.at, place = next(lines)
-        tree, leaf = self._parse_place(place)
-        conditions: list[ConditionTuple] = []
-        for self.at, row in lines:
-            found = self.known.get(row)
-            if found is None:
-                if row.lstrip().startswith(then):
-                    break
-                found = self.known[row] = self._parse_condition_line(row.strip())
-            conditions += found
-        else:
-            raise ValueError(f"the rule ends without a line '{self.then} ...'")
-        # Fractional instances may need several conditions on a column.
-        if self.header.mass == 1 and len({c.column for c in conditions}) < len(conditions):
-            conditions = _merge_conditions(conditions)
-        support, as_parent, numbers = answers.parse_answer(0, row)
-        stated, outputs = 1, len(self.header.schema.outputs)
-        for stated, (self.at, row) in enumerate(lines, 2):
-            if stated > outputs:
-                raise ValueError(f"unexpected line {row.strip()!r} after the prediction of a rule")
-            numbers = numbers + answers.parse_answer(stated - 1, row)[2]
-        if stated < outputs:
-            raise ValueError(f"the rule predicts {stated} of {outputs} targets; add the others")
-        return ParsedRule(tree, leaf, conditions, support, as_parent, numbers)
-
-    def _parse_place(self, row: str) -> tuple[int, int]:
-        """Return tree and node of a rule, from 0; those that are not stated are 0."""
-        found = self.place.match_phrase(row)
-        fields = {} if found is None else found[1]
-        n_trees = self.header.n_trees
-        if n_trees > 1 and "tree" not in fields:
-            raise ValueError(f"the rule names no tree; the list has {n_trees} trees, so name one")
-        tree = int(fields.get("tree", 1))
-        if not 1 <= tree <= n_trees:
-            raise ValueError(f"unknown tree {tree}; trees are 1 to {n_trees}")
-        return tree - 1, int(fields.get("node", 0))
-
-    def _parse_condition_line(self, row: str) -> list[ConditionTuple]:
-        if row in self.without:
-            return []
-        for start, end in self.conditions:
-            if row.startswith(f"{start} ") and row.endswith(end):
-                text = row[len(start) : len(row) - len(end)].strip()
-                return [self.reader.parse_condition(text)]
-        starts = ", ".join(repr(start) for start, _ in self.conditions)
-        raise ValueError(
-            f"{row!r} must begin with one of {starts}, {self.then!r}, or be one of {self.without}"
-        )
-
-
 def detect_language(first_line: str) -> Language:
     """Return the language that the first line of a text names; English if it names none."""
     match = _FIRST_LINE.fullmatch(first_line)
@@ -286,180 +142,12 @@ def detect_language(first_line: str) -> Language:
     return languages.load_language(code)
 
 
-def _merge_conditions(conditions: list[ConditionTuple]) -> list[ConditionTuple]:
-    """Intersect the conditions on each column."""
-    found: dict[int, ConditionTuple] = {}
-    for one in conditions:
-        before = found.get(one.column, one)
-        both = one if before == one else intersect_conditions(before, one)
-        if before != one and not (both.known or both.missing):
-            raise ValueError("no value satisfies all conditions on one column; delete the rule")
-        found[one.column] = both
-    return list(found.values())
-
-
 def _look_up(codes: Mapping[str, int], name: str, kind: str) -> int:
     """Return the code of a name."""
     if name not in codes:
         hint = suggest_names(name, list(codes))
         raise ValueError(f"the line names {name!r}, which is not a {kind}; {hint}")
     return codes[name]
-
-
-# ---------------------------------------------------------------- predictions
-
-_SHARE_PRECISION = 1_000_000
-"""Shares written by hand may add to 1 with an error of one part in this number."""
-_PART_SEPARATOR = re.compile(rf"{OPENED_PATTERN}|( {{2,}}|\t+)")
-
-
-class AnswerReader:
-    """Parser of the last lines of a rule, one for each target.
-
-    A line is as treekit writes it, or the prediction, followed in any order by the support and
-    the shares, each after two blanks or more; both may be left out.
-    """
-
-    def __init__(self, rules: RuleList, words: Language) -> None:
-        self.rules, atoms, outputs = rules, FieldPatterns(words), rules.schema.outputs
-        say = words.phrases
-        self.comma, self.nothing = say["rule_comma"], say["rule_nothing"]
-        self.begin = say["rule_then"].partition("{answer}")[0].strip()
-        share = NUMBER_PATTERN if rules.margins else SHARE_PATTERN
-        known = {"label": atoms.label, "support": NUMBER_PATTERN, "share": share}
-        self.support = PhrasePatterns(words, ("rule_as_above", "rule_support"), known)
-        self.pair = PhrasePatterns(words, ("rule_share",), known)
-        self.around = [
-            words.around("rule_target", "answer", name=quote_name(output.name, words))
-            if rules.schema.more
-            else ("", "")
-            for output in outputs
-        ]
-        self.classes = [
-            {(type(label), label): i for i, label in enumerate(output.classes)}
-            for output in outputs
-        ]
-        self.pairs: dict[tuple[int, str], tuple[int, float]] = {}
-
-    def parse_answer(self, k: int, row: str) -> tuple[float, bool, list[float]]:
-        """Return support, whether the rule predicts what its parent does, and votes or numbers."""
-        text = row.strip().removeprefix("" if k else self.begin).strip()
-        answer, *parts = _split_parts(text)
-        reached = [self.support.match_phrase(part) for part in parts]
-        supports = [found for found in reached if found is not None]
-        shares = [part for part, found in zip(parts, reached, strict=True) if found is None]
-        if len(supports) > 1 or len(shares) > 1:
-            raise ValueError(f"{text!r} is not a prediction, a support and shares")
-        support, as_parent = 0.0, False
-        for key, fields in supports:
-            support, as_parent = parse_number(fields["support"]), key == "rule_as_above"
-        if as_parent and support != 0:
-            raise ValueError(
-                f"{text!r} has the prediction of its parent node, which only a rule without "
-                "training rows may have; write support 0"
-            )
-        return support, as_parent, self._parse_values(k, answer, "".join(shares))
-
-    def _parse_values(self, k: int, answer: str, shares: str) -> list[float]:
-        if self.rules.margins:
-            return self._parse_margins(answer)
-        start, end = self.around[k]
-        if not (answer.startswith(start) and answer.endswith(end)):
-            raise ValueError(f"expected the next target, {start + end!r}, not {answer!r}")
-        answer = answer[len(start) : len(answer) - len(end)]
-        if not self.classes[k]:
-            return [parse_number(answer)]
-        label = self._find_class(k, answer)
-        if shares:
-            return self._parse_shares(k, shares, label)
-        votes = [0.0] * len(self.classes[k])
-        votes[label] = self.rules.units_each
-        return votes
-
-    def _parse_shares(self, k: int, text: str, said: int) -> list[float]:
-        """Return the votes of a rule that predicts class `said`."""
-        votes = [0] * len(self.classes[k])
-        for pair in split_outside_quotes(text, self.comma):
-            code, number = self._parse_pair(k, pair)
-            votes[code] = int(number)
-        return [float(vote) for vote in complete_votes(self.rules, votes, said)]
-
-    def _parse_margins(self, said: str) -> list[float]:
-        margins = [0.0] * len(self.classes[0])
-        pairs = [] if said == self.nothing else [*split_outside_quotes(said, self.comma)]
-        for pair in pairs:
-            code, margins[code] = self._parse_pair(0, pair)
-        if np.count_nonzero(margins) != len(pairs):
-            raise ValueError(f"{said!r} names a class twice, or adds 0 to one; leave that out")
-        return margins
-
-    def _parse_pair(self, k: int, text: str) -> tuple[int, float]:
-        """Return the code of a class, and its votes or margin; each text is parsed once."""
-        if (k, text) not in self.pairs:
-            found = self.pair.match_phrase(text)
-            if found is None:
-                raise ValueError(f"{text!r} is not a class with a share or margin")
-            share, margins = found[1]["share"], self.rules.margins
-            number = parse_number(share) if margins else parse_share(share, self.rules.units_each)
-            self.pairs[k, text] = self._find_class(k, found[1]["label"]), number
-        return self.pairs[k, text]
-
-    def _find_class(self, k: int, token: str) -> int:
-        label = parse_label(token)
-        if (type(label), label) not in self.classes[k]:
-            known = ", ".join(str(one) for _, one in self.classes[k])
-            raise ValueError(f"unknown class {token!r}; known: {known}")
-        return self.classes[k][type(label), label]
-
-
-def complete_votes(rules: RuleList, votes: list[int], said: int | None) -> list[int]:
-    """Correct votes for the rounding of their decimals, so that they add up to the total.
-
-    The difference is added to the votes of one class: the class with most votes for which
-    the prediction of the rule is unchanged.
-
-    Parameters
-    ----------
-    rules : RuleList
-    votes : list of int
-        Stated votes of one rule for one target.
-    said : int, optional
-        The class that the rule is stated to predict.
-
-    Raises
-    ------
-    ValueError
-        If another class has most votes, or the difference is too large for a rounding error.
-    """
-    total, best = rules.units_each, int(predict_labels(np.array([votes]), rules.costs)[0])
-    if said not in (None, best):
-        what = "the largest share" if rules.costs is None else "the least expected cost"
-        raise ValueError(
-            f"the prediction is not the class with {what}; change the shares as well, or delete "
-            "them"
-        )
-    missed = total - sum(votes)
-    if not missed:
-        return votes
-    if abs(missed) <= max(len(votes), total // _SHARE_PRECISION):
-        for at in sorted(range(len(votes)), key=lambda at: -votes[at]):
-            even = [*votes[:at], votes[at] + missed, *votes[at + 1 :]]
-            if min(even) >= 0 and predict_labels(np.array([even]), rules.costs)[0] == best:
-                return even
-    raise ValueError(
-        f"the shares add to {sum(votes) / total:.6g}; they must add to 1; change the shares as "
-        "well, or delete them"
-    )
-
-
-def _split_parts(text: str) -> list[str]:
-    """Split a text at two blanks or more outside of quotes."""
-    parts, at = [], 0
-    for match in _PART_SEPARATOR.finditer(text):
-        if match[1]:
-            parts.append(text[at : match.start()])
-            at = match.end()
-    return [*parts, text[at:]]
 
 
 # ---------------------------------------------------------------- header
@@ -587,7 +275,9 @@ class _HeaderReader:
         if found is None:
             example = self.words.say("head_predicts", outputs="...", rules="1")
             raise ValueError(f"expected one line before the rules, such as {example!r}")
-        parts = split_outside_quotes(found[1]["outputs"], self.words.phrases["head_next"])
+        parts = split_outside_quotes(
+            found[1]["outputs"], re.escape(self.words.phrases["head_next"])
+        )
         outputs = [
             Output(name, tuple(map(parse_label, self._split_levels(levels))))
             for _, name, levels in map(self._parse_kind, parts)
@@ -595,7 +285,8 @@ class _HeaderReader:
         return int(found[1].get("trees", 1)), outputs
 
     def _split_levels(self, text: str) -> list[str]:
-        return [*split_outside_quotes(text, self.words.phrases["if_comma"])] if text else []
+        comma = re.escape(self.words.phrases["if_comma"])
+        return [*split_outside_quotes(text, comma)] if text else []
 
     def _parse_kind(self, row: str) -> tuple[str, str, str]:
         """Return the kind of the values of a name, the name, and its levels."""
@@ -651,7 +342,7 @@ class _HeaderReader:
 
     def _read_costs(self, schema: Schema) -> npt.NDArray[np.int64]:
         """Return the misclassification costs: classes, and per class a cost per prediction."""
-        comma, rows, labels = self.words.phrases["rule_comma"], [], []
+        comma, rows, labels = re.escape(self.words.phrases["rule_comma"]), [], []
         for row in self._iterate_lines("costs"):
             found = self.cost.match_phrase(row)
             parts = split_outside_quotes(found[1]["costs"], comma) if found is not None else ()
@@ -663,6 +354,293 @@ class _HeaderReader:
         if tuple(labels) != schema.classes:
             raise ValueError("expected the costs of each class in order")
         return np.array(rows, dtype=np.int64)
+
+
+# ---------------------------------------------------------------- rules
+
+
+class _RuleTextReader(_HeaderReader):
+    """Parser of the lines of a text; `at` is the number of the current line."""
+
+    def __init__(self, text: str, language: str | Language | None) -> None:
+        rows = [row.rstrip() for row in text.removeprefix("\ufeff").split("\n")]
+        kept = [n for n, row in enumerate(rows) if row and row.lstrip()[0] != "#"]
+        # Two lists in the place of pairs, which the garbage collector would visit.
+        self.numbers, self.rows = [n + 1 for n in kept], [rows[n] for n in kept]
+        words = (
+            detect_language(self.rows[0] if kept else "")
+            if language is None
+            else languages.load_language(language)
+        )
+        numbers = dict.fromkeys(("rule", "rules", "tree", "trees", "node"), INTEGER_PATTERN)
+        self.place = PhrasePatterns(words, ("rule_place_tree", "rule_place"), numbers)
+        self.rule_start = words.phrases["rule_place"].partition("{")[0].strip()
+        self.bare = re.compile(rf"{re.escape(self.rule_start)}\s*[0-9]*")
+        starts = [
+            at
+            for at, row in enumerate(self.rows)
+            if row.startswith(self.rule_start) and self._is_rule_start(row)
+        ]
+        reading = words.phrases["head_reading"]
+        end = self.rows.index(reading) if reading in self.rows else len(kept)
+        above = [*(at for at in starts if at < end), end]
+        below = [*(at for at in starts if at > end), len(kept)]  # rules that a person appended
+        self.blocks = [*pairwise(above), *pairwise(below)]
+        head, notes = self._take_lines(0, above[0]), self._take_lines(end, below[0])
+        super().__init__(list(head), list(notes), words)
+        self.around = [
+            [part.strip() for part in words.around(key, "condition")]
+            for key in ("rule_if", "rule_and")
+        ]
+        self.known: dict[str, list[ConditionTuple]] = {}  # by line
+        self.without = [words.phrases[key] for key in ("rule_always", "rule_otherwise")]
+        self.then = words.phrases["rule_then"].partition("{answer}")[0].strip()
+
+    def _take_lines(self, first: int, last: int) -> Iterator[Line]:
+        return zip(self.numbers[first:last], self.rows[first:last], strict=True)
+
+    def _is_rule_start(self, row: str) -> bool:
+        return self.bare.fullmatch(row) is not None or self.place.match_phrase(row) is not None
+
+    def read_rules(self, *, fixed_step: bool) -> RuleList:
+        """Return the list of all rules, sorted by tree."""
+        self.header = header = self.read_header()
+        if not self.blocks:
+            raise ValueError(
+                "the text contains no rule; begin each rule with a line such as "
+                f"{self.words.say('rule_place', rule='1', rules='1', node='0')!r}"
+            )
+        answers = AnswerReader(header, self.words)
+        rules = [self._read_rule(*block, answers) for block in self.blocks]
+        return add_rules(header, rules, fixed_step=fixed_step)
+
+    def check_text(self, found: RuleList, text: str) -> None:
+        """Check that a text is the one that treekit writes; ``01`` or ``1e0`` is refused."""
+        at, piece = 0, ""
+        for piece in generate_text(found, self.words):
+            if not text.startswith(piece, at):
+                break
+            at += len(piece)
+        else:
+            piece = ""
+        pairs = zip_longest(
+            text[at:].split("\n"), piece.split("\n"), fillvalue="the end of the text"
+        )
+        for number, (row, line) in enumerate(pairs, text.count("\n", 0, at) + 1):
+            if row != line:
+                self.at = number
+                raise ValueError(f"{row!r} should be {line!r}")
+
+    def check_header(self, found: RuleList) -> None:
+        """Check that the notes state only facts that treekit would write."""
+        stated = replace(found, exponent=self.header.exponent)
+        written = enumerate(row.rstrip() for row in format_notes(stated, self.words))
+        lines, theirs = (
+            [(n, row) for n, row in some if row and not row.startswith(" ")]
+            for some in (written, self.notes)
+        )
+        for (self.at, row), (_, line) in zip(theirs, lines, strict=False):
+            if row != line:
+                raise ValueError(f"{row!r} should be {line!r}; edit the rules, not the notes")
+
+    def _read_rule(self, first: int, last: int, answers: AnswerReader) -> ParsedRule:
+        lines, then = self._take_lines(first, last), f"{self.then} "
+        self.at, place = next(lines)
+        tree, leaf = self._parse_place(place)
+        conditions: list[ConditionTuple] = []
+        for self.at, row in lines:
+            found = self.known.get(row)
+            if found is None:
+                if row.lstrip().startswith(then):
+                    break
+                found = self.known[row] = self._parse_condition_line(row.strip())
+            conditions += found
+        else:
+            raise ValueError(f"the rule ends without a line '{self.then} ...'")
+        # Fractional instances may need several conditions on a column.
+        if self.header.mass == 1 and len({c.column for c in conditions}) < len(conditions):
+            merged = merge_conditions(conditions)
+            if any(not (c.known or c.missing) and c not in conditions for c in merged):
+                raise ValueError("no value satisfies all conditions on one column; delete the rule")
+            conditions = [*merged]
+        support, as_parent, numbers = answers.parse_answer(0, row)
+        stated, outputs = 1, len(self.header.schema.outputs)
+        for stated, (self.at, row) in enumerate(lines, 2):
+            if stated > outputs:
+                raise ValueError(f"unexpected line {row.strip()!r} after the prediction of a rule")
+            numbers = numbers + answers.parse_answer(stated - 1, row)[2]
+        if stated < outputs:
+            raise ValueError(f"the rule predicts {stated} of {outputs} targets; add the others")
+        return ParsedRule(tree, leaf, conditions, support, as_parent, numbers)
+
+    def _parse_place(self, row: str) -> tuple[int, int]:
+        """Return tree and node of a rule, from 0; those that are not stated are 0."""
+        found = self.place.match_phrase(row)
+        fields = {} if found is None else found[1]
+        n_trees = self.header.n_trees
+        if n_trees > 1 and "tree" not in fields:
+            raise ValueError(f"the rule names no tree; the list has {n_trees} trees, so name one")
+        tree = int(fields.get("tree", 1))
+        if not 1 <= tree <= n_trees:
+            raise ValueError(f"unknown tree {tree}; trees are 1 to {n_trees}")
+        return tree - 1, int(fields.get("node", 0))
+
+    def _parse_condition_line(self, row: str) -> list[ConditionTuple]:
+        if row in self.without:
+            return []
+        for start, end in self.around:
+            if row.startswith(f"{start} ") and row.endswith(end):
+                text = row[len(start) : len(row) - len(end)].strip()
+                return [self.conditions.parse_condition(text)]
+        starts = ", ".join(repr(start) for start, _ in self.around)
+        raise ValueError(
+            f"{row!r} must begin with one of {starts}, {self.then!r}, or be one of {self.without}"
+        )
+
+
+# ---------------------------------------------------------------- predictions
+
+_SHARE_PRECISION = 1_000_000
+"""Shares written by hand may add to 1 with an error of one part in this number."""
+
+
+class AnswerReader:
+    """Parser of the last lines of a rule, one for each target.
+
+    A line is as treekit writes it, or the prediction, followed in any order by the support and
+    the shares, each after two blanks or more; both may be left out.
+    """
+
+    def __init__(self, rules: RuleList, words: Language) -> None:
+        self.rules, atoms, outputs = rules, FieldPatterns(words), rules.schema.outputs
+        say = words.phrases
+        self.comma, self.nothing = re.escape(say["rule_comma"]), say["rule_nothing"]
+        self.begin = say["rule_then"].partition("{answer}")[0].strip()
+        share = NUMBER_PATTERN if rules.margins else SHARE_PATTERN
+        known = {"label": atoms.label, "support": NUMBER_PATTERN, "share": share}
+        self.support = PhrasePatterns(words, ("rule_as_above", "rule_support"), known)
+        self.pair = PhrasePatterns(words, ("rule_share",), known)
+        self.around = [
+            words.around("rule_target", "answer", name=quote_name(output.name, words))
+            if rules.schema.more
+            else ("", "")
+            for output in outputs
+        ]
+        self.classes = [
+            {(type(label), label): i for i, label in enumerate(output.classes)}
+            for output in outputs
+        ]
+        self.parse_pair = cache(self._parse_pair)
+
+    def parse_answer(self, k: int, row: str) -> tuple[float, bool, list[float]]:
+        """Return support, whether the rule predicts what its parent does, and votes or numbers."""
+        text = row.strip().removeprefix("" if k else self.begin).strip()
+        answer, *parts = split_outside_quotes(text, r" {2,}|\t+")
+        reached = [self.support.match_phrase(part) for part in parts]
+        supports = [found for found in reached if found is not None]
+        shares = [part for part, found in zip(parts, reached, strict=True) if found is None]
+        if len(supports) > 1 or len(shares) > 1:
+            raise ValueError(f"{text!r} is not a prediction, a support and shares")
+        support, as_parent = 0.0, False
+        for key, fields in supports:
+            support, as_parent = parse_number(fields["support"]), key == "rule_as_above"
+        if as_parent and support != 0:
+            raise ValueError(
+                f"{text!r} has the prediction of its parent node, which only a rule without "
+                "training rows may have; write support 0"
+            )
+        return support, as_parent, self._parse_values(k, answer, "".join(shares))
+
+    def _parse_values(self, k: int, answer: str, shares: str) -> list[float]:
+        if self.rules.margins:
+            return self._parse_margins(answer)
+        start, end = self.around[k]
+        if not (answer.startswith(start) and answer.endswith(end)):
+            raise ValueError(f"expected the next target, {start + end!r}, not {answer!r}")
+        answer = answer[len(start) : len(answer) - len(end)]
+        if not self.classes[k]:
+            return [parse_number(answer)]
+        label = self._find_class(k, answer)
+        if shares:
+            return self._parse_shares(k, shares, label)
+        votes = [0.0] * len(self.classes[k])
+        votes[label] = self.rules.units_each
+        return votes
+
+    def _parse_shares(self, k: int, text: str, said: int) -> list[float]:
+        """Return the votes of a rule that predicts class `said`."""
+        votes = [0] * len(self.classes[k])
+        for pair in split_outside_quotes(text, self.comma):
+            code, number = self.parse_pair(k, pair)
+            votes[code] = int(number)
+        return [float(vote) for vote in complete_votes(self.rules, votes, said)]
+
+    def _parse_margins(self, said: str) -> list[float]:
+        margins = [0.0] * len(self.classes[0])
+        pairs = [] if said == self.nothing else [*split_outside_quotes(said, self.comma)]
+        for pair in pairs:
+            code, margins[code] = self.parse_pair(0, pair)
+        if np.count_nonzero(margins) != len(pairs):
+            raise ValueError(f"{said!r} names a class twice, or adds 0 to one; leave that out")
+        return margins
+
+    def _parse_pair(self, k: int, text: str) -> tuple[int, float]:
+        """Return the code of a class, and its votes or margin."""
+        found = self.pair.match_phrase(text)
+        if found is None:
+            raise ValueError(f"{text!r} is not a class with a share or margin")
+        share, margins = found[1]["share"], self.rules.margins
+        number = parse_number(share) if margins else parse_share(share, self.rules.units_each)
+        return self._find_class(k, found[1]["label"]), number
+
+    def _find_class(self, k: int, token: str) -> int:
+        label = parse_label(token)
+        if (type(label), label) not in self.classes[k]:
+            known = ", ".join(str(one) for _, one in self.classes[k])
+            raise ValueError(f"unknown class {token!r}; known: {known}")
+        return self.classes[k][type(label), label]
+
+
+def complete_votes(rules: RuleList, votes: list[int], said: int | None) -> list[int]:
+    """Correct votes for the rounding of their decimals, so that they add up to the total.
+
+    The difference is added to the votes of one class: the class with most votes for which
+    the prediction of the rule is unchanged.
+
+    Parameters
+    ----------
+    rules : RuleList
+    votes : list of int
+        Stated votes of one rule for one target.
+    said : int, optional
+        The class that the rule is stated to predict.
+
+    Raises
+    ------
+    ValueError
+        If another class has most votes, or the difference is too large for a rounding error.
+    """
+    total, best = rules.units_each, votes.index(max(votes))
+    if rules.costs is not None:
+        best = int(predict_labels(np.array([votes]), rules.costs)[0])
+    if said not in (None, best):
+        what = "the largest share" if rules.costs is None else "the least expected cost"
+        raise ValueError(
+            f"the prediction is not the class with {what}; change the shares as well, or delete "
+            "them"
+        )
+    missed = total - sum(votes)
+    if not missed:
+        return votes
+    if abs(missed) <= max(len(votes), total // _SHARE_PRECISION):
+        for at in sorted(range(len(votes)), key=lambda at: -votes[at]):
+            even = [*votes[:at], votes[at] + missed, *votes[at + 1 :]]
+            if min(even) >= 0 and predict_labels(np.array([even]), rules.costs)[0] == best:
+                return even
+    raise ValueError(
+        f"the shares add to {sum(votes) / total:.6g}; they must add to 1; change the shares as "
+        "well, or delete them"
+    )
 
 
 # ---------------------------------------------------------------- conditions and tests
@@ -843,7 +821,7 @@ class ConditionReader:
     def parse_test(self, text: str) -> Test:
         """Parse the text of a test."""
         clauses: list[Clause] = []
-        for part in split_outside_quotes(text, self.words.phrases["test_otherwise"]):
+        for part in split_outside_quotes(text, re.escape(self.words.phrases["test_otherwise"])):
             found = self.clause.match_phrase(part)
             if found is None:
                 raise ValueError(f"{part!r} is not a test")

@@ -7,7 +7,6 @@ is not needed if the rules are proved to cover every row (`treekit.rules.cover`)
 
 from __future__ import annotations
 
-import itertools
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -30,8 +29,12 @@ from treekit.rules.language import Language, load_language
 from treekit.rules.measure import drop_support, encode_target, measure_support
 from treekit.rules.merge import merge_rules, regroup_rules
 from treekit.rules.rule_list import ConditionTuple, RuleList, list_conditions
-from treekit.rules.wording import format_numbers, quote_text, render_conditions
-from treekit.rules.write_text import AnswerWriter
+from treekit.rules.wording import (
+    OutcomeFormatter,
+    format_number,
+    quote_unprintable,
+    render_conditions,
+)
 
 # ---------------------------------------------------------------- revised
 
@@ -180,7 +183,7 @@ def _check_cover(listed: RuleList, tree: int) -> None:
 
 def _format_cell(cell: float | str | None, listed: RuleList) -> str:
     if isinstance(cell, float):
-        return format_numbers(np.array([cell]), listed.schema.dtype)[0]
+        return format_number(cell, listed.schema.dtype)
     return "missing" if cell is None else cell
 
 
@@ -222,10 +225,10 @@ def match_rules(model: Model, edited: RuleList) -> MatchedRules:
     A text may have one rule per leaf, or merge leaves with equal predictions.
     """
     if edited.decisions:
-        found = merge_rules(model, decisions=True)
-        return _match_lists(found.rules, edited, found.rule_of_leaf)
-    found = merge_rules(model)
-    short = _match_lists(found.rules, edited, found.rule_of_leaf)
+        merged, home = merge_rules(model, decisions=True)
+        return _match_lists(merged, edited, home)
+    merged, home = merge_rules(model)
+    short = _match_lists(merged, edited, home)
     if short.unchanged_trees.all():
         return short
     leaves = rules(model)
@@ -311,31 +314,19 @@ class Change:
     def lines(self, words: Language | None = None) -> list[str]:
         """Return the changes as lines of text."""
         say = (words or load_language()).say
-        found = [
-            (
-                "edit_switch",
-                {
-                    "before": _quote_unprintable(switch.before),
-                    "after": _quote_unprintable(switch.after),
-                    "rows": f"{switch.rows:,}",
-                },
-            )
-            for switch in self.switches
-        ]
+        counts = {"changed": f"{len(self.changed):,}", "rows": f"{self.rows:,}"}
+        found = [say("edit_changed", target=quote_unprintable(self.target), **counts)]
+        for switch in self.switches:
+            before, after = map(quote_unprintable, (switch.before, switch.after))
+            rows = f"{switch.rows:,}"
+            found.append(say("edit_switch", before=before, after=after, rows=rows))
         if self.figure != "accuracy" and len(self.changed):
             moved = {"largest": f"{self.largest:.6g}", "mean": f"{self.mean:.6g}"}
-            found.append(("edit_moved", moved))
+            found.append(say("edit_moved", **moved))
         if not np.isnan(self.before):
             key = "edit_accuracy" if self.figure == "accuracy" else "edit_r_squared"
-            found.append((key, {"before": f"{self.before:.4f}", "after": f"{self.after:.4f}"}))
-        counts = {"changed": f"{len(self.changed):,}", "rows": f"{self.rows:,}"}
-        first = say("edit_changed", target=_quote_unprintable(self.target), **counts)
-        return [first, *(f"  {say(key, **fields)}" for key, fields in found)]
-
-
-def _quote_unprintable(text: str) -> str:
-    """Return a name or label, quoted if it is not printable."""
-    return text if text.isprintable() else quote_text(text)
+            found.append(say(key, before=f"{self.before:.4f}", after=f"{self.after:.4f}"))
+        return [found[0], *(f"  {line}" for line in found[1:])]
 
 
 def changed(before: Model, after: Model, rows: Any) -> tuple[Change, ...]:
@@ -424,9 +415,9 @@ def edits(before: RuleList, after: RuleList, words: Language | None = None) -> I
     Unchanged trees are left out; rules are compared by conditions and predictions.
     """
     catalogue = words or load_language()
-    writers = [(rules, AnswerWriter(rules, catalogue)) for rules in (before, after)]
+    writers = [OutcomeFormatter(rules, catalogue) for rules in (before, after)]
     for tree in range(before.n_trees):
-        old, new = (list(_format_rules(*each, tree, catalogue)) for each in writers)
+        old, new = (list(_format_rules(each, tree)) for each in writers)
         if old == new:
             continue
         if before.n_trees > 1:
@@ -437,20 +428,22 @@ def edits(before: RuleList, after: RuleList, words: Language | None = None) -> I
                 yield from (f"+ {text}" for text in new[c:d])
 
 
-def _format_rules(
-    rules: RuleList, texts: AnswerWriter, tree: int, words: Language
-) -> Iterator[str]:
+def _format_rules(outcomes: OutcomeFormatter, tree: int) -> Iterator[str]:
     """Generate one line per rule of a tree, without its number and support."""
+    rules, words = outcomes.rules, outcomes.words
     first, last = np.searchsorted(rules.tree, [tree, tree + 1]).tolist()
     start, stop = rules.bounds(first)[0], rules.bounds(last - 1)[1]
     conditions = render_conditions(rules, start, stop, words)
-    blocks = itertools.pairwise(rules.schema.blocks)
-    predictions = zip(*(texts.format_answers(*block, first, last) for block in blocks), strict=True)
     then = words.phrases["rule_then"].partition("{answer}")[0]
-    for number, answers in enumerate(predictions, first):
+    for number, targets in enumerate(outcomes.format_outcomes(first, last), first):
         begin, end = rules.bounds(number)
-        condition_text = _format_condition_lines(conditions[begin - start : end - start], words)
-        yield " ".join([*condition_text, then + "; ".join(map(_format_answer, answers))])
+        lines = _format_condition_lines(conditions[begin - start : end - start], words)
+        shares = [outcomes.join_shares(one.shares) * outcomes.has_votes for one in targets]
+        answers = (
+            f"{one.text} ({share})" if share else one.text
+            for one, share in zip(targets, shares, strict=True)
+        )
+        yield " ".join([*lines, then + "; ".join(answers)])
 
 
 def _format_condition_lines(conditions: list[str], words: Language) -> Iterator[str]:
@@ -459,8 +452,3 @@ def _format_condition_lines(conditions: list[str], words: Language) -> Iterator[
     for at, condition in enumerate(conditions):
         before, after = words.around("rule_and" if at else "rule_if", "condition")
         yield f"{before.strip()} {condition}{after}"
-
-
-def _format_answer(said: tuple[str, str]) -> str:
-    answer, shares = said
-    return f"{answer} ({shares})" if shares else answer

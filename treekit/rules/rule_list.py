@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, overload
 
@@ -544,7 +544,9 @@ def _evaluate_levels(
     return np.where(side < 0, np.nan, side)
 
 
-def sanitize_codes(values: npt.NDArray[np.float64], n_levels: int) -> npt.NDArray[np.int64]:
+def sanitize_codes(
+    values: npt.NDArray[np.float64], n_levels: int | npt.NDArray[np.int64]
+) -> npt.NDArray[np.int64]:
     """Return codes of categories; `n_levels` for missing values and invalid codes."""
     known = (values >= 0) & (values < n_levels) & (values == np.floor(values))
     return np.where(known, values, n_levels).astype(np.int64)
@@ -593,6 +595,15 @@ def intersect_conditions(one: ConditionTuple, other: ConditionTuple) -> Conditio
     if not known:
         return ConditionTuple(one.column, missing=missing, part=part)
     return ConditionTuple(one.column, low, high, known, missing, part, fits)
+
+
+def merge_conditions(conditions: Iterable[ConditionTuple]) -> tuple[ConditionTuple, ...]:
+    """Intersect the conditions on each column, in order of first use."""
+    found: dict[int, ConditionTuple] = {}
+    for one in conditions:
+        before = found.get(one.column, one)
+        found[one.column] = one if before == one else intersect_conditions(before, one)
+    return tuple(found.values())
 
 
 class ConditionTable(NamedTuple):

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from bisect import bisect_right
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -24,14 +24,6 @@ MAX_DIGITS = 17
 """Significant digits that identify every double."""
 
 Numbers = npt.NDArray[np.float64]
-
-
-class _ShortenedColumn(NamedTuple):
-    """The thresholds of one column, ascending, before and after shortening."""
-
-    old: Numbers
-    new: Numbers
-    longer: int
 
 
 def rounded(rules: RuleList, digits: int, rows: Any) -> RuleList:
@@ -78,11 +70,13 @@ def rounded(rules: RuleList, digits: int, rows: Any) -> RuleList:
             continue
         at = np.flatnonzero(table.column == column)
         values = _list_distinct_values(matrix[:, column], dtype)
-        found = _shorten_column(np.concatenate([low[at], high[at]]), values, digits, dtype)
+        bounds = np.concatenate([low[at], high[at]])
+        old = np.unique(bounds[np.isfinite(bounds)])
+        new, n_longer = _shorten_thresholds(old, values, digits, dtype)
         for bounds in (low, high):
             finite = at[np.isfinite(bounds[at])]
-            bounds[finite] = found.new[np.searchsorted(found.old, bounds[finite])]
-        counts += np.array([len(found.old), np.sum(found.old != found.new), found.longer])
+            bounds[finite] = new[np.searchsorted(old, bounds[finite])]
+        counts += np.array([len(old), np.sum(old != new), n_longer])
     thresholds, shortened, longer = counts.tolist()
     rounding = Rounding(digits, thresholds, shortened, longer, len(matrix))
     return replace(rules, conditions=table._replace(low=low, high=high), rounding=rounding)
@@ -95,11 +89,10 @@ def _list_distinct_values(column: Numbers, dtype: Dtype) -> Numbers:
     return np.unique(known)
 
 
-def _shorten_column(
-    bounds: Numbers, values: Numbers, digits: int, dtype: Dtype
-) -> _ShortenedColumn:
-    """Return shorter numbers for the distinct finite `bounds`."""
-    old = np.unique(bounds[np.isfinite(bounds)])
+def _shorten_thresholds(
+    old: Numbers, values: Numbers, digits: int, dtype: Dtype
+) -> tuple[Numbers, int]:
+    """Return shorter numbers for ascending thresholds, and how many need more digits."""
     exact, lengths = old.tolist(), list(map(_count_digits, format_numbers(old, dtype)))
     known, longer = values.tolist(), 0
     new: list[float] = []
@@ -117,7 +110,7 @@ def _shorten_column(
                 break
         new.append(number)
         longer += needed > digits
-    return _ShortenedColumn(old, np.array(new, dtype=np.float64), longer)
+    return np.array(new, dtype=np.float64), longer
 
 
 def _count_digits(numeral: str) -> int:

@@ -12,7 +12,8 @@ import math
 import re
 import unicodedata
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import cached_property
+from ctypes import c_float
+from functools import cache, partial
 from typing import NamedTuple
 
 import numpy as np
@@ -46,6 +47,11 @@ def quote_text(text: str) -> str:
     if text.isprintable() and '"' not in text and "\\" not in text:
         return f'"{text}"'  # fast path for nearly every name
     return '"' + "".join(_SHORT_ESCAPES.get(c) or _escape_char(c) for c in text) + '"'
+
+
+def quote_unprintable(text: str) -> str:
+    """Return `text`, quoted if it is not printable."""
+    return text if text.isprintable() else quote_text(text)
 
 
 def _escape_char(char: str) -> str:
@@ -177,10 +183,7 @@ def _tidy_numeral(text: str) -> str:
 
 def parse_number(text: str, dtype: Dtype = "float64") -> float:
     """Return the finite number of type `dtype` nearest to a decimal text."""
-    value = float(text)
-    if dtype == "float32":
-        with np.errstate(over="ignore"):
-            value = float(np.float32(value))
+    value = _round_to_dtype(float(text), dtype)
     if not math.isfinite(value):
         raise ValueError(f"{text} is not a finite {dtype}")
     return value
@@ -188,11 +191,11 @@ def parse_number(text: str, dtype: Dtype = "float64") -> float:
 
 def round_to_digits(value: float, digits: int, dtype: Dtype) -> float:
     """Return a number rounded to some significant digits, in the input type."""
-    number = float(f"{value:.{digits - 1}e}")
-    if dtype == "float32":
-        with np.errstate(over="ignore"):
-            return float(np.float32(number))
-    return number
+    return _round_to_dtype(float(f"{value:.{digits - 1}e}"), dtype)
+
+
+def _round_to_dtype(value: float, dtype: Dtype) -> float:
+    return c_float(value).value if dtype == "float32" else value
 
 
 def format_share(units: int, total: int) -> str:
@@ -438,8 +441,8 @@ def render_conditions(
     fields = zip(
         range(start, stop),
         table.column[start:stop].tolist(),
-        _format_bounds(rules, table.low[start:stop]),
-        _format_bounds(rules, table.high[start:stop]),
+        format_bounds(table.low[start:stop], rules.schema.dtype),
+        format_bounds(table.high[start:stop], rules.schema.dtype),
         table.known[start:stop].tolist(),
         table.missing[start:stop].tolist(),
         strict=True,
@@ -463,31 +466,27 @@ class _ConditionWriter:
         self.whole, self.compact = whole, stand_ins is not None
         self.stand_ins = stand_ins or {}
         self.columns = rules.schema.columns
-        self.names: dict[int, str] = {}
-        self.choices: dict[tuple[int, ...], str] = {}
-        self.outcomes: dict[tuple[int, bool], str] = {}
+        self.format_name = cache(self._format_name)
+        self.format_choice = cache(self._format_choice)
+        self.format_outcome = cache(self._format_outcome)
 
-    def get_name(self, column: int) -> str:
+    def _format_name(self, column: int) -> str:
         """Return the name of a column, or of a test behind the columns."""
-        if column not in self.names:
-            number = column - len(self.columns)
-            if number < 0:
-                text = quote_name(self.columns[column].name, self.words)
-            elif self.whole:
-                text = f"({format_test(self.rules.tests[number], self.rules.schema, self.words)})"
-            else:
-                text = self.words.say("test_name", number=number + 1)
-            self.names[column] = text
-        return self.names[column]
+        number = column - len(self.columns)
+        if number < 0:
+            return quote_name(self.columns[column].name, self.words)
+        if self.whole:
+            return f"({format_test(self.rules.tests[number], self.rules.schema, self.words)})"
+        return self.words.say("test_name", number=number + 1)
 
     def format_condition(
         self, at: int, column: int, low: str, high: str, known: bool, missing: bool
     ) -> str:
         """Return the text of condition `at`; `low` and `high` are empty if unbounded."""
-        words, name, is_test = self.words, self.get_name(column), column >= len(self.columns)
+        words, name, is_test = self.words, self.format_name(column), column >= len(self.columns)
         if known:
             if is_test:
-                text = self._format_outcome(column, low, high)
+                text = self.format_outcome(column, bool(low), bool(high))
             elif self.columns[column].kind == "nominal":
                 text = self._format_levels(at, column)
             else:
@@ -498,7 +497,7 @@ class _ConditionWriter:
             return words.say("if_undecidable" if is_test else "if_never", name=name, test=name)
         levels = ""
         if self.table.dividing[at]:
-            levels = self._format_choice(column, self.table.list_codes(at)[1])
+            levels = self.format_choice(column, *self.table.list_codes(at)[1])
         key = "unknown" if is_test else "missing_levels" if levels else "missing"
         if known:
             text = words.say(f"if_or_{key}", condition=text, levels=levels)
@@ -512,33 +511,27 @@ class _ConditionWriter:
     def _format_levels(self, at: int, column: int) -> str:
         """Return the condition on the categories of a column."""
         fits, _ = self.table.list_codes(at)
-        n_levels, name = len(self.columns[column].levels), self.names[column]
+        n_levels, name = len(self.columns[column].levels), self.format_name(column)
         if len(fits) == n_levels:
             return self.words.say("if_known", name=name)
         if not self.compact or 2 * len(fits) <= n_levels:
-            return self.words.say("if_is", name=name, levels=self._format_choice(column, fits))
+            return self.words.say("if_is", name=name, levels=self.format_choice(column, *fits))
         others = sorted({*range(n_levels)}.difference(fits))
-        return self.words.say("if_other", name=name, levels=self._format_choice(column, others))
+        return self.words.say("if_other", name=name, levels=self.format_choice(column, *others))
 
-    def _format_choice(self, column: int, codes: list[int]) -> str:
-        key = (column, *codes)
-        if key not in self.choices:
-            levels = self.columns[column].levels
-            self.choices[key] = format_levels([levels[code] for code in codes], self.words)
-        return self.choices[key]
+    def _format_choice(self, column: int, *codes: int) -> str:
+        levels = self.columns[column].levels
+        return format_levels([levels[code] for code in codes], self.words)
 
-    def _format_outcome(self, column: int, low: str, high: str) -> str:
+    def _format_outcome(self, column: int, fails: bool, holds: bool) -> str:
         """Return the phrase for the outcome of a test, with the test itself if it is short."""
-        name, holds = self.get_name(column), bool(high)
-        if not low and not high:
-            return self.words.say("if_decided", test=name)
-        if (column, holds) not in self.outcomes:
-            test = self.rules.tests[column - len(self.columns)]
-            schema, words = self.rules.schema, self.words
-            gist = "" if self.whole else format_test_gist(test, schema, words, holds=holds)
-            key = ("if_holds" if holds else "if_fails") + ("_as" if gist else "")
-            self.outcomes[column, holds] = words.say(key, test=name, gist=gist)
-        return self.outcomes[column, holds]
+        name, words = self.format_name(column), self.words
+        if not fails and not holds:
+            return words.say("if_decided", test=name)
+        test, schema = self.rules.tests[column - len(self.columns)], self.rules.schema
+        gist = "" if self.whole else format_test_gist(test, schema, words, holds=holds)
+        key = ("if_holds" if holds else "if_fails") + ("_as" if gist else "")
+        return words.say(key, test=name, gist=gist)
 
 
 def find_stand_ins(rules: RuleList) -> dict[int, float]:
@@ -600,11 +593,11 @@ def find_otherwise_rules(rules: RuleList) -> npt.NDArray[np.bool_]:
     return np.logical_not(changes | sizes) & (rules.order == "first")
 
 
-def _format_bounds(rules: RuleList, bounds: npt.NDArray[np.float64]) -> list[str]:
-    """Return numerals of the finite bounds, empty texts for the infinite ones."""
-    texts = np.full(len(bounds), "", dtype=object)
+def format_bounds(bounds: npt.NDArray[np.float64], dtype: Dtype, unbounded: str = "") -> list[str]:
+    """Return numerals of the finite bounds, and `unbounded` for the infinite ones."""
+    texts = np.full(len(bounds), unbounded, dtype=object)
     finite = np.isfinite(bounds)
-    texts[finite] = format_numbers(bounds[finite], rules.schema.dtype)
+    texts[finite] = format_numbers(bounds[finite], dtype)
     result: list[str] = texts.tolist()
     return result
 
@@ -652,17 +645,22 @@ class OutcomeFormatter:
     ----------
     rules : RuleList
     words : Language
-    name : function from label to str
-        Text of names and labels, such as `format_label` or `quote_label`.
-    nothing : str
-        Text of a rule that adds to no margin.
+    name : function from label to str, optional
+        Text of names and labels, such as `format_label`; default `quote_label`.
+    nothing : str, optional
+        Text of a rule that adds to no margin; default that of rule text.
     """
 
     def __init__(
-        self, rules: RuleList, words: Language, name: Callable[[Label], str], nothing: str
+        self,
+        rules: RuleList,
+        words: Language,
+        name: Callable[[Label], str] | None = None,
+        nothing: str | None = None,
     ) -> None:
-        self.rules, self.words, self.nothing = rules, words, nothing
-        outputs = rules.schema.outputs
+        self.rules, self.words, outputs = rules, words, rules.schema.outputs
+        self.nothing = words.say("rule_nothing") if nothing is None else nothing
+        name = name or partial(quote_label, words=words)
         self.names = [name(output.name) if len(outputs) > 1 else "" for output in outputs]
         self.labels = [list(map(name, output.classes)) for output in outputs]
         self.has_votes = rules.schema.task == "classification" and not rules.margins
@@ -738,11 +736,7 @@ class FieldPatterns:
         self.listed = rf"{self.label}(?:{comma}{self.label})*+"
         self.test = re.escape(say["test_name"]).replace(r"\{number\}", INTEGER_PATTERN)
         self._level = re.compile(rf"({self.name})(?:{comma}|{last}|\Z)")
-
-    @cached_property
-    def by_field(self) -> dict[str, str]:
-        """Patterns of the fields of conditions."""
-        return {
+        self.by_field = {
             "name": self.name,
             "levels": self.levels,
             "others": self.levels,
@@ -753,6 +747,7 @@ class FieldPatterns:
             "condition": FREE_TEXT_PATTERN,
             "percent": r"[0-9.e+-]+",
         }
+        """Patterns of the fields of conditions."""
 
     def parse_levels(self, text: str) -> list[str]:
         """Return the categories in a list of categories."""
@@ -774,45 +769,35 @@ class PhrasePatterns:
     """
 
     def __init__(self, words: Language, keys: Sequence[str], atoms: Mapping[str, str]) -> None:
-        self.fields: dict[str, list[tuple[str, int]]] = {}
-        parts, count = [], 0
-        for key in keys:
-            count += 1  # the group of the phrase closes last, so `lastgroup` is its key
-            pattern, self.fields[key] = _make_pattern(words.phrases[key], atoms, count)
-            parts.append(rf"(?P<{key}>{pattern})")
-            count += len(self.fields[key])
-        self._match = re.compile("|".join(parts), re.DOTALL).fullmatch
+        self._patterns = [(key, _compile_phrase(words.phrases[key], atoms)) for key in keys]
 
     def match_phrase(self, text: str) -> tuple[str, dict[str, str]] | None:
         """Return the phrase that a text is, and its fields; None if it is none of them."""
-        match = self._match(text)
-        if match is None or match.lastgroup is None:
-            return None
-        key = match.lastgroup
-        return key, {field: match[group] for field, group in self.fields[key]}
+        for key, pattern in self._patterns:
+            if (match := pattern.fullmatch(text)) is not None:
+                return key, match.groupdict()
+        return None
 
 
-def _make_pattern(
-    phrase: str, atoms: Mapping[str, str], groups: int
-) -> tuple[str, list[tuple[str, int]]]:
-    """Return a phrase's pattern, its groups numbered after `groups`, and each field's group."""
-    found: dict[str, int] = {}
+def _compile_phrase(phrase: str, atoms: Mapping[str, str]) -> re.Pattern[str]:
+    """Return the pattern of a phrase, with a group for each field."""
+    fields: set[str] = set()
     pattern = ""
     for at, part in enumerate(_FIELD_PATTERN.split(phrase)):
         if at % 2 == 0:
             pattern += re.escape(part)
-        elif part in found:  # repeated field: the same text
-            pattern += rf"(?:\{found[part]})"
+        elif part in fields:  # repeated field: the same text
+            pattern += f"(?P={part})"
         else:
-            found[part] = groups + len(found) + 1
-            pattern += f"({atoms[part]})"
-    return pattern, list(found.items())
+            fields.add(part)
+            pattern += f"(?P<{part}>{atoms[part]})"
+    return re.compile(pattern, re.DOTALL)
 
 
 def split_outside_quotes(text: str, separator: str) -> Iterator[str]:
-    """Generate the parts of a text between separators outside of quotes."""
+    """Generate the parts of a text between separators, a pattern, outside of quotes."""
     at = 0
-    for match in re.finditer(rf"{OPENED_PATTERN}|({re.escape(separator)})", text):
+    for match in re.finditer(rf"{OPENED_PATTERN}|({separator})", text):
         if match[1]:
             yield text[at : match.start()]
             at = match.end()

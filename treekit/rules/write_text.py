@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from functools import partial
 
 import numpy as np
 
@@ -36,62 +35,48 @@ _RULES_PER_PIECE = 2048
 def generate_text(rules: RuleList, words: Language, tree: int | None = None) -> Iterator[str]:
     """Generate the text of `rules`, or of one tree, some thousand rules at a time."""
     yield "\n".join(format_head(rules, words)) + "\n"
-    answers, stand_ins = AnswerWriter(rules, words), find_stand_ins(rules)
+    outcomes, stand_ins = OutcomeFormatter(rules, words), find_stand_ins(rules)
     start, stop = 0, len(rules)
     if tree is not None:  # rules are sorted by tree
         start, stop = np.searchsorted(rules.tree, [tree, tree + 1]).tolist()
     for first in range(start, stop, _RULES_PER_PIECE):
         last = min(first + _RULES_PER_PIECE, stop)
-        yield "".join(_write_rules(rules, first, last, answers, stand_ins))
+        yield "".join(_write_rules(outcomes, first, last, stand_ins))
     yield "\n" + "\n".join(format_notes(rules, words, stand_ins)) + "\n"
 
 
-class AnswerWriter:
-    """Writer of the lines of a rule from 'then' on."""
-
-    def __init__(self, rules: RuleList, words: Language) -> None:
-        self.rules, self.words = rules, words
-        name = partial(quote_label, words=words)
-        self.outcomes = OutcomeFormatter(rules, words, name, words.say("rule_nothing"))
-
-    def write_answers(self, first: int, last: int) -> Iterator[str]:
-        """Generate the prediction lines of each rule from `first` to `last`."""
-        rules, words, outcomes = self.rules, self.words, self.outcomes
-        suffix = "_shares" if outcomes.has_votes else ""
-        then, also = words.sayer(f"rule_then{suffix}"), words.sayer(f"rule_also{suffix}")
-        reached = [words.sayer(key) for key in ("rule_support", "rule_as_above")]
-        supports = format_numbers(rules.support[first:last])
-        as_parent = rules.as_parent[first:last].tolist()
-        for row, targets in enumerate(outcomes.format_outcomes(first, last)):
-            support, text = reached[as_parent[row]](support=supports[row]), ""
-            for one in targets:
-                answer = one.text
-                if one.target:
-                    answer = words.say("rule_target", name=one.target, answer=answer)
-                shares = outcomes.join_shares(one.shares) if suffix else ""
-                write = also if text else then
-                text += f"  {write(answer=answer, support=support, shares=shares)}\n"
-            yield text
-
-    def format_answers(self, start: int, _end: int, first: int, last: int) -> list[tuple[str, str]]:
-        """Return the prediction and shares of each rule for one target."""
-        found = self.outcomes.format_target(self.rules.schema.blocks.index(start), first, last)
-        shared, join = self.outcomes.has_votes, self.outcomes.join_shares
-        return [(one.text, join(one.shares) if shared else "") for one in found]
+def _write_outcomes(outcomes: OutcomeFormatter, first: int, last: int) -> Iterator[str]:
+    """Generate the lines of each rule from 'then' on."""
+    rules, words = outcomes.rules, outcomes.words
+    suffix = "_shares" if outcomes.has_votes else ""
+    then, also = words.sayer(f"rule_then{suffix}"), words.sayer(f"rule_also{suffix}")
+    reached = [words.sayer(key) for key in ("rule_support", "rule_as_above")]
+    supports = format_numbers(rules.support[first:last])
+    as_parent = rules.as_parent[first:last].tolist()
+    for row, targets in enumerate(outcomes.format_outcomes(first, last)):
+        support, text = reached[as_parent[row]](support=supports[row]), ""
+        for one in targets:
+            answer = one.text
+            if one.target:
+                answer = words.say("rule_target", name=one.target, answer=answer)
+            shares = outcomes.join_shares(one.shares) if suffix else ""
+            write = also if text else then
+            text += f"  {write(answer=answer, support=support, shares=shares)}\n"
+        yield text
 
 
 def _write_rules(
-    rules: RuleList, first: int, last: int, answers: AnswerWriter, stand_ins: Mapping[int, float]
+    outcomes: OutcomeFormatter, first: int, last: int, stand_ins: Mapping[int, float]
 ) -> Iterator[str]:
-    several, words = rules.n_trees > 1, answers.words
+    rules, words = outcomes.rules, outcomes.words
     start, stop = rules.bounds(first)[0], rules.bounds(last - 1)[1]
     conditions = render_conditions(rules, start, stop, words, stand_ins=stand_ins)
     places = zip(rules.tree[first:last].tolist(), rules.leaf[first:last].tolist(), strict=True)
-    place = words.sayer("rule_place_tree" if several else "rule_place")
+    place = words.sayer("rule_place_tree" if rules.n_trees > 1 else "rule_place")
     (if_, end_if), (and_, end_and) = (words.around(k, "condition") for k in ("rule_if", "rule_and"))
     at, otherwise = 0, find_otherwise_rules(rules)
     for number, ((tree, leaf), then) in enumerate(
-        zip(places, answers.write_answers(first, last), strict=True), first
+        zip(places, _write_outcomes(outcomes, first, last), strict=True), first
     ):
         end = int(rules.end[number]) - start
         lines = [f"{and_}{text}{end_and}" for text in conditions[at:end]]

@@ -33,8 +33,7 @@ from treekit.rules.extract import is_rule_list, list_condition_parts
 from treekit.rules.language import load_language
 from treekit.rules.merge import joined_rules
 from treekit.rules.rule_list import RuleList
-from treekit.rules.wording import format_numbers, quote_name
-from treekit.rules.write_text import AnswerWriter
+from treekit.rules.wording import OutcomeFormatter, format_numbers, join_outcomes
 from treekit.serve.errors import InvalidRequestError, NotFoundError, TooLargeError, shown
 from treekit.serve.http import (
     Receive,
@@ -677,7 +676,7 @@ class _TranslatedRules:
 
     def __init__(self, rules: RuleList, lang: str) -> None:
         self.rules, self._words = rules, load_language(lang)
-        self._outcome_texts = AnswerWriter(rules, self._words)
+        self._outcomes = OutcomeFormatter(rules, self._words)
         self._cached_texts: dict[int, list[str]] = {}
         self._size = 0
 
@@ -722,24 +721,12 @@ class _TranslatedRules:
 
     def _format_outcomes(self, first: int, last: int) -> list[tuple[str, str]]:
         """Return outcome and shares of all targets for each rule."""
-        rules = self.rules
-        blocks = rules.schema.blocks
-        columns = [
-            self._outcome_texts.format_answers(a, b, first, last)
-            for a, b in itertools.pairwise(blocks)
-        ]
-        if not rules.schema.more:
-            return columns[0]
-        names = [quote_name(output.name, self._words) for output in rules.schema.outputs]
-        return [
-            (
-                "; ".join(f"{n}: {outcome}" for n, (outcome, _) in zip(names, own, strict=True)),
-                "; ".join(
-                    f"{n}: {share}" for n, (_, share) in zip(names, own, strict=True) if share
-                ),
-            )
-            for own in zip(*columns, strict=True)
-        ]
+        outcomes, found = self._outcomes, []
+        for own in outcomes.format_outcomes(first, last):
+            shares = [one._replace(text=outcomes.join_shares(one.shares)) for one in own]
+            shown = [one for one in shares if outcomes.has_votes and one.text]
+            found.append((join_outcomes(own, "; "), join_outcomes(shown, "; ")))
+        return found
 
     def _format_rules(self, which: npt.NDArray[np.int64]) -> list[RuleDescription]:
         weights = format_numbers(self.rules.support[which])
