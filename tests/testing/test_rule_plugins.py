@@ -19,7 +19,7 @@ from treekit.testing import (
     check_explainer,
     check_simplifier,
 )
-from treekit.testing.example_models import make_simplest
+from treekit.testing.example_models import make_cut, make_yes_no
 
 COUNTER = itertools.count()
 
@@ -114,14 +114,14 @@ def test_a_faulty_explainer_breaks_its_law(fault):
 def test_a_sound_explainer_keeps_the_contract_and_is_shown():
     mine = Explainer("mine", lambda case: Part(float(case.sums.sum())))
     assert check_explainer(mine).ok
-    found = explain(make_simplest().model, {"size": 1}, explainers=[mine])
+    found = explain(make_yes_no(make_cut()), {"size": 1}, explainers=[mine])
     assert "a line" in found.text()
     assert found.plain()["mine"] == dict(found.parts)["mine"].value
 
 
 @pytest.mark.usefixtures("without_plugins")
 def test_an_absent_plugin_is_named():
-    model = make_simplest().model
+    model = make_yes_no(make_cut())
     for form, plugin in (("dmn", "interchange"), ("pmml", "interchange"), ("drift", "audit")):
         with pytest.raises(SettingError, match=f"pip install treekit-{plugin}"):
             render_listing(form, model)  # type: ignore[arg-type]

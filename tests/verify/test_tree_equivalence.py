@@ -33,8 +33,8 @@ from treekit.verify import verify
 from treekit.verify.answers import differing, expected
 from treekit.verify.run_artifact import find_runner
 from treekit.verify.run_c import compare_c_structure
+from treekit.verify.run_language import compare_python_structure
 from treekit.verify.run_onnx import compare_onnx_structure
-from treekit.verify.run_python import compare_python_structure
 from treekit.verify.tree_equivalence import compare_paths, make_lowered_tables
 
 ONE_WAY = [name for name in EXTREMES if not name.startswith(("fractional", "five_thousand"))]

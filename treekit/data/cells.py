@@ -156,7 +156,8 @@ def _find_missing(distinct: Iterable[Any], marks: Collection[str]) -> set[Any]:
     return {value for value in distinct if value is None or value.strip() in marks}
 
 
-def _is_number(mark: str) -> bool:
+def is_number(mark: str) -> bool:
+    """Check whether a text is a number other than NaN."""
     try:
         return not math.isnan(float(mark))
     except ValueError:
@@ -180,7 +181,7 @@ def parse_numbers(cells: Cells, marks: Collection[str]) -> npt.NDArray[Any] | No
         otherwise the nearest double of each decimal text, NaN = missing.
     """
     values: list[Any] = cells.tolist()
-    if any(map(_is_number, marks)):  # a mark such as -999 must not count as a number
+    if any(map(is_number, marks)):  # a mark such as -999 must not count as a number
         values = [None if value is None or value.strip() in marks else value for value in values]
     try:
         numbers = np.array(list(map(float, values)))

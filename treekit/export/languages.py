@@ -333,8 +333,8 @@ class TextSetting:
 class Verify:
     """Commands that run exported files of the language, each a list of words without a shell.
 
-    In commands ``{python}`` is the running Python; in `artifact` ``{number}`` counts the
-    artifacts of a program, and ``{name}`` is the name of the file.
+    In commands and `needs` ``{python}`` is the running Python; in `artifact` ``{number}``
+    counts the artifacts of a program, and ``{name}`` is the name of the file.
 
     Attributes
     ----------

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -20,6 +20,9 @@ from treekit.data.schema import Schema
 from treekit.errors import ModelError
 from treekit.model.tree import Split, Tree, split_trees
 from treekit.model.validation import check_tree
+
+if TYPE_CHECKING:
+    from treekit.rules.rule_list import ConditionTable
 
 __all__ = [
     "Node",
@@ -275,33 +278,11 @@ def _list_level_branches(
 Index = npt.NDArray[np.int64]
 
 
-class Conditions(Protocol):
-    """Protocol of `treekit.rules.rule_list.ConditionTable`.
-
-    The conditions of all rules, concatenated, at most one per column and rule.
-    """
-
-    @property
-    def column(self) -> npt.NDArray[np.int32]: ...
-    @property
-    def low(self) -> npt.NDArray[np.float64]: ...
-    @property
-    def high(self) -> npt.NDArray[np.float64]: ...
-    @property
-    def known(self) -> npt.NDArray[np.bool_]: ...
-    @property
-    def missing(self) -> npt.NDArray[np.bool_]: ...
-    @property
-    def level_end(self) -> npt.NDArray[np.int64]: ...
-    @property
-    def levels(self) -> npt.NDArray[np.int32]: ...
-
-
 def make_rule_trees(
     schema: Schema,
     tree: npt.ArrayLike,
     end: npt.ArrayLike,
-    conditions: Conditions,
+    conditions: ConditionTable,
     value: npt.NDArray[np.float64],
     weight: npt.NDArray[np.float64],
     *,
@@ -319,7 +300,8 @@ def make_rule_trees(
     end : (rules,) int
         End of the rule's conditions, which is the start of the next rule's.  The last
         rule of each list, and no other, has no conditions.
-    conditions : Conditions
+    conditions : ConditionTable
+        Conditions of all rules, at most one per column and rule.
     value : (rules, values) float64
         Class weights, or the number, that a rule predicts.
     weight : (rules,) float64
@@ -398,7 +380,7 @@ def _check_last_rules(tree: Index, counts: Index, last: npt.NDArray[np.bool_]) -
 
 
 def _make_entries(
-    schema: Schema, conditions: Conditions
+    schema: Schema, conditions: ConditionTable
 ) -> tuple[Index, dict[str, npt.NDArray[Any]]]:
     """Convert conditions to surrogates: branch 1 where a condition fails, -1 where it is met.
 
@@ -440,7 +422,7 @@ def _make_entries(
 
 
 def _list_rule_branches(
-    schema: Schema, conditions: Conditions, of: Index, nominal: npt.NDArray[np.bool_]
+    schema: Schema, conditions: ConditionTable, of: Index, nominal: npt.NDArray[np.bool_]
 ) -> tuple[Index, npt.NDArray[np.int32]]:
     """Return the branch of each category: -1 (met) if the condition lists it, else 1 (fails)."""
     sizes = np.where(nominal, schema.n_levels[conditions.column[of]], 0)

@@ -22,12 +22,14 @@ from __future__ import annotations
 
 import itertools
 import math
-from typing import Literal, Protocol
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 import numpy.typing as npt
 
-from treekit.data.schema import Schema
+if TYPE_CHECKING:
+    from treekit.model.model import Model
+    from treekit.rules import RuleList
 
 Combine = Literal["mean", "sum"]
 """How the values of the trees are combined: ``mean``, or ``sum`` (boosting)."""
@@ -45,30 +47,13 @@ EXP_COEFFICIENTS = tuple(1 / math.factorial(power) for power in range(13, -1, -1
 Doubles = npt.NDArray[np.float64]
 
 
-class SupportsSums(Protocol):
-    """Protocol of objects that define the meaning of integer sums: models and rule lists."""
-
-    @property
-    def schema(self) -> Schema: ...  # noqa: D102
-    @property
-    def exponent(self) -> int: ...  # noqa: D102
-    @property
-    def link(self) -> Link: ...  # noqa: D102
-    @property
-    def margins(self) -> bool: ...  # noqa: D102
-    @property
-    def divisor(self) -> int: ...  # noqa: D102
-    @property
-    def unit_total(self) -> int: ...  # noqa: D102
-
-
-def convert_sums(source: SupportsSums, sums: npt.NDArray[np.int64]) -> Doubles:
+def convert_sums(source: Model | RuleList, sums: npt.NDArray[np.int64]) -> Doubles:
     """Convert integer sums to probabilities or numbers.
 
     Parameters
     ----------
-    source : SupportsSums
-        Model or rule list of the sums.
+    source : Model or RuleList
+        What defines the meaning of the sums.
     sums : (rows, values) int64
 
     Returns

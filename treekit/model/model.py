@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 import numpy as np
@@ -326,22 +326,7 @@ def make_model(
 # ---------------------------------------------------------------- votes
 
 
-class VotingScheme(Protocol):
-    """Protocol of what determines the votes of a leaf; see `treekit.model.model.Model`."""
-
-    @property
-    def schema(self) -> Schema: ...  # noqa: D102
-    @property
-    def n_trees(self) -> int: ...  # noqa: D102
-    @property
-    def mass(self) -> int: ...  # noqa: D102
-    @property
-    def voting(self) -> Voting: ...  # noqa: D102
-    @property
-    def costs(self) -> npt.NDArray[np.int64] | None: ...  # noqa: D102
-
-
-def count_leaf_units(model: VotingScheme) -> int:
+def count_leaf_units(model: Model | RuleList) -> int:
     """Return the votes that each leaf of a model distributes over the classes of an output."""
     if model.voting == "hard":
         return 1
@@ -349,7 +334,9 @@ def count_leaf_units(model: VotingScheme) -> int:
     return count_tree_units(model.n_trees, model.schema.dtype if wide else "float32")
 
 
-def distribute_votes(model: VotingScheme, values: npt.NDArray[np.float64]) -> npt.NDArray[np.int64]:
+def distribute_votes(
+    model: Model | RuleList, values: npt.NDArray[np.float64]
+) -> npt.NDArray[np.int64]:
     """Convert class weights (leaves, values) to votes, separately for each output."""
     blocks = model.schema.blocks
     parts = []
@@ -362,7 +349,7 @@ def distribute_votes(model: VotingScheme, values: npt.NDArray[np.float64]) -> np
     return parts[0] if len(parts) == 1 else np.concatenate(parts, axis=1)
 
 
-def distribute_tree_votes(model: VotingScheme, trees: Sequence[Tree]) -> npt.NDArray[np.int64]:
+def distribute_tree_votes(model: Model | RuleList, trees: Sequence[Tree]) -> npt.NDArray[np.int64]:
     """Compute the votes of all leaves, ordered by tree and by node."""
     units = np.empty((sum(tree.n_leaves for tree in trees), model.schema.n_values), dtype=np.int64)
     at = 0

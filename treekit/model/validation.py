@@ -27,7 +27,6 @@ from treekit.model.tree import (
     batch_trees,
     concatenate_trees,
     has_no_entries,
-    iter_chunks,
     node_depths,
 )
 
@@ -194,15 +193,11 @@ def _check_level_splits(tree: Tree, schema: Schema) -> None:
         "a node does not have one branch entry for each category of its column",
     )
     _raise_unless(schema.nominal[tree.feature[sets]], "a category split uses a numeric column")
-    owners = np.flatnonzero(expected)
-    at = 0
-    for part in iter_chunks(expected[owners]):
-        own = owners[part]
-        bound = np.repeat(tree.n_children[own], expected[own])
-        branch = tree.level_branch[at : at + len(bound)]
-        inside = bool(np.all((branch >= -1) & (branch < bound)))
+    owners, branch = np.flatnonzero(expected), tree.level_branch
+    if len(owners):
+        highest = np.maximum.reduceat(branch, tree.level_offsets[owners])
+        inside = branch.min() >= -1 and bool(np.all(highest < tree.n_children[owners]))
         _raise_unless(inside, "a category takes a branch that does not exist")
-        at += len(bound)
 
 
 def _check_oblique_terms(tree: Tree, schema: Schema) -> None:

@@ -337,26 +337,21 @@ COMPILED = Law(
 )
 
 
-@dataclass(frozen=True)
-class Compilation:
-    """Compilation of a function: the dispatcher, or None and the reason; and its seconds."""
-
-    dispatcher: Any
-    complaint: CompileFailure | None
-    seconds: float
+Compilation = tuple[Any, CompileFailure | None, float]
+"""Compilation of a function: the dispatcher, or None and the reason; and its seconds."""
 
 
 def _compile_function(name: str, function: Callable[..., Any]) -> Compilation:
     start = time.perf_counter()
     checked = not (getattr(function, "__module__", None) or "").startswith("treekit.")
     returns = int if name == "choose" else float
-    jitted, complaint = try_compile(function, ARGUMENT_TYPES[name], returns, checked=checked)
-    return Compilation(jitted, complaint, time.perf_counter() - start)
+    compiled = try_compile(function, ARGUMENT_TYPES[name], returns, checked=checked)
+    return *compiled, time.perf_counter() - start
 
 
 def _check_compiled_equal(subject: CriterionSubject) -> None:
     """Compare impurity and score, compiled and plain, on every example."""
-    made = {name: one.dispatcher for name, one in subject.compiled.items()}
+    made = {name: dispatcher for name, (dispatcher, *_) in subject.compiled.items()}
     compiled = [name for name in MEASURES if made.get(name) is not None]
     if not compiled:
         skip_law("numba compiles none of its functions, which run as Python")
@@ -396,14 +391,14 @@ def _measure_functions(subject: CriterionSubject) -> Iterator[tuple[str, str]]:
     of = subject.countings[:2][-1]
     built_in, own = ("squared_error", make_squared_error) if of.dense else ("gini", make_gini)
     base = _measure_cost("score", nb.njit(error_model="numpy")(own().score), of, compiled=True)
-    for name, made in subject.compiled.items():
-        how = f"compiled in {made.seconds:.2f} s"
-        if made.complaint is not None:
-            how = f"runs as Python, slower: {_format_complaint(made.complaint)}"
+    for name, (dispatcher, complaint, seconds) in subject.compiled.items():
+        how = f"compiled in {seconds:.2f} s"
+        if complaint is not None:
+            how = f"runs as Python, slower: {_format_complaint(complaint)}"
         if name in MEASURES:
             function = getattr(subject.functions, name)
-            compiled = made.dispatcher is not None
-            core = made.dispatcher if compiled else getattr(function, "py_func", function)
+            compiled = dispatcher is not None
+            core = dispatcher if compiled else getattr(function, "py_func", function)
             cost = _measure_cost(name, core, of, compiled=compiled)
             how += (
                 f"; a million evaluations of {of.size} cells take {cost:.3g} s, "

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -356,20 +356,16 @@ FEW, MANY = leaf([5.0, 0.0]), leaf([1.0, 6.0])
 CUT = 0.5
 
 
-class ModelPair(NamedTuple):
-    """Two models, with a description of their difference."""
-
-    what: str
-    one: Model
-    other: Model
+ModelPair = tuple[str, Model, Model]
+"""A description of the difference of two models, and the models."""
 
 
 def _make_pair(what: str, one: Node, other: Node, **policies: Any) -> ModelPair:
-    return ModelPair(what, make_yes_no(one, **policies), make_yes_no(other, **policies))
+    return what, make_yes_no(one, **policies), make_yes_no(other, **policies)
 
 
 def _make_policy_pair(what: str, node: Node, **policies: Any) -> ModelPair:
-    return ModelPair(what, make_yes_no(node), make_yes_no(node, **policies))
+    return what, make_yes_no(node), make_yes_no(node, **policies)
 
 
 def iter_missing_pairs() -> Iterator[ModelPair]:
@@ -409,15 +405,15 @@ def iter_answer_pairs() -> Iterator[ModelPair]:
     yield _make_pair("the shares of a leaf", *leaves)
     numbers = [threshold("size", CUT, leaf(1.0), leaf(value)) for value in (0.1, 0.1 + 1e-9)]
     one, other = (make_example_model(NUMBER, node) for node in numbers)
-    yield ModelPair("the number of a leaf", one, other)
-    yield ModelPair("the number of trees", make_yes_no(cut), make_yes_no(cut, make_cut(2.0)))
+    yield "the number of a leaf", one, other
+    yield "the number of trees", make_yes_no(cut), make_yes_no(cut, make_cut(2.0))
     maybe = Schema(COLUMNS, "y", classes=("no", "maybe"))
     wide = Schema(COLUMNS, "y", classes=("no", "yes"), dtype="float64")
-    yield ModelPair("a label", make_yes_no(cut), make_example_model(maybe, cut))
-    yield ModelPair("the type of the inputs", make_yes_no(cut), make_example_model(wide, cut))
+    yield "a label", make_yes_no(cut), make_example_model(maybe, cut)
+    yield "the type of the inputs", make_yes_no(cut), make_example_model(wide, cut)
     trees = cut, make_cut(2.0), make_cut(-1.0)
     hard = make_yes_no(*trees, voting="hard")
-    yield ModelPair("soft or hard votes", make_yes_no(*trees), hard)
+    yield "soft or hard votes", make_yes_no(*trees), hard
     costs = np.array([[0, 1], [9, 0]], dtype=np.int64)
     yield _make_policy_pair("misclassification costs", cut, costs=costs)
 

@@ -66,11 +66,6 @@ def make_cut(at: float = 0.1, missing: int = 1, column: str = "size") -> Node:
     return threshold(column, at, leaf([3.0, 1.0]), leaf([1.0, 4.0]), missing)
 
 
-def make_simplest() -> SampleModel:
-    """Return a threshold on a number."""
-    return SampleModel("a threshold", make_yes_no(make_cut()))
-
-
 def iter_samples() -> Iterator[SampleModel]:
     """Yield all models but the hostile and deepest ones, made anew as exporters may change them."""
     for what, root in _make_split_roots().items():

@@ -9,11 +9,37 @@
  *   codes          read (int feature, int length, bytes), write an int code
  *   names          write the names of features, the targets if there are
  *                  several, and the classes of each, each ended by NUL
+ *
+ * A model of the readable form is compiled with the macros ROW (its struct),
+ * MEMBERS (statements that fill `row` from `cells`), FEATURES, NUMBER and PREDICT,
+ * and a NUMBER is written for each row.
  */
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#ifdef ROW
+static int code_of(double x)
+{
+    return x >= 0 && x < 2147483648.0 && (double)(int32_t)x == x ? (int)x : -1;
+}
+
+int main(void)
+{
+    double cells[FEATURES];
+    ROW row;
+    NUMBER result;
+
+    while (fread(cells, sizeof cells, 1, stdin) == 1) {
+        MEMBERS
+        (void)code_of;
+        result = (NUMBER)PREDICT(&row);
+        fwrite(&result, sizeof result, 1, stdout);
+    }
+    return 0;
+}
+#else
 
 #define BLOCK 1024
 
@@ -136,3 +162,4 @@ int main(int argc, char **argv)
     }
     return 0;
 }
+#endif

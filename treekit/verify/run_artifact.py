@@ -29,7 +29,6 @@ from treekit.verify.report import ArtifactResult, Difference, Untried, hash_file
 from treekit.verify.run_c import C_RUNTIMES, compare_c_structure
 from treekit.verify.run_language import explain_missing_runner, list_language_runners
 from treekit.verify.run_onnx import ONNX_RUNTIMES, compare_onnx_structure
-from treekit.verify.run_python import PYTHON_RUNTIMES, compare_python_structure
 from treekit.verify.run_sql import SQL_RUNTIMES
 from treekit.verify.runtime import Job, OutOfTimeError, Runner, Runtime
 
@@ -64,7 +63,6 @@ RULES_RUNTIMES = (Runtime("treekit", run_rules, lambda: __version__),)
 _RUNNERS = (
     Runner("onnx", ".onnx", ONNX_RUNTIMES, compare_structure=compare_onnx_structure),
     Runner("c", ".c", C_RUNTIMES, (".h",), compare_structure=compare_c_structure),
-    Runner("python", ".py", PYTHON_RUNTIMES, compare_structure=compare_python_structure),
     Runner("sql", ".sql", SQL_RUNTIMES),
     Runner("rules", ".rules.txt", RULES_RUNTIMES, has_rule_bounds=True),
 )

@@ -213,53 +213,28 @@ def _read_readable_header(job: Job) -> _ReadableHeader | None:
     return _ReadableHeader(function[2], members)
 
 
-_READABLE_DRIVER = """\
-#include <stdint.h>
-#include <stdio.h>
-static int code_of(double x)
-{
-    return x >= 0 && x < 2147483648.0 && (double)(int32_t)x == x ? (int)x : -1;
-}
-int main(void)
-{
-    double cells[FEATURES];
-    struct PREFIX_row row;
-    RESULT result;
-    while (fread(cells, sizeof cells, 1, stdin) == 1) {
-MEMBERS
-        (void)code_of;
-        result = (RESULT)PREFIX_predict(&row);
-        fwrite(&result, sizeof result, 1, stdout);
-    }
-    return 0;
-}
-"""
-
-
 def _run_readable(
     job: Job, header: _ReadableHeader, rows: npt.NDArray[np.float64], machine: _Toolchain
 ) -> Answers:
     """Compile the readable form with a driver of its struct, and run rows one by one."""
-    program, regression = job.folder / "model", job.schema.task == "regression"
-    if not program.is_file():
-        members = "\n".join(
-            f"        row.{name} = ({kind})"
-            + (f"code_of(cells[{at - 1}]);" if kind.startswith("enum") else f"cells[{at - 1}];")
+    schema, order = job.schema, machine.byte_order
+    if not (job.folder / "model").is_file():
+        members = "".join(
+            f"row.{name} = ({kind}){'code_of' * kind.startswith('enum')}(cells[{at - 1}]);"
             for kind, name, at in header.members
         )
-        driver = _READABLE_DRIVER.replace("MEMBERS", members or "        row.unused = 0;")
-        driver = driver.replace("PREFIX", header.prefix)
-        driver = driver.replace("RESULT", "double" if regression else "int32_t")
-        driver = driver.replace("FEATURES", str(job.schema.n_features))
-        source = job.folder / "driver.c"
-        source.write_text(driver, encoding="utf-8")
-        include = ("-include", job.path.with_suffix(".h").resolve())
-        command = [*machine.compile_command, *include, job.path.resolve(), source, "-o", program]
-        job.run_program(command, what=job.path.name)
-    given = rows.astype(f"{machine.byte_order}f8").tobytes()
-    answer, order = machine.run(job, "single", given), machine.byte_order
+        _compile(
+            job,
+            machine,
+            ROW=f"struct {header.prefix}_row",
+            MEMBERS=members or "row.unused = 0;",
+            FEATURES=schema.n_features,
+            NUMBER="double" if schema.task == "regression" else "int32_t",
+            PREDICT=f"{header.prefix}_predict",
+        )
+    answer = machine.run(job, "single", rows.astype(f"{order}f8").tobytes())
     return parse_plain_predictions(
-        job.path.name, answer, len(rows), job.schema, f"{order}i4", f"{order}f8"
+        job.path.name, answer, len(rows), schema, f"{order}i4", f"{order}f8"
     )
 
 
@@ -275,19 +250,24 @@ def _get_sizes(schema: Schema) -> dict[str, int]:
 def _compile_driver(job: Job, header: _Header, machine: _Toolchain) -> None:
     functions = ("predict", "predict_batch", "level_code", "level_count")
     names = (*functions, "class_name", "feature_name", "target_name")
-    macros = [f"-D{name.upper()}={header.prefix}_{name}" for name in names]
+    macros: dict[str, Any] = {name.upper(): f"{header.prefix}_{name}" for name in names}
     sizes = _get_sizes(job.schema)
-    macros += [f"-D{name}={sizes[name]}" for name in ("FEATURES", "TARGETS", "OUTPUTS")]
-    macros += [f"-DLABELS={_count_labels(job.schema)}"]
+    macros |= {name: sizes[name] for name in ("FEATURES", "TARGETS", "OUTPUTS")}
     cell = header.macros["INPUT"]
-    macros += [f"-DCELL={cell}", f"-DNUMBER={header.macros['OUTPUT']}"]
+    macros |= {"LABELS": _count_labels(job.schema), "CELL": cell}
     if bits := _KEY_BITS[cell]:
-        macros += [f"-DKEY={header.prefix}_key", f"-DBITS={bits}"]
-    include, model = job.path.with_suffix(".h").resolve(), job.folder / "model.o"
+        macros |= {"KEY": f"{header.prefix}_key", "BITS": bits}
+    _compile(job, machine, NUMBER=header.macros["OUTPUT"], **macros)
+
+
+def _compile(job: Job, machine: _Toolchain, **macros: Any) -> None:
+    """Compile the artifact, then the driver with the artifact's header and some macros."""
+    header, model = job.path.with_suffix(".h").resolve(), job.folder / "model.o"
     compiler = machine.compile_command
     job.run_program([*compiler, "-c", job.path.resolve(), "-o", model])
-    sources: list[str | Path] = ["-include", include, _DRIVER, model, "-o", job.folder / "model"]
-    job.run_program([*compiler, *macros, *sources], what=include.name)
+    defined = [f"-D{name}={value}" for name, value in macros.items()]
+    sources: list[str | Path] = ["-include", header, _DRIVER, model, "-o", job.folder / "model"]
+    job.run_program([*compiler, *defined, *sources], what=header.name)
 
 
 def _check_names(job: Job, machine: _Toolchain) -> None:

@@ -28,11 +28,13 @@ from __future__ import annotations
 import importlib.util
 import io
 import math
+import os
 import re
 import shutil
 import sys
 import warnings
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -48,15 +50,30 @@ from treekit.export.languages import (
     LanguageExport,
     Verify,
     find_languages_folder,
+    language_exporter,
     load_languages,
 )
-from treekit.export.literals import Code, Tables, render_from
+from treekit.export.literals import Code, Tables, list_shipped_folders, render_from
 from treekit.export.template_values import compute_schema_values
-from treekit.verify.answers import Answers, parse_plain_predictions, parse_predictions
+from treekit.model.model import Model
+from treekit.verify.answers import (
+    Answers,
+    concatenate_answers,
+    parse_plain_predictions,
+    parse_predictions,
+)
 from treekit.verify.probe_values import list_category_texts, make_unseen_text
 from treekit.verify.runtime import Job, Rows, Runner, Runtime, read_version
+from treekit.verify.tree_equivalence import (
+    NOT_FRESH,
+    StructureComparison,
+    compare_with_export,
+    find_source_settings,
+    normalize_line_ends,
+)
 
-_READABLE_LINE = re.compile(r"^\S+ Form: readable; ", re.MULTILINE)
+_READABLE_LINE = re.compile(r"^(\S+ )?Form: readable; ", re.MULTILINE)
+_ROWS_PER_PROCESS = 5000
 _BUILT_MARKER = "treekit-built"
 """Marker file of a job folder in which the driver is built."""
 
@@ -139,7 +156,7 @@ class LanguageProgram:
         names = self._encode_names(schema)
         if reply.read(len(names)) != names:
             raise VerificationError(
-                f"{name!r} differs from the model in names of columns, classes or categories"
+                f"{name!r} differs from the model in columns or classes: other names or categories"
             )
         codes = b"".join(_encode_integer(code) for _, _, code in list_category_texts(schema))
         if reply.read(len(codes)) != codes:
@@ -178,12 +195,12 @@ class LanguageProgram:
     def _describe_columns(
         self, number: int, text: str, columns: Sequence[dict[str, Any]]
     ) -> dict[str, Any]:
-        """Return the columns that an artifact of the readable form takes, for its driver."""
-        if not self.readable:
-            return {}
+        """Describe the columns to the driver: a text that is no category, and what is tested."""
         schema, pattern = self.schemas[number], self.how.readable_columns
         for column, own in zip(columns, schema.columns, strict=True):
             column["unseen"] = self.export.profile.literals.text(make_unseen_text(own))
+        if not self.readable:
+            return {}
         found = re.findall(pattern, text, re.MULTILINE) if pattern else []
         if any(not 1 <= int(at) <= schema.n_features for _, at in found):
             name = self.paths[number].name
@@ -208,29 +225,50 @@ def list_language_runners(templates: str | Path = "") -> list[Runner]:
     exports, faults = _list_language_exports(templates)
     for fault in faults:
         warnings.warn(f"{fault}; this language is skipped", TreekitWarning, stacklevel=2)
+    compare = {"python": compare_python_structure}
     return [
-        Runner(export.profile.name, export.profile.suffix, (_make_runtime(export, how),))
+        Runner(
+            *(export.profile.name, export.profile.suffix, (_make_runtime(export, how),)),
+            compare_structure=compare.get(export.profile.name),
+        )
         for export in exports
         if (how := export.profile.verify) is not None
     ]
 
 
+def compare_python_structure(path: Path, model: Model) -> StructureComparison:
+    """Compare a Python file with the one that this version of treekit writes for the model."""
+    settings = find_source_settings(normalize_line_ends(path.read_bytes()).decode(errors="replace"))
+    if settings is None:
+        return NOT_FRESH
+    shipped = list_shipped_folders()[0]  # even if this machine is configured for others
+    export = language_exporter(shipped / "python").export
+    return compare_with_export(
+        path, lambda: export(model, path.stem, templates=str(shipped), **settings)
+    )
+
+
 def _make_runtime(export: LanguageExport, how: Verify) -> Runtime:
     def run_rows(job: Job, rows: Rows) -> Iterator[tuple[str, Answers]]:
         program = LanguageProgram(export, [job.path], [job.schema], job.folder, job.deadline)
-        yield "rows", program.predict_rows([rows])[0]
+        n_parts = max(min(os.cpu_count() or 1, len(rows) // _ROWS_PER_PROCESS), 1)
+        with ThreadPoolExecutor(n_parts) as pool:
+            parts = pool.map(
+                lambda part: program.predict_rows([part])[0], np.array_split(rows, n_parts)
+            )
+        yield "rows", concatenate_answers(list(parts))
 
     def get_version() -> str:
         return read_version(_expand_command(how.version)) if how.version else "unknown"
 
     def explain_unavailable(path: Path) -> str:
         del path
-        for name in how.needs:
+        for name in _expand_command(how.needs):
             if shutil.which(name) is None and importlib.util.find_spec(name) is None:
                 return f"{name} is not installed"
         return ""
 
-    return Runtime(how.needs[0], run_rows, get_version, explain_unavailable)
+    return Runtime(how.needs[0].strip("{}"), run_rows, get_version, explain_unavailable)
 
 
 def explain_missing_runner(name: str, templates: str | Path = "") -> list[str]:

@@ -18,6 +18,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
+from treekit.data.cells import is_number
 from treekit.data.schema import Column, Label, Output, Schema
 from treekit.errors import VerificationError
 from treekit.verify.answers import (
@@ -360,7 +361,7 @@ def _make_cells(
 ) -> tuple[str, Sequence[Any]]:
     """Return the type and cells of a column; missing cells alternate between all notations."""
     if column.kind == "numeric":
-        marks = [mark for mark in schema.missing_marks if not _is_number(mark)]
+        marks = [mark for mark in schema.missing_marks if not is_number(mark)]
         # SQLite's columns hold anything.
         missing_cells: list[Any] = [None, math.nan] if has_nan else [None, *marks]
         values = codes.tolist()
@@ -373,13 +374,6 @@ def _make_cells(
     for turn, row in enumerate(np.flatnonzero(np.isnan(codes)).tolist()):
         values[row] = missing_cells[turn % len(missing_cells)]
     return ("REAL" if column.kind == "numeric" else "TEXT"), values
-
-
-def _is_number(mark: str) -> bool:
-    try:
-        return not math.isnan(float(mark))
-    except ValueError:
-        return False
 
 
 # ---------------------------------------------------------------- runtimes

@@ -36,14 +36,6 @@ _VERSION_SECONDS = 60
 """Time limit of a version command."""
 
 
-class FailedError(VerificationError):
-    """A program ended with an exit code other than 0."""
-
-    def __init__(self, message: str, code: int) -> None:
-        super().__init__(message)
-        self.code = code
-
-
 class OutOfTimeError(VerificationError):
     """A program was stopped at the deadline of its job."""
 
@@ -87,8 +79,8 @@ class Job:
         ------
         OutOfTimeError
             If it did not end in time.
-        FailedError
-            If its exit code is not 0; the message begins with `what`, by default
+        VerificationError
+            If it cannot run, or its exit code is not 0; the message begins with `what`, by default
             the artifact.
         """
         what = what or self.path.name
@@ -106,8 +98,8 @@ class Job:
         except OSError as error:
             raise VerificationError(f"{what!r} cannot run: {error.strerror}") from error
         if done.returncode != 0:
-            code, summary = done.returncode, _summarize_output(done.stderr.decode(errors="replace"))
-            raise FailedError(f"{what!r} failed with exit code {code}: {summary}", code)
+            summary = _summarize_output(done.stderr.decode(errors="replace"))
+            raise VerificationError(f"{what!r} failed with exit code {done.returncode}: {summary}")
         return done.stdout
 
 
