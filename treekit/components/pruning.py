@@ -15,7 +15,7 @@ from treekit.data.schema import Schema, Task
 from treekit.errors import DataError, SettingError
 from treekit.grow.recipe import GrownTree
 from treekit.kernels.records import Table
-from treekit.model.tree import Split, Tree
+from treekit.model.tree import Split, Tree, expand_slices
 
 __all__ = [
     "Context",
@@ -153,9 +153,7 @@ def kept_nodes(tree: Tree, source: Nodes) -> Nodes:
     kept = [level]
     # One level of the tree at a time: no recursion, however deep the tree.
     while len(level := source[level][source[level] >= 0]):
-        counts = tree.n_children[level]
-        offset = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
-        level = np.repeat(tree.first_child[level].astype(np.int64), counts) + offset
+        level = expand_slices(tree.first_child[level], tree.n_children[level])
         kept.append(level)
     return np.sort(np.concatenate(kept))
 

@@ -125,11 +125,11 @@ def compile_criterion(
     impurity = gain = score = None
     if functions.impurity is not None:
         impurity = compile_function(functions.impurity, (FROZEN_CELLS,), origin, "impurity")
-        impurity = impurity if blocks is None else make_mean_impurity(impurity, blocks)
+        impurity = impurity if blocks is None else make_mean(impurity, blocks, _make_block_impurity)
         gain = _make_gain(impurity, dense)
     if functions.score is not None:
         score = compile_function(functions.score, (FROZEN_CELLS, FROZEN_MATRIX), origin, "score")
-        score = score if blocks is None else make_mean_score(score, blocks)
+        score = score if blocks is None else make_mean(score, blocks, _make_block_score)
     final = score if score is not None else gain
     rank = gain if functions.choose is not None else final
     whole = final  # score of all branches together, as splitter plugins call it
@@ -362,7 +362,9 @@ def _make_priority_pointer(
     if functions.priority is None:
         return _make_value_pointer(None)
     priority = compile_function(functions.priority, (FROZEN_CELLS,), origin, "priority")
-    return _make_value_pointer(priority if blocks is None else make_mean_impurity(priority, blocks))
+    if blocks is not None:
+        priority = make_mean(priority, blocks, _make_block_impurity)
+    return _make_value_pointer(priority)
 
 
 def _make_keys_pointer(
@@ -547,7 +549,7 @@ class TargetBlocks:
 def make_python_mean_impurity(
     impurity: Callable[[Numbers], float], blocks: TargetBlocks
 ) -> Callable[[Numbers], float]:
-    """Return `make_mean_impurity` as plain Python, for a few nodes."""
+    """Return `make_mean` of an impurity as plain Python, for a few nodes."""
 
     def average_impurity(stats: Numbers) -> float:
         own = (blocks.select_target(stats[None, :], k)[0] for k in range(blocks.n_targets))
@@ -556,36 +558,22 @@ def make_python_mean_impurity(
     return average_impurity
 
 
-def make_mean_impurity(impurity: Any, blocks: TargetBlocks) -> Any:
-    """Return ``impurity(stats)`` as the mean over several targets."""
-    total: Any = _return_zero_impurity
+def make_mean(function: Any, blocks: TargetBlocks, make_block: Callable[..., Any]) -> Any:
+    """Return an impurity or a score as the mean over several targets.
+
+    `make_block` is `_make_block_impurity` or `_make_block_score`.
+    """
+    total: Any = _return_zero
     for size, starts in blocks.first_cells_by_size.items():
         firsts = tuple(first for first in starts if first >= 0)
-        total = _add_block_impurity(
-            total, _make_block_impurity(impurity, size, blocks.classes), firsts
-        )
+        total = _add_blocks(total, make_block(function, size, blocks.classes), firsts)
     count = float(blocks.n_targets)
 
     @nb.njit(error_model="numpy")
-    def average_impurity(stats):  # type: ignore[no-untyped-def]
-        return total(stats) / count
+    def average(*stats):  # type: ignore[no-untyped-def]
+        return total(*stats) / count
 
-    return average_impurity
-
-
-def make_mean_score(score: Any, blocks: TargetBlocks) -> Any:
-    """Return ``score(parent, children)`` as the mean over several targets."""
-    total: Any = _return_zero_score
-    for size, starts in blocks.first_cells_by_size.items():
-        firsts = tuple(first for first in starts if first >= 0)
-        total = _add_block_score(total, _make_block_score(score, size, blocks.classes), firsts)
-    count = float(blocks.n_targets)
-
-    @nb.njit(error_model="numpy")
-    def average_score(parent, children):  # type: ignore[no-untyped-def]
-        return total(parent, children) / count
-
-    return average_score
+    return average
 
 
 def make_block_keys(order: Any, blocks: TargetBlocks) -> Any:
@@ -597,12 +585,7 @@ def make_block_keys(order: Any, blocks: TargetBlocks) -> Any:
 
 
 @nb.njit
-def _return_zero_impurity(stats):  # type: ignore[no-untyped-def]
-    return 0.0
-
-
-@nb.njit
-def _return_zero_score(parent, children):  # type: ignore[no-untyped-def]
+def _return_zero(*stats):  # type: ignore[no-untyped-def]
     return 0.0
 
 
@@ -611,26 +594,15 @@ def _leave_block_keys_unset(rows, count, attempt, keys):  # type: ignore[no-unty
     pass
 
 
-def _add_block_impurity(before: Any, block: Any, firsts: tuple[int, ...]) -> Any:
+def _add_blocks(before: Any, block: Any, firsts: tuple[int, ...]) -> Any:
     @nb.njit(error_model="numpy")
-    def sum_impurities(stats):  # type: ignore[no-untyped-def]
-        value = before(stats)
+    def sum_blocks(*stats):  # type: ignore[no-untyped-def]
+        value = before(*stats)
         for first in firsts:
-            value += block(stats, np.uint64(first))
+            value += block(np.uint64(first), *stats)
         return value
 
-    return sum_impurities
-
-
-def _add_block_score(before: Any, block: Any, firsts: tuple[int, ...]) -> Any:
-    @nb.njit(error_model="numpy")
-    def sum_scores(parent, children):  # type: ignore[no-untyped-def]
-        value = before(parent, children)
-        for first in firsts:
-            value += block(parent, children, np.uint64(first))
-        return value
-
-    return sum_scores
+    return sum_blocks
 
 
 def _add_block_keys(otherwise: Any, block: Any, starts: tuple[int, ...]) -> Any:
@@ -639,7 +611,7 @@ def _add_block_keys(otherwise: Any, block: Any, starts: tuple[int, ...]) -> Any:
         first = starts[attempt]
         if first >= 0:
             for i in range(np.uint64(count)):
-                keys[i] = block(rows[i], np.uint64(first))
+                keys[i] = block(np.uint64(first), rows[i])
         else:
             otherwise(rows, count, attempt, keys)
 
@@ -647,12 +619,12 @@ def _add_block_keys(otherwise: Any, block: Any, starts: tuple[int, ...]) -> Any:
 
 
 def _make_block_impurity(impurity: Any, size: int, classes: bool) -> Any:
-    """Return ``block(stats, first)``: the impurity of the block of `size` cells at `first`."""
+    """Return ``block(first, stats)``: the impurity of the block of `size` cells at `first`."""
     cells, shift = (size, 0) if classes else (2, 1)  # of a number: the weight, then ``w * y``
     new_cells = allocate_stack_cells if cells <= MAX_STACK_CELLS else _allocate_cells
 
     @nb.njit(error_model="numpy")
-    def compute_block_impurity(stats, first):  # type: ignore[no-untyped-def]
+    def compute_block_impurity(first, stats):  # type: ignore[no-untyped-def]
         own = new_cells(cells)
         own[np.uint64(0)] = stats[np.uint64(0)]  # a number's weight
         for k in range(np.uint64(shift), np.uint64(cells)):
@@ -663,7 +635,7 @@ def _make_block_impurity(impurity: Any, size: int, classes: bool) -> Any:
 
 
 def _make_block_score(score: Any, size: int, classes: bool) -> Any:
-    """Return ``block(parent, children, first)``: the score of the `size` cells at `first`."""
+    """Return ``block(first, parent, children)``: the score of the `size` cells at `first`."""
     cells, shift = (size, 0) if classes else (2, 1)
     small = cells <= MAX_STACK_CELLS
     new_cells = allocate_stack_cells if small else _allocate_cells
@@ -683,7 +655,7 @@ def _make_block_score(score: Any, size: int, classes: bool) -> Any:
                 sides[b, k] = children[b, at]
 
     @nb.njit(error_model="numpy")
-    def compute_block_score(parent, children, first):  # type: ignore[no-untyped-def]
+    def compute_block_score(first, parent, children):  # type: ignore[no-untyped-def]
         own = new_cells(cells)
         if children.shape[0] == 2:
             pair = new_matrix(2, cells)

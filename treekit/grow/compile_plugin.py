@@ -195,7 +195,7 @@ def _make_python_call(
 ) -> Any:
     """Return a jitted callable of one to four arguments that takes the GIL and calls Python."""
     failed = {float: float("nan"), int: -2, bool: False}[returns]
-    kind = {float: "float64", int: "int64", bool: "boolean"}[returns]
+    kind = {float: nb.types.float64, int: nb.types.int64, bool: nb.types.boolean}[returns]
 
     def call_guarded(*arguments: Any) -> Any:
         if thread_state.failures:
@@ -206,40 +206,13 @@ def _make_python_call(
             thread_state.failures.append(error)
             return failed
 
-    return _CALL_MAKERS[kind](call_guarded)
-
-
-def _make_float_call(guarded: Callable[..., Any]) -> Any:
     @nb.njit
     def call_python(*arguments):  # type: ignore[no-untyped-def]
-        with nb.objmode(result="float64"):
-            result = guarded(*arguments)
+        with nb.objmode(result=kind):
+            result = call_guarded(*arguments)
         return result
 
     return call_python
-
-
-def _make_int_call(guarded: Callable[..., Any]) -> Any:
-    @nb.njit
-    def call_python(*arguments):  # type: ignore[no-untyped-def]
-        with nb.objmode(result="int64"):
-            result = guarded(*arguments)
-        return result
-
-    return call_python
-
-
-def _make_bool_call(guarded: Callable[..., Any]) -> Any:
-    @nb.njit
-    def call_python(*arguments):  # type: ignore[no-untyped-def]
-        with nb.objmode(result="boolean"):
-            result = guarded(*arguments)
-        return result
-
-    return call_python
-
-
-_CALL_MAKERS = {"float64": _make_float_call, "int64": _make_int_call, "boolean": _make_bool_call}
 
 
 # ---------------------------------------------------------------- checked calls

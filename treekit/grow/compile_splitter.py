@@ -6,7 +6,7 @@ import math
 import warnings
 from collections import namedtuple
 from dataclasses import dataclass
-from functools import cache, lru_cache
+from functools import cache
 from typing import Any
 
 import numba as nb
@@ -105,7 +105,7 @@ def compile_splitter(
                 f"{origin} needs additive statistics, but the criterion uses quantiles; choose "
                 "splitter 'exact' or 'histogram'"
             )
-        find = _get_builtin_pointer(own, signature)
+        find = _get_builtin_pointer(get_python_function(own), signature)
         return CompiledSplitter(
             find, functions.coding, origin, functions.find.options, sums=functions.sums
         )
@@ -126,49 +126,35 @@ def compile_splitter(
 
 def _get_plugin_pointer(core: Any, sums: bool, intervals: bool, signature: Any) -> FunctionPointer:
     """Return a pointer to a plugin's `find`; each function is compiled once per process."""
+    key: Any = None
+    known: FunctionPointer | None = None
     try:
-        own = compute_identity(core)
-        hash(own)
+        key = compute_identity(core), sums, intervals, signature
+        known = _plugin_pointers.get(key)
     except (TypeError, ValueError):  # its closure holds an object without a value-based key
-        own = ("alone", object())
-    return _compile_plugin_pointer(own, _EqualFunction(core), sums, intervals, signature)
-
-
-class _EqualFunction:
-    """A function that always compares equal, since its `identity` is part of the cache key."""
-
-    def __init__(self, core: Any) -> None:
-        self.core = core
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _EqualFunction)
-
-    def __hash__(self) -> int:
-        return 0
-
-
-@lru_cache(maxsize=64)
-def _compile_plugin_pointer(
-    own: tuple[Any, ...], find: _EqualFunction, sums: bool, intervals: bool, signature: Any
-) -> FunctionPointer:
-    del own  # only the key of the cache
-    _register_splitting_functions()
-    call = _make_compiled_find(copy_for_compilation(find.core), sums, intervals)
-    return FunctionPointer(call, signature, mark=compute_fingerprint(call, sums, intervals))
-
-
-def _get_builtin_pointer(find: Any, signature: Any) -> FunctionPointer:
-    """Return the pointer to a built-in kernel, from the disk cache."""
-    plain: Any = getattr(find, "py_func", find)
-    known = _BUILTIN_POINTERS.get((plain, signature))
+        key = None
     if known is None:
-        # Only kernels call it: unboxing its records for Python takes longer to compile than it.
-        known = FunctionPointer(plain, signature, cache=True, no_cpython_wrapper=True)
-        _BUILTIN_POINTERS[plain, signature] = known
+        _register_splitting_functions()
+        call = _make_compiled_find(copy_for_compilation(core), sums, intervals)
+        known = FunctionPointer(call, signature, mark=compute_fingerprint(call, sums, intervals))
+        if key is not None:
+            if len(_plugin_pointers) >= MAX_PLUGIN_POINTERS:
+                _plugin_pointers.pop(next(iter(_plugin_pointers)), None)
+            _plugin_pointers[key] = known
     return known
 
 
-_BUILTIN_POINTERS: dict[Any, FunctionPointer] = {}
+MAX_PLUGIN_POINTERS = 64
+"""Number of compiled splitters that are kept; the oldest is dropped first."""
+
+_plugin_pointers: dict[Any, FunctionPointer] = {}
+
+
+@cache
+def _get_builtin_pointer(find: Any, signature: Any) -> FunctionPointer:
+    """Return the pointer to a built-in kernel's Python function, from the disk cache."""
+    # Only kernels call it: unboxing its records for Python takes longer to compile than it.
+    return FunctionPointer(find, signature, cache=True, no_cpython_wrapper=True)
 
 
 def _make_compiled_find(core: Any, sums: bool, intervals: bool) -> Any:

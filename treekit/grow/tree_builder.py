@@ -50,7 +50,7 @@ from treekit.kernels.records import (
 from treekit.kernels.surrogate_splits import SURROGATE_DTYPE, SurrogateSearch
 from treekit.kernels.thresholds import VALUE_BELOW
 from treekit.model.fixed_point import floor_to_dtype, place_threshold
-from treekit.model.tree import Split, Tree, concatenate_slices, empty_offsets
+from treekit.model.tree import Split, Tree, concatenate_slices, empty_offsets, expand_slices
 
 # ---------------------------------------------------------------- plugin errors
 
@@ -187,13 +187,10 @@ def _find_branches(
     children.
     """
     inner = np.flatnonzero(nodes["kind"] != 0)
-    first, count = nodes["first_child"][inner].astype(np.intp), nodes["n_children"][inner]
-    children = np.repeat(first - np.cumsum(count) + count, count) + np.arange(count.sum())
-    parent = np.zeros(len(nodes), np.intp)
-    parent[children] = np.repeat(inner, count)
+    parent = _find_parents(nodes)
     within = np.zeros(len(nodes), np.bool_)
-    within[inner] = nodes["depth"][first] == nodes["depth"][inner]
-    branches = children[~within[children]]
+    within[inner] = nodes["depth"][nodes["first_child"][inner]] == nodes["depth"][inner]
+    branches = np.flatnonzero(~within & (parent >= 0))
     split = parent[branches]
     while within[split].any():  # at most log2(cuts) times: nested tests halve the cuts
         split = np.where(within[split], parent[split], split)
@@ -530,11 +527,9 @@ def _fill_empty_nodes(
 def _find_parents(g: npt.NDArray[np.void]) -> npt.NDArray[np.int64]:
     """Return the parent of each node, -1 for the root: (nodes,) int64."""
     inner = np.flatnonzero(g["kind"] != Split.LEAF)
-    counts = g["n_children"][inner].astype(np.int64)
-    offset = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
-    children = np.repeat(g["first_child"][inner].astype(np.int64), counts) + offset
+    counts = g["n_children"][inner]
     parent = np.full(len(g), -1, dtype=np.int64)
-    parent[children] = np.repeat(inner, counts)
+    parent[expand_slices(g["first_child"][inner], counts)] = np.repeat(inner, counts)
     return parent
 
 

@@ -187,7 +187,7 @@ class Tree:
         inner = np.flatnonzero(self.kind != Split.LEAF)
         counts = self.n_children[inner]
         parent = np.full(self.n_nodes, -1, dtype=np.int64)
-        parent[_expand_slices(self.first_child[inner], counts)] = np.repeat(inner, counts)
+        parent[expand_slices(self.first_child[inner], counts)] = np.repeat(inner, counts)
         return parent
 
     @property
@@ -325,7 +325,7 @@ def node_levels(
         level = level[counts[level] > 0]
         if not len(level):
             return
-        children = _expand_slices(nodes.first_child[level], counts[level])
+        children = expand_slices(nodes.first_child[level], counts[level])
         yield level, children
         level = children
 
@@ -357,7 +357,7 @@ def take_slices(
     sizes = np.diff(offsets)[owners]
     if excluded is not None:
         sizes = np.where(excluded, 0, sizes)
-    return _expand_slices(offsets[owners], sizes), np.cumsum(np.append(0, sizes))
+    return expand_slices(offsets[owners], sizes), np.cumsum(np.append(0, sizes))
 
 
 def concatenate_slices(
@@ -369,7 +369,7 @@ def concatenate_slices(
     result = np.empty(sizes.sum(), array.dtype)
     at = 0
     for part in iter_chunks(sizes):
-        own = _expand_slices(first[part], sizes[part])
+        own = expand_slices(first[part], sizes[part])
         result[at : at + len(own)] = array[own]
         at += len(own)
     return result
@@ -385,9 +385,10 @@ def iter_chunks(sizes: npt.NDArray[np.int64]) -> Iterator[slice]:
         first, before = last, int(ends[last - 1])
 
 
-def _expand_slices(
+def expand_slices(
     first: npt.NDArray[np.signedinteger[Any]], sizes: npt.NDArray[np.signedinteger[Any]]
 ) -> npt.NDArray[np.int64]:
+    """Return the positions ``first[i], ..., first[i] + sizes[i] - 1`` of each slice i."""
     ends = np.cumsum(sizes)
     n_entries = int(ends[-1]) if len(ends) else 0
     return np.repeat(first - (ends - sizes), sizes) + np.arange(n_entries)
