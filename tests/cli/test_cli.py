@@ -794,7 +794,7 @@ def test_an_export_to_c_tells_the_bytes_of_its_tables_and_its_stack(tree: Path, 
     result = call("export", tree, "--to", "c", "--api", "full", "-o", tmp_path / "m")
     header = (tmp_path / "m.h").read_text(encoding="ascii")
     for name in ("TABLE_BYTES", "STACK_BYTES", "BATCH_STACK_BYTES"):
-        (size,) = re.findall(rf"^#define M_{name} (\d+)$", header, re.MULTILINE)
+        (size,) = re.findall(rf"^#define M_{name} (?:.*\? )?(\d+)", header, re.MULTILINE)
         assert f"{int(size):,}" in result.stderr
     assert result.stderr.startswith("tables: ")
 

@@ -10,7 +10,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from sklearn.datasets import load_diabetes, load_iris
 
+import treekit
 from tests.extremes import EXTREMES, extreme_rows, refused, wanted
 from tests.reference.artifacts import STRICT, compile_together
 from tests.reference.read_c_tables import decode_literals, parse_tables
@@ -248,57 +250,151 @@ def test_the_bytes_of_the_tables_are_those_of_the_object(names, tmp_path):
         assert sum(size for name, size in own.items() if not others.fullmatch(name)) == stated, stem
 
 
-def macro(header: str, name: str) -> int:
-    return int(re.search(rf"^#define \w+?_{name} ([0-9]+)", header, re.MULTILINE)[1])
+def macro(header: str, name: str, at: int = 0) -> int:
+    """Number of a macro; of one for each word size: the first is for 64-bit processors."""
+    text = re.findall(rf"^#define \w+?_{name} (.*)$", header, re.MULTILINE)[0]
+    sizes = re.fullmatch(r"\(sizeof\(char \*\) > 4 \? (\d+) : (\d+)\)", text)
+    return int(sizes[1 + at] if sizes else text)
 
 
-@pytest.mark.parametrize(
-    "compiler",
-    [
-        pytest.param("gcc", marks=pytest.mark.matrix),
-        pytest.param("arm-linux-gnueabi-gcc", marks=pytest.mark.system),
-        pytest.param("s390x-linux-gnu-gcc", marks=pytest.mark.system),
-    ],
-)
-def test_the_stack_is_no_deeper_than_the_header_says(compiler, tmp_path):
+PROCESSORS = {"gcc": 0, "arm-none-eabi-gcc": 1}
+"""Compilers, and which of two stated sizes is for their processors."""
+M0 = ("-mcpu=cortex-m0", "-mthumb")
+
+
+def deepest_stacks(folder: Path, stem: str, compiler: str) -> dict[str, int]:
+    """Bytes of the deepest chain of calls below each entry point, the larger of -O2 and -Os."""
+    own = M0 if compiler.startswith("arm-none") else ()
+    deepest: dict[str, int] = {}
+    for optimise in ("-O2", "-Os"):
+        flags = ("-std=c99", optimise, *own, "-fcallgraph-info=su")
+        compiles(folder, compiler, *flags, "-c", f"{stem}.c", "-o", f"{stem}.o")
+        graph = (folder / f"{stem}.ci").read_text()
+        frames = {
+            name: int(size)
+            for name, size in re.findall(
+                r'title: "([^"]+)" label: "[^"]*\\n(\d+) bytes \(static\)', graph
+            )
+        }
+        edges = re.findall(r'sourcename: "([^"]+)" targetname: "([^"]+)"', graph)
+        chains: dict[str, int] = {}
+
+        def find(name: str) -> int:
+            if name not in chains:  # noqa: B023
+                below = [find(callee) for caller, callee in edges if caller == name]  # noqa: B023
+                chains[name] = frames.get(name, 0) + max(below, default=0)  # noqa: B023
+            return chains[name]  # noqa: B023
+
+        for entry in ("predict", "leaf", "predict_batch", "predict_label", "predict_labels"):
+            if f"{stem}_{entry}" in frames:
+                deepest[entry] = max(deepest.get(entry, 0), find(f"{stem}_{entry}"))
+    return deepest
+
+
+def compare_stack(folder: Path, stem: str, compiler: str) -> tuple[float, float]:
+    """Stack stated for a row and for a batch, as a share of what the compiler uses."""
+    header, at = (folder / f"{stem}.h").read_text(), PROCESSORS[compiler]
+    used = deepest_stacks(folder, stem, compiler)
+    batch = used.pop("predict_batch")
+    row = macro(header, "STACK_BYTES", at) / max(used.values())
+    return row, macro(header, "BATCH_STACK_BYTES", at) / batch
+
+
+@pytest.mark.matrix
+@pytest.mark.parametrize("compiler", PROCESSORS)
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_the_stack_of_the_header_is_at_most_twice_what_gcc_uses(compiler, dtype, tmp_path):
     need(compiler)
-    stems = written(
-        tmp_path, ("table", "if_else", "integer", "hybrid"), ("mixed", "fractional", "boosted_two")
-    )
-    stems += written(tmp_path, ("table", "hybrid"), ("oblique",))
-    stems += written(tmp_path, ("table", "integer"), ("thousand_classes",))
-    stems += written(tmp_path, ("if_else",), ("deep_right",))
+    classes = load_iris(as_frame=True).frame.astype({"target": str})
+    numbers = load_diabetes(as_frame=True).frame
+    settings = {"seed": 0, "dtype": dtype, "max_depth": 5}
+    forest = {"ensemble": "forest", "trees": 20}
+    models = {
+        "tree": treekit.train(classes, "target", **settings),
+        "forest": treekit.train(classes, "target", **settings, **forest),
+        "regression_tree": treekit.train(numbers, "target", **settings),
+        "regression_forest": treekit.train(numbers, "target", **settings, **forest),
+    }
+    for name, model in models.items():
+        for form in ("table", "if_else"):
+            stem = f"{name}_{form}"
+            for file, content in export_c(model, stem, api="full", form=form).items():
+                (tmp_path / file).write_bytes(content)
+            for share in compare_stack(tmp_path, stem, compiler):
+                assert 1.0 <= share <= 2.0, stem
+
+
+@pytest.mark.matrix
+@pytest.mark.parametrize("compiler", PROCESSORS)
+def test_the_stack_is_no_deeper_than_the_header_states(compiler, tmp_path):
+    need(compiler)
+    every = ("table", "if_else", "integer", "hybrid")
+    stems = written(tmp_path, every, ("mixed", "mixed64", "fractional", "boosted_two", "costs"))
+    stems += written(tmp_path, ("table", "hybrid"), ("oblique", "surrogates", "refuses_both"))
+    stems += written(tmp_path, ("table", "integer"), ("thousand_classes", "several_labels"))
+    stems += written(tmp_path, ("if_else", "hybrid"), ("deep_right", "linked_means"))
     for stem in stems:
-        compiles(tmp_path, compiler, "-std=c99", "-O2", "-fstack-usage", "-c", f"{stem}.c")
-        header = (tmp_path / f"{stem}.h").read_text()
-        frames = {}
-        for line in (tmp_path / f"{stem}.su").read_text().splitlines():
-            place, size, kind = line.split("\t")
-            assert kind == "static"
-            frames[place.rpartition(":")[2].removeprefix(f"{stem}_")] = int(size)
-        batch = frames.pop("predict_batch")
-        blocks = batch > macro(header, "STACK_BYTES")
-        nested = longest_chain((tmp_path / f"{stem}.c").read_text(), stem, frames)
-        once = nested + sum(
-            size
-            for name, size in frames.items()
-            if name not in ("predict", "leaf") and not name.startswith("tree_")
-        )
-        deepest = once + max(frames["predict"], frames.get("leaf", 0))
-        assert deepest <= macro(header, "STACK_BYTES"), stem
-        assert batch + once <= macro(header, "BATCH_STACK_BYTES"), (stem, blocks)
+        assert min(compare_stack(tmp_path, stem, compiler)) >= 1.0, stem
 
 
-def longest_chain(source: str, stem: str, frames: dict[str, int]) -> int:
-    """Bytes of the longest chain of functions of nested tests, of which the called come first."""
-    bodies = re.findall(rf"^\w+ static int32_t {stem}_(tree_\w+)\(.*?^}}", source, re.M | re.S)
-    texts = re.split(rf"^\w+ static int32_t {stem}_tree_\w+\(", source, flags=re.M)[1:]
-    taken: dict[str, int] = {}
-    for name, text in zip(bodies, texts, strict=True):
-        calls = re.findall(rf"return {stem}_(tree_\w+)\(x\);", text.split("\n}\n")[0])
-        # Compilers may leave out a function, or copy it into the one that calls it.
-        taken[name] = frames.get(name, 0) + max((taken[call] for call in calls), default=0)
-    return max(taken.values(), default=0)
+SOFT_DOUBLE = re.compile(r"__(aeabi_(d\w+|c?dcmp\w+|f2d|u?[il]2d|ul2d)|\w+df\w*)$")
+"""Helpers of libgcc that compute with doubles, or convert to them."""
+
+
+def link_for_m0(folder: Path, body: str) -> list[str]:
+    """Symbols of a program for a Cortex-M0, without the functions that it does not call."""
+    (folder / "main.c").write_text(f'#include "m.h"\nint main(void)\n{{\n    {body}\n}}\n')
+    flags = ("-std=c99", "-Os", *M0, "-ffunction-sections", "-fdata-sections", "-nostdlib")
+    link = ("-Wl,--gc-sections", "-Wl,-emain", "main.c", "m.c", "-lgcc", "-lc", "-lgcc")
+    compiles(folder, "arm-none-eabi-gcc", *flags, *link, "-o", "m.elf")
+    symbols = subprocess.run(
+        ["arm-none-eabi-nm", "m.elf"], cwd=folder, capture_output=True, text=True, check=True
+    )
+    return [line.split()[-1] for line in symbols.stdout.splitlines()]
+
+
+@pytest.mark.parametrize("way", ["readable", "if_else", "table", "hybrid", "integer"])
+def test_labels_of_a_float32_model_link_no_doubles_on_a_cortex_m0(way, tmp_path):
+    need("arm-none-eabi-gcc", "arm-none-eabi-nm")
+    table = {"x": [1.5, 2.5, None, 4.0] * 5, "y": [1, 2, 3, 5, 8] * 4}
+    table |= {"k": list("pqrs") * 5, "z": list("ab") * 10}
+    if way == "readable":
+        model, settings = treekit.train(table, "z", seed=0), {}
+        body = "static struct m_row row; return (int)m_predict(&row);"
+    else:
+        model = treekit.train(table, "z", seed=0, ensemble="forest", trees=9)
+        settings = {"api": "full"} | WAYS[way]
+        settings |= {} if way == "integer" else {"input": "float"}
+        cell = "uint32_t" if way == "integer" else "float"
+        body = f"static {cell} row[M_FEATURES]; return m_predict_label(row);"
+    assert model.schema.dtype == "float32"
+    for file, content in export_c(model, "m", **settings).items():
+        (tmp_path / file).write_bytes(content)
+    names = link_for_m0(tmp_path, body)
+    assert ("m_predict" if way == "readable" else "m_predict_label") in names
+    assert [name for name in names if SOFT_DOUBLE.match(name)] == []
+    if way in ("if_else", "table", "hybrid"):  # shares of votes are doubles
+        with_shares = body.replace("m_predict_label(row)", "m_predict(row, (double *)row)")
+        assert any(map(SOFT_DOUBLE.match, link_for_m0(tmp_path, with_shares)))
+
+
+def test_labels_alone_are_those_with_shares(tmp_path):
+    """Of one target and of several; -1 where the model refuses a row."""
+    names = ("mixed", "costs", "several_labels", "refuses_both", "boosted_four", "fractional")
+    sources = {name: (EXTREMES[name](), {"form": "table"}) for name in names}
+    for name, program in compile_together(sources, tmp_path).items():
+        several = bool(program.model.schema.more)
+        rows = np.ascontiguousarray(program.rows(extreme_rows(program.model, most=100)))
+        labels, _ = program.answers(rows)
+        alone = np.full_like(labels, -1)
+        pointers = (ctypes.c_void_p,) * (1 + several)
+        predict = program.function(f"predict_label{'s' * several}", ctypes.c_int, *pointers)
+        for row, own in zip(rows, alone, strict=True):
+            if several:
+                predict(row.ctypes.data, own.ctypes.data)
+            else:
+                own[0] = predict(row.ctypes.data)
+        assert np.array_equal(alone, labels), name
 
 
 def test_very_large_tables_are_texts_that_say_the_same(tmp_path, monkeypatch):

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from sklearn.datasets import load_breast_cancer, load_diabetes, load_iris, load_wine
 
 import treekit
 from tests.examples import examples
@@ -20,6 +21,7 @@ from treekit.contracts import Splitter, SplitterFunctions
 from treekit.errors import PluginError, SettingError
 from treekit.kernels.oblique_splits import find_best_cut
 from treekit.kernels.records import PLAIN_RULES, Node, Rows, Table
+from treekit.model.scoring import encode_table, leaf_indices
 from treekit.model.tree import Split
 
 
@@ -48,6 +50,50 @@ def test_a_slanted_border_needs_far_fewer_leaves(method: str) -> None:
     assert tree.kind[0] == Split.OBLIQUE
     assert tree.term_feature[:2].tolist() == [0, 1]
     assert tree.term_weight[0] * tree.term_weight[1] < 0
+
+
+def count_digits(numbers: Any) -> list[int]:
+    """Significant digits of the shortest decimal of each number."""
+    texts = [str(abs(number)).partition("e")[0].replace(".", "") for number in numbers]
+    return [len(text.strip("0")) for text in texts]
+
+
+@pytest.mark.parametrize(
+    ("load", "method"),
+    [
+        (load_wine, "linear"),
+        (load_iris, "linear"),
+        (load_diabetes, "linear"),
+        pytest.param(load_breast_cancer, "linear", marks=pytest.mark.matrix),
+        pytest.param(load_wine, "coordinate", marks=pytest.mark.matrix),
+        pytest.param(load_wine, "principal", marks=pytest.mark.matrix),
+        pytest.param(load_iris, "coordinate", marks=pytest.mark.matrix),
+    ],
+)
+def test_readable_sums_have_few_digits_and_keep_the_side_of_each_row(
+    load: Any, method: str
+) -> None:
+    frame = load(as_frame=True).frame.rename(columns={"target": "y"})
+    if load is not load_diabetes:
+        frame = frame.astype({"y": str})
+    exact, readable = (
+        train(frame, method, thresholds=thresholds, min_weight_leaf=3)
+        for thresholds in ("midpoint", "readable")
+    )
+    rows = encode_table(exact, frame)
+    assert np.array_equal(leaf_indices(exact, rows), leaf_indices(readable, rows))
+    before, after = exact.trees[0], readable.trees[0]
+    assert np.array_equal(before.kind, after.kind)
+    assert np.array_equal(before.term_feature, after.term_feature)
+    sums = before.kind == Split.OBLIQUE
+    assert sums.any()
+    assert np.mean(count_digits(before.threshold[sums])) > 15
+    assert np.mean(count_digits(after.threshold[sums])) < 5
+    # Weights are float32, and of up to three digits where thresholds are midpoints.
+    many, few = (count_digits(np.float32(tree.term_weight)) for tree in (before, after))
+    assert max(map(int.__sub__, few, many)) <= 0
+    assert max(many) <= 3
+    assert sum(few) < sum(many) or method == "principal"
 
 
 @pytest.mark.matrix

@@ -82,7 +82,9 @@ def make_oblique(
     """Search single columns and sums of columns; a sum is used only if it scores higher.
 
     Sums have few columns and weights of few digits, to keep rules readable; the
-    threshold is then chosen again among all rows of the node.
+    threshold is then chosen again among all rows of the node.  With
+    ``thresholds="readable"`` weights and threshold are rounded to the fewest digits that
+    keep each training row on its side.
 
     Parameters
     ----------

@@ -15,12 +15,11 @@ import numpy as np
 import numpy.typing as npt
 
 from treekit.errors import ExportError
-from treekit.export.lowering import Form, LeafTable
+from treekit.export.lowering import Form, LeafTable, check_table_size
 from treekit.model.fixed_point import compute_mass_bounds, to_double_threshold
 from treekit.model.model import Model
 from treekit.model.tree import DerivedColumns, Split, concatenate_trees
 
-_MAX_ENTRIES = 2**31 - 1
 _LE, _LEVELS, _MISSING = 0, 2, 3
 
 
@@ -86,10 +85,7 @@ def build_fractional_table(
     is_leaf = nodes.kind == Split.LEAF
     asks_derived = derived.column >= 0
     feature = np.where(asks_derived, model.schema.n_features + derived.column, nodes.feature)
-    if max(4 * (int(feature.max()) + 1), len(nodes.level_branch), nodes.n_nodes) > _MAX_ENTRIES:
-        raise ExportError(
-            f"the model needs more than {_MAX_ENTRIES} table entries: train fewer trees"
-        )
+    check_table_size(max(4 * (int(feature.max()) + 1), len(nodes.level_branch), nodes.n_nodes))
     kind = np.full(nodes.n_nodes, _LE)
     kind[nodes.kind == Split.MISSING] = _MISSING
     asks_levels = (nodes.kind == Split.SUBSET) | (nodes.kind == Split.MULTIWAY)

@@ -460,9 +460,7 @@ def _find_profile_problem(profile: Profile, table: dict[str, Any]) -> str:
             return f"{where}{unknown[0]} is unknown; known here: {', '.join(known)}"
     if unknown := sorted(set(profile.abilities) - set(ABILITIES)):
         return f"unknown ability {unknown[0]!r}; known: {', '.join(ABILITIES)}"
-    if taken := sorted(
-        {"api", "form", "templates", "model", "target", "path"} & set(profile.settings)
-    ):
+    if taken := sorted(_BUILT_IN_NAMES & set(profile.settings)):
         return f"settings.{taken[0]} is a built-in setting; rename it"
     if "table" not in profile.forms or not profile.files:
         return "form 'table' or files is missing; add both"

@@ -53,7 +53,7 @@ class Code(Markup):
 _MAX_C_LITERAL = 4000  # C99 5.2.4.1 promises 4095 characters
 # Octal escapes have at most three digits: unlike \x they cannot swallow the
 # next character.  ? is escaped because ??/ and its kin are trigraphs.
-_C_BYTE_ESCAPES = tuple(
+C_BYTE_ESCAPES = tuple(
     chr(byte) if 32 <= byte < 127 and chr(byte) not in "\"'\\?" else f"\\{byte:03o}"
     for byte in range(256)
 )
@@ -88,9 +88,9 @@ def _quote_c_string(text: str) -> str:
         raise ExportError(f"{text[:80]!r} contains a NUL, which ends a string in C: rename it")
     encoded = encode_utf8(text)
     if len(encoded) <= _MAX_C_LITERAL:
-        return '"' + "".join(map(_C_BYTE_ESCAPES.__getitem__, encoded)) + '"'
+        return '"' + "".join(map(C_BYTE_ESCAPES.__getitem__, encoded)) + '"'
     rows = [encoded[i : i + 16] for i in range(0, len(encoded), 16)]
-    body = ",\n".join(", ".join(f"'{_C_BYTE_ESCAPES[byte]}'" for byte in row) for row in rows)
+    body = ",\n".join(", ".join(f"'{C_BYTE_ESCAPES[byte]}'" for byte in row) for row in rows)
     return "(const char[]){\n" + body + ", 0}"
 
 

@@ -294,6 +294,14 @@ def compute_double_thresholds(tree: LoweredTree, schema: Schema) -> npt.NDArray[
     return result
 
 
+def check_table_size(entries: int) -> None:
+    """Raise `ExportError` if a table has more entries than 32 bits can number."""
+    if entries > _MAX_ENTRIES:
+        raise ExportError(
+            f"the model needs more than {_MAX_ENTRIES} table entries: train fewer trees"
+        )
+
+
 def leaf_table(units: npt.NDArray[np.int64]) -> LeafTable:
     """Find the distinct rows of ``Model.units``, shape (leaves, outputs).
 
@@ -322,10 +330,7 @@ def node_table(trees: tuple[LoweredTree, ...], leaves: LeafTable, schema: Schema
     nodes, roots = concatenate_lowered(trees)
     inner = nodes.kind != Step.LEAF
     columns = int(nodes.feature.max()) + 1
-    if max(int(np.count_nonzero(inner)), len(leaves.vectors), 4 * columns) > _MAX_ENTRIES:
-        raise ExportError(
-            f"the model needs more than {_MAX_ENTRIES} table entries: train fewer trees"
-        )
+    check_table_size(max(int(np.count_nonzero(inner)), len(leaves.vectors), 4 * columns))
     code = np.where(inner, np.cumsum(inner) - 1, -1 - leaves.row[nodes.leaf])
     by_step = np.array([0, TestKind.LE_MISSING_NO, TestKind.IN, TestKind.MISSING])
     missing_yes = (nodes.kind == Step.LE) & nodes.missing_yes
@@ -648,7 +653,7 @@ def write_source_functions(
     """
     made: list[SourceFunction] = []
     for number, tree in enumerate(trees):
-        literals = (thresholds or partial(_format_thresholds, schema))(tree)
+        literals = (thresholds or partial(format_double_thresholds, schema))(tree)
         writer = _LineWriter(
             number, tree, schema, leaves, columns, derived, literals, indent, outer
         )
@@ -658,7 +663,8 @@ def write_source_functions(
     return made
 
 
-def _format_thresholds(schema: Schema, tree: LoweredTree) -> list[Code]:
+def format_double_thresholds(schema: Schema, tree: LoweredTree) -> list[Code]:
+    """Write the threshold of each node for unrounded inputs in double."""
     return list(map(float_literal, compute_double_thresholds(tree, schema).tolist()))
 
 

@@ -27,12 +27,16 @@ from treekit.kernels.records import (
     Node,
     Rows,
 )
+from treekit.kernels.thresholds import READABLE_FLOAT32, round_decimal
 
 # ---------------------------------------------------------------- search at a node
 
 OBLIQUE = 5
 LINEAR, COORDINATE, PRINCIPAL = 0, 1, 2
 """Methods to find directions; see `treekit.kernels.oblique_splits`."""
+
+MAX_THRESHOLD_DIGITS = 17
+"""Maximum number of significant digits tried for a readable threshold of a sum."""
 
 
 @kernel
@@ -102,7 +106,8 @@ def search_sums(node, scratch, scan, out, numbers):
     restarts
         `COORDINATE`: random restarts, in addition to the best single column.
     digits
-        Significant decimal digits of the weights.
+        Significant decimal digits of the weights; with readable thresholds at most as
+        many, see `_shorten_split`.
     ridge
         `LINEAR`: penalty on squared standardised weights.
 
@@ -141,7 +146,14 @@ def search_sums(node, scratch, scan, out, numbers):
         if out[KIND] != 0 and not found[0] > numbers[SCORE] + slack:
             continue
         if found[0] > -np.inf and found[0] < np.inf:
-            _write_split(columns, weights, found, scratch.levels, out, numbers)
+            low, high = found[1], found[2]
+            middle = low + (high - low) / 2.0
+            threshold = middle if middle < high else low
+            if node.ways.placement >= READABLE_FLOAT32:
+                threshold = _shorten_split(
+                    directions[i], scales, digits, x, keys, weights, threshold
+                )
+            _write_split(columns, weights, threshold, found, scratch.levels, out, numbers)
 
 
 @kernel
@@ -249,7 +261,49 @@ def _sum_columns(x, weights, keys):
 
 
 @kernel
-def _write_split(columns, weights, found, levels, out, numbers):
+def _shorten_split(direction, scales, digits, x, keys, weights, threshold):
+    """Round weights and threshold to the fewest digits that keep the side of each row.
+
+    Both get one digit, then two, and so on, the weights at most `digits`; the threshold
+    is the number with so many digits that is nearest to the middle between the sides.
+
+    Parameters
+    ----------
+    x : (columns, rows) float64
+    keys : (rows,) float64
+        Sums of the rows by `weights`; NaN = missing.
+    weights : (columns,) float64
+        Replaced in place.
+    threshold : float
+
+    Returns
+    -------
+    float
+        The threshold for the new weights.
+    """
+    sums = np.empty(len(keys))
+    for used in range(1, MAX_THRESHOLD_DIGITS + 1):
+        rounded = _round_weights(direction, scales, min(used, digits))
+        _sum_columns(x, rounded, sums)
+        low, high = -np.inf, np.inf
+        for i in range(np.uint64(len(keys))):
+            if keys[i] <= threshold:
+                low = max(low, sums[i])
+            elif keys[i] > threshold:
+                high = min(high, sums[i])
+        if not low < high:
+            continue
+        # Digits count from the larger side, so that 0 is as short as any number.
+        first = np.int64(math.floor(math.log10(max(abs(low), abs(high)))))
+        placed = round_decimal(low + (high - low) / 2.0, used - 1 - first) + 0.0  # not -0.0
+        if low <= placed < high:
+            weights[:] = rounded
+            return placed
+    return threshold
+
+
+@kernel
+def _write_split(columns, weights, threshold, found, levels, out, numbers):
     """Write an oblique split to the output of the search."""
     bits = levels.view(np.float32)
     at = np.uint64(0)
@@ -258,15 +312,13 @@ def _write_split(columns, weights, found, levels, out, numbers):
             levels[at] = np.int32(columns[j])
             bits[at + np.uint64(1)] = np.float32(weights[j])
             at += np.uint64(2)
-    low, high = found[np.uint64(1)], found[np.uint64(2)]
-    middle = low + (high - low) / 2.0
     out[KIND] = OBLIQUE
     out[FEATURE] = np.int64(levels[np.uint64(0)])
     out[CUT] = 0
     out[BRANCHES] = 2
     out[LEVELS] = np.int64(at)
     out[MISSING_BRANCH] = np.int64(found[np.uint64(3)])
-    numbers[THRESHOLD_VALUE] = middle if middle < high else low
+    numbers[THRESHOLD_VALUE] = threshold
     numbers[SCORE] = found[np.uint64(0)]
 
 

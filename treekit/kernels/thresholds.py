@@ -52,16 +52,8 @@ def find_readable_threshold(low, high, placement):
         return np.nan
     digits = -np.int64(math.floor(math.log10(abs(middle) + reach))) - 1
     while digits < len(_POWERS):
-        # An integer below 2**53, multiplied or divided once: the double nearest to the decimal.
-        if digits < 0:
-            power = _POWERS[np.uint64(min(-digits, len(_POWERS) - 1))]
-            integer = np.rint(middle / power)
-            number = integer * power
-        else:
-            power = _POWERS[np.uint64(digits)]
-            integer = np.rint(middle * power)
-            number = integer / power
-        if abs(integer) >= 9007199254740992.0:
+        number = round_decimal(middle, digits)
+        if np.isnan(number):
             return np.nan
         near = abs(number - middle) <= reach
         if placement == READABLE_FLOAT32:
@@ -70,6 +62,23 @@ def find_readable_threshold(low, high, placement):
             return number + 0.0  # not -0.0
         digits += 1
     return np.nan
+
+
+@kernel
+def round_decimal(number, places):
+    """Return the double nearest to a number rounded to `places` decimals (negative: tens).
+
+    NaN if the rounded number has more digits than doubles represent exactly, or
+    more decimals than `_POWERS` has.
+    """
+    if places >= len(_POWERS):
+        return np.nan
+    # An integer below 2**53, multiplied or divided once: the double nearest to the decimal.
+    power = _POWERS[np.uint64(min(abs(places), len(_POWERS) - 1))]
+    integer = np.rint(number / power if places < 0 else number * power)
+    if abs(integer) >= 9007199254740992.0:
+        return np.nan
+    return integer * power if places < 0 else integer / power
 
 
 @kernel

@@ -203,8 +203,9 @@ SETTINGS: tuple[Setting, ...] = (
             "multiway: also make branches for categories without rows at the node; they predict "
             "like the node"),
     Setting("thresholds", "readable",
-            "between two values of the node: few digits near the midpoint, the midpoint to the "
-            "last bit, or the largest training value not above it",
+            "between two values of the node: few digits near the midpoint (sums of columns: as few "
+            "as keep the side of each row), the midpoint to the last bit, or the largest training "
+            "value not above it",
             choices=("readable", "midpoint", "value_below")),
     Setting("numeric_side", "leaf",
             "minimum weight on each side of a numeric split; leaf: min_weight_leaf; c45: also a "

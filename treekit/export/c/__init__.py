@@ -389,13 +389,14 @@ def export_c(
         values |= derived_values
         tables += derived_tables
         uses |= helpers
-    parts = _list_parts(made, leaf_template, _add_called_helpers(uses, types), types)
+    uses = _add_called_helpers(uses, types)
+    parts = _list_parts(made, leaf_template, uses, types)
     reason = Code(made.reason)
     if unreadable:
         reason = add_reason(reason, unreadable)
     values |= {"form": Code(made.name), "reason": reason, "parts": parts}
     values["derived_count"] = derived.n_columns
-    values |= compute_size_values(model, made, tables, types)
+    values |= compute_size_values(model, made, tables, types, uses)
     return {
         f"{name}.c": render_from(folders, "c/source.jinja", **values),
         f"{name}.h": render_from(folders, "c/header.jinja", **values),

@@ -12,7 +12,7 @@ from treekit.export.c.layouts import (
     CLayout,
     CTypes,
     compute_nested_values,
-    compute_stack_bytes,
+    count_nested_calls,
     make_packed_layout,
 )
 from treekit.export.lowering import LeafTable, LoweredTree, Step
@@ -56,7 +56,8 @@ def make_hybrid_layout(
             ],
         },
         tables=[one for one in made.tables if in_blocks or one.name != "nominal"],
-        row_stack=compute_stack_bytes(functions),
+        row_stack=0,
+        nested_calls=count_nested_calls(functions),
     )
 
 

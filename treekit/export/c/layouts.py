@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -12,13 +13,14 @@ import numpy.typing as npt
 
 from treekit.errors import ExportError
 from treekit.export.fractional import DividedTable, build_fractional_table, choose_fractional_form
-from treekit.export.literals import Code, float_literal, identifiers
+from treekit.export.literals import C_BYTE_ESCAPES, Code, float_literal, identifiers
 from treekit.export.lowering import (
     LeafTable,
     LoweredTree,
     SourceFunction,
     Step,
-    compute_double_thresholds,
+    check_table_size,
+    format_double_thresholds,
     lower,
     replace_large_sets,
     write_source_functions,
@@ -41,7 +43,6 @@ from treekit.model.tree import (
 
 # ---------------------------------------------------------------- c tables
 
-_MAX_ENTRIES = 2**31 - 1
 ROW_BYTES = 2048
 """Bytes per row of a large table."""
 MAX_ARRAY_ELEMENTS = 1 << 19
@@ -59,7 +60,7 @@ class ByteRows:
     def __iter__(self) -> Iterator[Code]:
         for at in range(0, len(self._octets), ROW_BYTES):
             comma = "," if at + ROW_BYTES < len(self._octets) else ""
-            yield Code(_write_row(self._octets[at : at + ROW_BYTES]) + comma)
+            yield Code(_write_row(self._octets[at : at + ROW_BYTES].tobytes()) + comma)
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,9 +97,8 @@ def make_c_table(name: str, numbers: npt.NDArray[Any]) -> CTable:
     """
     numbers = _ensure_nonempty(numbers)
     text = Code(",\n".join(", ".join(row) for row in _format_rows(numbers, 8)))
-    return CTable(
-        Code(name), _get_c_type(numbers.dtype), *_get_length(numbers), text, numbers.nbytes
-    )
+    type_ = Code("double" if numbers.dtype == np.float64 else f"{numbers.dtype.name}_t")
+    return CTable(Code(name), type_, *_get_length(numbers), text, numbers.nbytes)
 
 
 def make_hex_table(name: str, numbers: npt.NDArray[np.uint64]) -> CTable:
@@ -139,37 +139,23 @@ def make_text_table(name: str, octets: npt.NDArray[np.uint8]) -> CTable:
     return CTable(Code(name), Code("unsigned char"), rows, shape, ByteRows(octets), size)
 
 
-def _write_row(row: npt.NDArray[np.uint8]) -> str:
+def _write_row(row: bytes) -> str:
     """Write a row as string literals, with the shortest unambiguous escape of each byte."""
-    before_digit = np.zeros(len(row), dtype=np.intp)
-    before_digit[:-1] = (row[1:] >= ord("0")) & (row[1:] <= ord("7"))
-    before_digit[_LINE_BYTES - 1 :: _LINE_BYTES] = 0  # the last byte of a literal
-    spelled, length = _SPELLED[before_digit, row], _LENGTHS[before_digit, row]
-    written = np.arange(4) < length[:, None]
     lines = []
     for at in range(0, len(row), _LINE_BYTES):
-        own = slice(at, at + _LINE_BYTES)
-        lines.append(spelled[own][written[own]].tobytes().decode("ascii"))
+        line = row[at : at + _LINE_BYTES]
+        # A digit after an octal escape of fewer than three digits would become part of it.
+        spelled = [
+            (C_BYTE_ESCAPES if ord("0") <= following <= ord("7") else _SHORT_ESCAPES)[byte]
+            for byte, following in zip(line, line[1:] + b"\n", strict=True)
+        ]
+        lines.append("".join(spelled))
     return '"' + '"\n"'.join(lines) + '"'
 
 
-def _make_spellings() -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.intp]]:
-    """Return the spelling (2, 256, 4) of each byte in a string literal, and its length (2, 256).
-
-    Index 1 is for bytes before a digit, which would become part of an octal escape of
-    fewer than three digits.
-    """
-    letters, lengths = np.zeros((2, 256, 4), np.uint8), np.zeros((2, 256), np.intp)
-    for before_digit, byte in np.ndindex(2, 256):
-        text = f"\\{byte:03o}" if before_digit else f"\\{byte:o}"
-        if 32 <= byte < 127 and chr(byte) not in "\"'\\?":  # ??/ and the like are trigraphs
-            text = chr(byte)
-        letters[before_digit, byte, : len(text)] = np.frombuffer(text.encode(), np.uint8)
-        lengths[before_digit, byte] = len(text)
-    return letters, lengths
-
-
-_SPELLED, _LENGTHS = _make_spellings()
+_SHORT_ESCAPES = tuple(
+    f"\\{byte:o}" if len(escape) > 1 else escape for byte, escape in enumerate(C_BYTE_ESCAPES)
+)
 
 
 def _get_length(numbers: npt.NDArray[Any]) -> tuple[int, Code]:
@@ -188,17 +174,8 @@ def narrow_integers(numbers: npt.NDArray[Any]) -> npt.NDArray[Any]:
 
 
 def _ensure_nonempty(numbers: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    if len(numbers) > _MAX_ENTRIES:
-        raise ExportError(
-            f"the model needs more than {_MAX_ENTRIES} table entries: train fewer trees"
-        )
+    check_table_size(len(numbers))
     return numbers if len(numbers) else np.zeros(1, numbers.dtype)  # C has no empty arrays
-
-
-def _get_c_type(dtype: np.dtype[Any]) -> Code:
-    if dtype == np.float64:
-        return Code("double")
-    return Code(f"{dtype.name}_t")
 
 
 def _format_rows(numbers: npt.NDArray[Any], per_line: int) -> Iterator[list[str]]:
@@ -236,6 +213,11 @@ class CTypes:
     sum_type: Code
 
     @property
+    def sum_size(self) -> int:
+        """Bytes of an integer sum."""
+        return 4 if self.sum_type == "int32_t" else 8
+
+    @property
     def key_dtype(self) -> np.dtype[Any]:
         """Dtype of ordered keys, the order-preserving integers of numbers."""
         return np.dtype(np.uint32 if self.is_float32 else np.uint64)
@@ -249,9 +231,7 @@ class CTypes:
     def format_thresholds(self, model: Model, tree: LoweredTree) -> list[Code]:
         """Write the threshold of each node as a literal of the cells' type."""
         if self.cell_type == "double":
-            return [
-                float_literal(t) for t in compute_double_thresholds(tree, model.schema).tolist()
-            ]
+            return format_double_thresholds(model.schema, tree)
         asks = (tree.kind == Step.LE) & (tree.feature < model.schema.n_features)
         own = np.where(asks, tree.threshold, 0.0) + 0.0
         if self.cell_type == "float":
@@ -336,41 +316,110 @@ def _format_float(number: np.float32) -> str:
 
 # ---------------------------------------------------------------- c sizes
 
-_FRAME_STACK_BYTES = 1024
-"""Stack bytes without arrays in a chain of calls, for any optimising compiler."""
+_FRAME_BYTES: dict[str, dict[str, tuple[float, float]]] = {
+    "if_else": {
+        "always": (32, 44),
+        "outputs": (20, 8),
+        "trees": (28, 32),
+        "helpers": (16, 16),
+        "link": (0, 32),
+        "floats": (0, 20),
+        "integers": (8, 0),
+        "wide_sums": (28, 24),
+        "sum_bytes": (0, 0.75),
+        "calls": (8, 16),
+    },
+    "table": {
+        "always": (64, 64),
+        "outputs": (8, 32),
+        "trees": (36, 44),
+        "interleaved": (40, 60),
+        "derived": (76, 8),
+        "floats": (4, 28),
+        "wide_sums": (32, 8),
+        "sum_bytes": (2, 1),
+    },
+    "hybrid": {
+        "always": (60, 44),
+        "outputs": (8, 24),
+        "trees": (64, 44),
+        "interleaved": (40, 0),
+        "helpers": (8, 12),
+        "derived": (12, 20),
+        "link": (0, 32),
+        "floats": (32, 12),
+        "wide_sums": (4, 12),
+        "wide_cells": (0, 40),
+        "sum_bytes": (0.5, 1.5),
+        "calls": (8, 16),
+    },
+    "fractional": {"always": (48, 128)},
+}
+"""Stack bytes without arrays of the deepest chain of calls, on 64-bit and 32-bit processors.
+
+Each layout has a sum over the facts of `_estimate_frames`, fitted to ``gcc -fstack-usage``
+(gcc 12, the larger of -O2 and -Os, x86-64 and Cortex-M0) on 422 sources.
+"""
+_MAX_SPILLED_BYTES = 64  # short arrays of sums are held in registers and on the stack
+_BATCH_FRAME_BYTES = 40
+_BLOCK_FRAME_BYTES = 384
 
 
 def compute_size_values(
-    model: Model, made: CLayout, tables: list[CTable], types: CTypes
+    model: Model, made: CLayout, tables: list[CTable], types: CTypes, helpers: set[str]
 ) -> dict[str, Any]:
     """Compute the template values of the tables, their sizes and bounds of the stack."""
-    row = (
-        made.row_stack
-        + model.schema.n_values * (4 if types.sum_type == "int32_t" else 8)
-        + _FRAME_STACK_BYTES
-    )
+    sum_bytes = model.schema.n_values * types.sum_size
+    frames = _estimate_frames(model, made, types, helpers, sum_bytes)
+    rows = [math.ceil((made.row_stack + sum_bytes + own) / 8) * 8 for own in frames]
+    if made.block_rows:
+        batches = [max(row, made.batch_stack + _BLOCK_FRAME_BYTES) for row in rows]
+    else:
+        batches = [row + _BATCH_FRAME_BYTES for row in rows]
     return {
         "tables": {str(table.name): table for table in tables},
         "table_bytes": sum(table.size for table in tables),
-        "stack": row,
-        "batch_stack": max(row, made.batch_stack + _FRAME_STACK_BYTES) if made.block_rows else row,
+        "stack": rows,
+        "batch_stack": batches,
     }
+
+
+def _estimate_frames(
+    model: Model, made: CLayout, types: CTypes, helpers: set[str], sum_bytes: int
+) -> list[float]:
+    """Return the stack bytes of a row without arrays, on 64-bit and 32-bit processors."""
+    several, cell_words = model.schema.n_values > 1, types.key_dtype.itemsize // 4
+    facts = {
+        "always": 1,
+        "outputs": several,
+        "trees": model.n_trees > 1,
+        "interleaved": cell_words * (model.n_trees >= INTERLEAVED_TREES),
+        "helpers": not helpers.isdisjoint({"has_code", "is_level", "derived"}),
+        "derived": "derived" in helpers,
+        "link": "exp" in helpers,
+        "floats": not types.integers_only,
+        "integers": types.integers_only and model.n_trees > 1,
+        "wide_sums": several and types.sum_type == "int64_t",
+        "wide_cells": cell_words > 1,
+        "sum_bytes": min(sum_bytes, _MAX_SPILLED_BYTES),
+        "calls": made.nested_calls - 1,
+    }
+    weights = _FRAME_BYTES["fractional" if model.missing == "fractional" else made.name]
+    return [sum(facts[key] * own[at] for key, own in weights.items()) for at in range(2)]
 
 
 def summarize_sizes(header: str) -> str:
     """Summarise the sizes stated in a generated header; empty if it states none."""
-    matches = {
-        name: re.search(rf"^#define \w+?_{name} \(?([0-9]+)", header, re.MULTILINE)
-        for name in ("TABLE_BYTES", "TEXT_BYTES", "STACK_BYTES", "BATCH_STACK_BYTES")
-    }
-    sizes = {name: f"{int(found[1]):,}" for name, found in matches.items() if found is not None}
-    if len(sizes) < len(matches):
+    number = r"(?:\(sizeof\(char \*\) > 4 \? )?\(?([0-9]+)"
+    names = ("TABLE_BYTES", "TEXT_BYTES", "STACK_BYTES", "BATCH_STACK_BYTES")
+    found = [re.search(rf"^#define \w+?_{name} {number}", header, re.MULTILINE) for name in names]
+    sizes = [f"{int(size[1]):,}" for size in found if size is not None]
+    if len(sizes) < len(names):
         return ""
     return (
-        f"tables: {sizes['TABLE_BYTES']} bytes; names and vocabularies: {sizes['TEXT_BYTES']} "
-        f"bytes and pointers; stack: at most {sizes['STACK_BYTES']} bytes a row, "
-        f"{sizes['BATCH_STACK_BYTES']} a batch"
-    )
+        "tables: {} bytes; names and vocabularies: {} bytes and pointers; stack on 64-bit "
+        "processors: at most {} bytes a row, {} a batch"
+    ).format(*sizes)
 
 
 # ---------------------------------------------------------------- c layout
@@ -392,8 +441,9 @@ class CLayout:
     helpers : set of str
         Templates of ``c/helpers`` that it calls.
     row_stack, batch_stack : int
-        Stack bytes of its arrays and of the frames of a chain of calls,
-        for a row and for a block of a batch.
+        Stack bytes of its arrays, for a row and for a block of a batch.
+    nested_calls : int
+        Functions of nested tests in the longest chain of calls.
     block_rows : int
         Rows that a batch scores together; 0 = one at a time.
     """
@@ -406,6 +456,7 @@ class CLayout:
     helpers: set[str]
     row_stack: int = 0
     batch_stack: int = 0
+    nested_calls: int = 1
     block_rows: int = 0
 
 
@@ -450,7 +501,7 @@ def make_if_else_layout(
         values=values | {"functions": functions},
         tables=[*tables, make_c_table("sets", sets)] if "has_code" in uses else tables,
         helpers=uses,
-        row_stack=compute_stack_bytes(functions),
+        nested_calls=count_nested_calls(functions),
     )
 
 
@@ -531,7 +582,7 @@ def _get_template_suffix(numbers: Any) -> str:
 def _size_block(model: Model, types: CTypes) -> tuple[int, int]:
     """Return the rows that a batch scores together, and their bytes; 0 if too few to be faster."""
     row = (model.schema.n_features + 1) * types.key_dtype.itemsize
-    row += model.schema.n_values * (4 if types.sum_type == "int32_t" else 8)
+    row += model.schema.n_values * types.sum_size
     most = _SMALL_BLOCK_BYTES if types.integers_only else _BLOCK_BYTES
     block = min(most // row // 8 * 8, _BLOCK_ROWS)
     return (block, block * row) if block >= _MIN_BLOCK_ROWS else (0, 0)
@@ -584,7 +635,6 @@ _MAX_DEPTH_NESTED = 24  # far below the 127 nested blocks that C99 5.2.4.1 guara
 _MAX_FUNCTION_TESTS = 200
 """Tests in one function; with four times as many, compilers take twice as long (gcc 12)."""
 _MAX_ENUM_CONSTANTS = 1000  # C99 5.2.4.1 guarantees 1023 constants in one enumeration
-_FRAME_BYTES = 192  # stack bytes of a call; s390x saves 160 bytes of registers
 
 
 def compute_nested_values(
@@ -622,13 +672,13 @@ def compute_nested_values(
     return values, functions
 
 
-def compute_stack_bytes(functions: list[SourceFunction]) -> int:
-    """Return the stack bytes of the longest chain of calls; callees come before callers."""
+def count_nested_calls(functions: list[SourceFunction]) -> int:
+    """Return the functions in the longest chain of calls; callees come before callers."""
     height: dict[tuple[int, int], int] = {}
     for function in functions:
         called = [height[line.tree, line.at] for line in function.lines if line.op == "call"]
         height[function.tree, function.part] = 1 + max(called, default=0)
-    return _FRAME_BYTES * max(height.values())
+    return max(height.values())
 
 
 # ---------------------------------------------------------------- packed nodes
@@ -685,19 +735,13 @@ def pack_nodes(model: Model, leaves: LeafTable, derived: DerivedColumns) -> Pack
         If the number of nodes or of category branches exceeds 32 bits.
     """
     sizes = np.array([tree.n_nodes for tree in model.trees])
-    if sizes.sum() > _MAX_ENTRIES:
-        raise ExportError(
-            f"the model needs more than {_MAX_ENTRIES} table entries: train fewer trees"
-        )
+    check_table_size(int(sizes.sum()))
     single, n_features = model.schema.dtype == "float32", model.schema.n_features
     key = np.empty(sizes.sum(), np.uint32 if single else np.uint64)
     test = np.empty(sizes.sum(), np.uint64)
     cell_bits = (n_features + derived.n_columns).bit_length()
     levels = allocate_level_table(model.trees, derived.column < 0)
-    if len(levels) > _MAX_ENTRIES:
-        raise ExportError(
-            "the category splits of the model need more than 2**31 table entries: train fewer trees"
-        )
+    check_table_size(len(levels))
     depth: list[npt.NDArray[np.int64]] = []
     first = first_leaf = first_entry = 0
     for trees in batch_trees(model.trees, BATCH_NODES):
@@ -716,9 +760,15 @@ def pack_nodes(model: Model, leaves: LeafTable, derived: DerivedColumns) -> Pack
         depth.append(np.maximum.reduceat(depths, roots[:-1]))
         first, first_leaf = own.stop, first_leaf + n_leaves
     packed = single and int(test.max()) < 1 << 32
+    if packed:
+        test <<= np.uint64(32)  # in place: the nodes of a forest fill memory
+        test |= key
+        words = test
+    else:
+        words = np.stack([key.astype(np.uint64), test], axis=1).ravel()
     binary = not len(levels) or int(levels.max()) < 2
     return PackedNodes(
-        nodes=_combine_words(key, test, packed),
+        nodes=words,
         packed=packed,
         cell_bits=cell_bits,
         levels=np.packbits(levels, bitorder="little") if binary else levels,
@@ -726,17 +776,6 @@ def pack_nodes(model: Model, leaves: LeafTable, derived: DerivedColumns) -> Pack
         root=(np.cumsum(sizes) - sizes).astype(np.uint32),
         depth=np.concatenate(depth),
     )
-
-
-def _combine_words(
-    key: npt.NDArray[Any], test: npt.NDArray[np.uint64], packed: bool
-) -> npt.NDArray[np.uint64]:
-    """Combine keys and tests to `PackedNodes.nodes`; `test` is overwritten."""
-    if not packed:
-        return np.stack([key.astype(np.uint64), test], axis=1).ravel()
-    test <<= np.uint64(32)
-    test |= key
-    return test
 
 
 def _compute_tests(

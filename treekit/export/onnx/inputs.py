@@ -110,7 +110,9 @@ def needs_missing_markers(model: Model) -> bool:
 
 def make_input_names(schema: Schema, taken: Collection[str]) -> list[str]:
     """Return distinct names for the inputs of the columns, none of them in `taken`."""
-    given = [_escape_name(name) or f"column {at}" for at, name in enumerate(schema.names)]
+    # The name of an input cannot contain all characters of a column's name.
+    escaped = [name.encode("utf-8", "backslashreplace").decode() for name in schema.names]
+    given = [name.replace("\0", "\\x00") or f"column {at}" for at, name in enumerate(escaped)]
     # Valid names are unchanged; others get a free one.
     stay = {name for name, own in zip(given, schema.names, strict=True) if name == own}
     used = set(taken) | stay
@@ -176,22 +178,11 @@ def _add_codes(graph: Graph, model: Model, column: Column, name: str) -> str:
 
 def _make_marker_pattern(schema: Schema) -> str:
     """Return an RE2 pattern of the texts that mean missing, within blanks; "" if there are none."""
-    # A text that begins or ends with a blank never matches: blanks are removed first.
-    marks = [mark for mark in schema.missing_marks if mark == mark.strip() and _is_utf8(mark)]
+    # A text that begins or ends with a blank never matches: blanks are removed first.  Nor
+    # does half a surrogate pair, which UTF-8 cannot write.
+    texts = [mark.encode(errors="ignore").decode().strip() for mark in schema.missing_marks]
+    marks = [mark for mark, text in zip(schema.missing_marks, texts, strict=True) if mark == text]
     written = ["".join(f"\\x{{{ord(letter):x}}}" for letter in mark) for mark in marks]
     if not marks:
         return ""
     return f"{_BLANKS_PATTERN}(?:{'|'.join(written)}){_BLANKS_PATTERN}"
-
-
-def _escape_name(name: str) -> str:
-    """Escape the characters of `name` that the name of an input cannot contain."""
-    return name.encode("utf-8", "backslashreplace").decode().replace("\0", "\\x00")
-
-
-def _is_utf8(text: str) -> bool:
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
