@@ -155,7 +155,7 @@ def grow(problem: reference.Problem, seed: int = 0, **parts: Any) -> GrownTree:
     recipe = recipe_of(problem, **parts)
     ids = np.arange(len(problem.y), dtype=np.uint32)
     rows, none = recipe.target.select_rows(ids, None), recipe.target.select_rows(ids[:0], None)
-    return grow_tree(recipe, rows, none, np.random.default_rng(seed))
+    return grow_tree(recipe, rows, none, seed)
 
 
 KINDS = {Split.THRESHOLD: "threshold", Split.SUBSET: "subset", Split.MULTIWAY: "multiway"}

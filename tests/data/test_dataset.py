@@ -588,7 +588,7 @@ def test_held_rows_travel_as_the_finished_tree_sends_them(splitter, criterion, p
         replace(recipe, table=table),
         recipe.target.select_rows(ids[:n], None),
         target.select_rows(ids[:m], None),
-        np.random.default_rng(0),
+        0,
         held,
     )
     names = {"a": [0.0, 1.0], "color": list("ab"), "b": [0.0, 1.0], "y": [0, 1]}

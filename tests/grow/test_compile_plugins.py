@@ -792,7 +792,7 @@ def test_an_impossible_split_is_refused_by_name() -> None:
     for which in range(len(IMPOSSIBLE)):
         asked = replace(recipe, limits=recipe.limits._replace(n_try=which))
         with pytest.raises(PluginError, match=r"splitter 'find_impossible'.*impossible"):
-            grow_tree(asked, some, none, np.random.default_rng(0))
+            grow_tree(asked, some, none, 0)
 
 
 def find_and_raise(node: Any, criterion: Any, rng: Any) -> Any:

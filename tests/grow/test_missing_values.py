@@ -73,7 +73,7 @@ def grow_parts(recipe: Recipe, held: Any = None, **changes: Any) -> GrownTree:
     recipe = replace(recipe, limits=recipe.limits._replace(**changes))
     none = recipe.target.select_rows(np.empty(0, np.uint32), None)
     held = none if held is None else held
-    return grow_tree(recipe, all_rows(recipe), held, np.random.default_rng(0))
+    return grow_tree(recipe, all_rows(recipe), held, 0)
 
 
 def check(problem: Problem, rules: oracle.Rules = oracle.Rules()) -> None:  # noqa: B008
@@ -288,10 +288,8 @@ def test_held_out_rows_go_in_parts_and_shape_nothing() -> None:
         recipe.target.select_rows(ids[120:], None),
     )
     none = recipe.target.select_rows(ids[:0], None)
-    alone = grow_tree(
-        recipe, recipe.target.select_rows(ids[:120], None), none, np.random.default_rng(0)
-    )
-    grown = grow_tree(recipe, kept, out, np.random.default_rng(0))
+    alone = grow_tree(recipe, recipe.target.select_rows(ids[:120], None), none, 0)
+    grown = grow_tree(recipe, kept, out, 0)
     np.testing.assert_array_equal(grown.stats, alone.stats)
     assert grown.held_share is not None
     assert grown.held_share.min() < 1.0
@@ -546,7 +544,7 @@ def test_held_out_rows_go_where_the_model_sends_them(splitter: str) -> None:
         recipe.target.select_rows(ids[:250], None),
         recipe.target.select_rows(ids[250:], None),
     )
-    grown = grow_tree(recipe, rows, held, np.random.default_rng(0))
+    grown = grow_tree(recipe, rows, held, 0)
     model = treekit.model.model.make_model(dataset.schema, [grown.tree], missing="surrogate")
     ends = leaf_indices(model, matrix_of(dataset)[grown.held_ids])[:, 0]
     assert ends.tolist() == grown.held_leaf.tolist()

@@ -383,7 +383,7 @@ def grown_by(recipe: Recipe) -> GrownTree:
     ids = np.arange(ROWS, dtype=np.uint32)
     held = ids % 4 == 0
     rows = recipe.target.select_rows(ids[~held], None), recipe.target.select_rows(ids[held], None)
-    return grow_tree(recipe, *rows, np.random.default_rng(1))
+    return grow_tree(recipe, *rows, 1)
 
 
 COMPILED = ("histogram", "surrogates", "parts")

@@ -317,9 +317,8 @@ def test_the_out_of_bag_score_is_that_of_the_trees_which_did_not_see_the_row(tas
     np.testing.assert_array_equal(fitted.oob_times, unseen.sum(axis=0))
     votes = slow_votes(fitted, noisy(120, task=task), unseen)
     if task == "classification":  # out of bag each tree has finer votes than in the forest
-        votes = (
-            votes / votes.sum(axis=1, keepdims=True) * fitted.oob_votes.sum(axis=1, keepdims=True)
-        )
+        scale = np.maximum(votes.sum(axis=1, keepdims=True), 1.0)  # a row may be in every bag
+        votes = votes / scale * fitted.oob_votes.sum(axis=1, keepdims=True)
     np.testing.assert_allclose(fitted.oob_votes, votes, rtol=1e-5)
     report = fitted.model.provenance["oob"]
     if task == "classification":
@@ -334,7 +333,7 @@ def test_the_out_of_bag_score_is_that_of_the_trees_which_did_not_see_the_row(tas
 
 def rows_out_of_bag(dataset, trees: int, seed: int) -> np.ndarray:
     """(trees, rows) bool: the rows that the trees' own bootstrap draws leave out."""
-    from treekit.grow.forest_builder import make_sampler
+    from treekit.grow.forest_builder import draw_tree_seeds, make_sampler
     from treekit.training.plan import make_plan
     from treekit.training.run import make_recipe
 
@@ -342,9 +341,9 @@ def rows_out_of_bag(dataset, trees: int, seed: int) -> np.ndarray:
     ids = np.arange(dataset.n_rows, dtype=np.uint32)
     draws = make_sampler(ids, recipe.table, recipe.target)
     unseen = np.ones((trees, dataset.n_rows), dtype=bool)
-    for tree, child in enumerate(np.random.SeedSequence(seed).spawn(trees)):
-        times = draws.draw_counts(np.random.default_rng(child))
-        assert times.sum() == dataset.n_rows
+    for tree, own_seed in enumerate(draw_tree_seeds(np.random.SeedSequence(seed), trees)):
+        times = draws.draw_counts(own_seed)
+        assert abs(times.sum() - dataset.n_rows) < 6 * dataset.n_rows**0.5
         unseen[tree, draws.ids[times > 0]] = False
     return unseen
 
@@ -417,10 +416,12 @@ def test_a_row_of_whole_weight_is_as_many_rows(task, settings):
 def test_the_mean_weight_of_a_forest_s_trees_is_that_of_the_table():
     table = noisy(200)
     weights = np.random.default_rng(1).random(200) * 7
-    model = treekit.train(table, "y", weights=weights, ensemble="forest", trees=5, seed=0)
+    model = treekit.train(table, "y", weights=weights, ensemble="forest", trees=40, seed=0)
+    totals = [tree.weight[0] for tree in model.trees]
     for tree in model.trees:
-        assert tree.weight[0] == pytest.approx(weights.sum())
-        assert tree.weight[tree.leaves].sum() == pytest.approx(weights.sum())
+        assert tree.weight[tree.leaves].sum() == pytest.approx(tree.weight[0])
+    # The mean of 40 samples of about 200 draws differs by 1.1% (one standard deviation).
+    assert np.mean(totals) == pytest.approx(weights.sum(), rel=0.04)
 
 
 @pytest.mark.parametrize("weight", [1e9, 3e9 + 1, 1e15, 1e60, 1e-60])
@@ -850,10 +851,11 @@ def in_bag(**settings):
     return [float(tree.weight[0]) for tree in model.trees]
 
 
-def test_a_forest_draws_as_many_rows_as_asked():
-    assert in_bag() == [240, 240, 240]
-    assert in_bag(max_samples=40) == [40, 40, 40]
-    assert in_bag(max_samples=0.25) == [60, 60, 60]
+def test_a_forest_draws_as_many_rows_as_asked_on_average():
+    for settings, expected in (({}, 240), ({"max_samples": 40}, 40), ({"max_samples": 0.25}, 60)):
+        sizes = in_bag(**settings)
+        assert len(set(sizes)) > 1
+        assert np.abs(np.array(sizes) - expected).max() < 5 * expected**0.5
     assert in_bag(max_samples=1.0) == in_bag()
 
 

@@ -17,7 +17,6 @@ from dataclasses import dataclass, field, replace
 from functools import cache
 from itertools import chain, islice
 from pathlib import Path
-from types import MappingProxyType
 from typing import IO, Any
 
 import numpy as np
@@ -68,7 +67,7 @@ class Table:
 
     names: tuple[str, ...]
     cells: Sequence[Cells]
-    levels: Mapping[str, tuple[Any, ...]] = field(default_factory=lambda: MappingProxyType({}))
+    levels: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
     untyped: frozenset[str] = frozenset()
     named: bool = True
     missing: frozenset[str] = frozenset(MISSING_MARKS)
@@ -235,9 +234,7 @@ def make_table(
                 f"column {name!r} has {len(column)} rows but {texts[0]!r} has "
                 f"{len(cells[0])}; all columns need the same length"
             )
-    return Table(
-        texts, tuple(cells), MappingProxyType(dict(levels or {})), frozenset(guessed), named
-    )
+    return Table(texts, tuple(cells), dict(levels or {}), frozenset(guessed), named)
 
 
 def check_column_names(names: Iterable[Any]) -> tuple[str, ...]:
@@ -784,4 +781,4 @@ def _store_arrow_parts(
     }
     pa.default_memory_pool().release_unused()
     stored = StoredCells(tuple(columns), marks, None, 0, columns[0].n_rows)
-    return Table(names, stored, MappingProxyType(levels))
+    return Table(names, stored, levels)

@@ -1,13 +1,14 @@
 """Grow forests: bootstrap samples, threads and out-of-bag votes.
 
-Each tree has its own `SeedSequence` child, so that a seed gives the same forest for any
-number of threads.
+Each tree has a seed of its own, so that a seed gives the same forest for any number of threads.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from decimal import Decimal, localcontext
+from functools import cache
 
 import numpy as np
 import numpy.typing as npt
@@ -15,6 +16,8 @@ import numpy.typing as npt
 from treekit.grow.recipe import GrownTree, Recipe
 from treekit.grow.target_statistics import TargetStatistics, count_draws
 from treekit.grow.tree_builder import grow_with_validation
+from treekit.kernels.random_numbers import draw_bag
+from treekit.kernels.random_splits import MISSING_KEY
 from treekit.kernels.records import Rows, Table
 from treekit.model.fixed_point import MASS
 from treekit.model.tree import Tree
@@ -81,16 +84,15 @@ def grow_forest(
     """
     from joblib import Parallel, delayed
 
-    draws = None
+    sampler = None
     if bootstrap:
-        draws = make_sampler(ids, recipe.table, recipe.target, max_samples)
+        sampler = make_sampler(ids, recipe.table, recipe.target, max_samples)
 
     def grow_one_tree(
-        child: np.random.SeedSequence,
+        tree_seed: int,
     ) -> tuple[Tree, npt.NDArray[np.uint32], npt.NDArray[np.float64]]:
-        rng = np.random.default_rng(child)
-        rows, out = _draw_rows(recipe, ids, rng, draws, vote is not None)
-        grown = grow_with_validation(recipe, rows, out, rng)
+        rows, out = _draw_rows(recipe, ids, tree_seed, sampler, vote is not None)
+        grown = grow_with_validation(recipe, rows, out, tree_seed)
         if finish is not None:
             grown = finish(grown, out.ids)
         if vote is None:
@@ -109,8 +111,8 @@ def grow_forest(
         times = np.zeros(len(votes), dtype=np.int64)
     # One tree per task: batches of trees would leave threads idle at the end.
     parallel = Parallel(n_jobs=n_jobs, prefer="threads", return_as="generator", batch_size=1)
-    children = seed.spawn(n_trees)[first:]
-    for tree, held_ids, held_votes in parallel(delayed(grow_one_tree)(c) for c in children):
+    seeds = draw_tree_seeds(seed, n_trees)[first:]
+    for tree, held_ids, held_votes in parallel(delayed(grow_one_tree)(own) for own in seeds):
         trees.append(tree)
         if votes is not None and times is not None:
             seen = np.unique(held_ids)
@@ -124,6 +126,11 @@ def grow_forest(
     return Forest(trees, votes, times)
 
 
+def draw_tree_seeds(seed: np.random.SeedSequence, n_trees: int) -> list[int]:
+    """Return the seed of each tree, below 2**64; the first ones do not depend on `n_trees`."""
+    return [int(child.generate_state(1, np.uint64)[0]) for child in seed.spawn(n_trees)]
+
+
 def draw_samples(
     recipe: Recipe,
     n_trees: int,
@@ -132,40 +139,41 @@ def draw_samples(
 ) -> Iterator[tuple[Rows, npt.NDArray[np.uint32]]]:
     """Yield the bootstrap samples that `grow_forest` draws, and the rows out of each bag."""
     ids = np.arange(len(recipe.target.values), dtype=np.uint32)
-    draws = make_sampler(ids, recipe.table, recipe.target, max_samples)
-    for child in seed.spawn(n_trees):
-        rows, out = _draw_rows(recipe, ids, np.random.default_rng(child), draws, True)
+    sampler = make_sampler(ids, recipe.table, recipe.target, max_samples)
+    for tree_seed in draw_tree_seeds(seed, n_trees):
+        rows, out = _draw_rows(recipe, ids, tree_seed, sampler, True)
         yield rows, out.ids
 
 
 def _draw_rows(
     recipe: Recipe,
     ids: npt.NDArray[np.uint32],
-    rng: np.random.Generator,
-    draws: BootstrapSampler | None,
+    seed: int,
+    sampler: BootstrapSampler | None,
     out_of_bag: bool,
 ) -> tuple[Rows, Rows]:
     """Return the rows of one tree and its out-of-bag rows, both in table order."""
     target = recipe.target
     none = target.select_rows(ids[:0], None)
-    if draws is None:
+    if sampler is None:
         return target.select_rows(ids, None), none
     times = np.zeros(len(target.values))
-    times[draws.ids] = draws.draw_counts(rng)
+    times[sampler.ids] = sampler.draw_counts(seed)
     drawn = np.flatnonzero(times)
     rows = target.select_rows(drawn, times.take(drawn))
     if not out_of_bag:
         return rows, none
     rest = ids[times[ids] == 0]
     own = target.draw_weights
-    return rows, target.select_rows(rest, None if own is None else own[rest] / draws.unit)
+    return rows, target.select_rows(rest, None if own is None else own[rest] / sampler.unit)
 
 
 # ---------------------------------------------------------------- bootstrap
 # Bootstrap samples that do not depend on the order of the table's rows.
 #
-# Rows are drawn by position in an order given by their contents: a forest is the same for
-# any order of the rows, and for a row of weight 3 in place of three equal rows.
+# How often a row is drawn depends on its contents, on its number among equal rows, and on the
+# tree's seed alone: a forest is the same for any order of the rows and for any division of
+# the table, and for a row of weight 3 in place of three equal rows.
 
 _MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
 _SECOND_MULTIPLIER = np.uint64(0xBF58476D1CE4E5B9)
@@ -173,32 +181,43 @@ _SECOND_MULTIPLIER = np.uint64(0xBF58476D1CE4E5B9)
 
 @dataclass(frozen=True)
 class BootstrapSampler:
-    """A sampler that draws rows with replacement (Breiman 1996).
+    """A sampler that draws each row a Poisson-distributed number of times.
+
+    For many rows this is the bootstrap of Breiman (1996), but for the size of a sample, which
+    varies by its square root (Oza and Russell 2001, *Online bagging and boosting*).
 
     Attributes
     ----------
     ids : (rows,) uint32
-        Training rows, ordered by their contents.
-    ends : (rows,) float64, or None
-        Cumulative weights in that order; None if all rows have weight 1.
-    n_draws : int
+        Training rows of positive weight.
+    hashes, first, copies, parts, cumulative
+        See `treekit.kernels.random_numbers.draw_bag`.
     unit : float
         Weight of one draw, before a row's factor.
     """
 
     ids: npt.NDArray[np.uint32]
-    ends: npt.NDArray[np.float64] | None
-    n_draws: int
+    hashes: npt.NDArray[np.uint64]
+    first: npt.NDArray[np.uint64]
+    copies: npt.NDArray[np.int64]
+    parts: npt.NDArray[np.uint64]
+    cumulative: npt.NDArray[np.uint64]
     unit: float = 1.0
 
-    def draw_counts(self, rng: np.random.Generator) -> npt.NDArray[np.int64]:
-        """Draw a sample, as the number of times that each of `ids` occurs: (rows,) int64."""
-        n = len(self.ids)
-        at = rng.random(self.n_draws)
-        at *= float(n) if self.ends is None else float(self.ends[-1])
-        # Position p selects the row whose cumulative weight spans it; for weights of 1, floor(p).
-        drawn = at.astype(np.int64) if self.ends is None else self.ends.searchsorted(at, "right")
-        return np.bincount(drawn, minlength=n)
+    def draw_counts(self, seed: int) -> npt.NDArray[np.int64]:
+        """Draw a sample, as the number of times that each of `ids` occurs: (rows,) int64.
+
+        A sample without rows is drawn again with the next seed.
+        """
+        counts = np.empty(len(self.ids), np.int64)
+        drawn = 0
+        while drawn == 0 and len(counts):
+            drawn = draw_bag(
+                self.hashes, self.first, self.copies, self.parts, self.cumulative,
+                np.uint64(seed), counts,
+            )  # fmt: skip
+            seed = (seed + 1) % 2**64
+        return counts
 
 
 def make_sampler(
@@ -209,8 +228,8 @@ def make_sampler(
 ) -> BootstrapSampler:
     """Create the sampler of the training rows `ids`.
 
-    `max_samples` is the number of rows drawn, or as a float their share of all rows; None
-    means all.  All draws have the same weight, except for the factors of their rows (class
+    `max_samples` is the expected number of rows drawn, or as a float its share of all rows;
+    None means all.  All draws have the same weight, except for the factors of their rows (class
     weights).  Rows of weight zero are not drawn.
 
     Cost: a pass over each column, and one sort of as many integers as rows.
@@ -219,29 +238,80 @@ def make_sampler(
     ids = ids[target.values[ids, 0] > 0]
     if own is not None:
         ids = ids[own[ids] > 0]
-    order = ids[np.argsort(_hash_rows(ids, table, target), kind="stable")]
-    if own is None:
-        return BootstrapSampler(order, None, _resolve_max_samples(len(ids), max_samples))
-    weights = own[order]
-    n_draws = _resolve_max_samples(count_draws(weights), max_samples)
-    return BootstrapSampler(order, np.cumsum(weights), n_draws, target.draw_unit)
+    hashes = hash_rows(ids, table, target)
+    copies, parts = np.empty(0, np.int64), np.empty(0, np.uint64)
+    n_draws = len(ids)
+    if own is not None:
+        weights = own[ids]
+        n_draws = count_draws(weights)
+        rates = weights / target.draw_unit
+        copies = np.floor(rates).astype(np.int64)
+        if np.any(rates > copies):
+            parts = np.ldexp(rates - copies, 64).astype(np.uint64)
+            hashes = _mix_bits(hashes ^ weights.view(np.uint64))
+    first = _number_copies(hashes, copies + (parts > 0) if len(parts) else copies)
+    rate = 1.0
+    if max_samples is not None:
+        full = max(n_draws, 1)
+        rate = max_samples if isinstance(max_samples, float) else max_samples / full
+    return BootstrapSampler(
+        ids, hashes, first, copies, parts, compute_poisson_table(rate), target.draw_unit
+    )
 
 
-def _resolve_max_samples(full: int, max_samples: int | float | None) -> int:
-    if max_samples is None:
-        return full
-    if isinstance(max_samples, float):
-        return max(round(max_samples * full), 1)
-    return max_samples
+def mix_rows(recipe: Recipe, ids: npt.NDArray[np.uint32], seed: int) -> npt.NDArray[np.uint32]:
+    """Return rows in a random order that depends on their contents and the seed alone."""
+    hashes = hash_rows(ids, recipe.table, recipe.target)
+    numbers = _number_copies(hashes, np.empty(0, np.int64))
+    keys = _mix_bits(_mix_bits(hashes ^ _mix_bits(numbers)) ^ np.uint64(seed % 2**64))
+    return ids[np.argsort(keys, kind="stable")]
 
 
-def _hash_rows(
+def _number_copies(
+    hashes: npt.NDArray[np.uint64], copies: npt.NDArray[np.int64]
+) -> npt.NDArray[np.uint64]:
+    """Return the number of each row's first copy among the copies of rows with its hash."""
+    first = np.zeros(len(hashes), np.uint64)
+    order = np.argsort(hashes, kind="stable")
+    ordered = hashes[order]
+    equal = ordered[1:] == ordered[:-1]
+    if not equal.any():
+        return first
+    before = np.arange(len(order), dtype=np.uint64)
+    if len(copies):
+        before[1:] = np.cumsum(copies[order])[:-1]
+    starts = np.maximum.accumulate(np.where(np.append(False, equal), 0, np.arange(len(order))))
+    first[order] = before - before[starts]
+    return first
+
+
+@cache
+def compute_poisson_table(rate: float) -> npt.NDArray[np.uint64]:
+    """Return the probabilities of at most 0, 1, ... draws at this rate, in units of 2**-64.
+
+    Decimal arithmetic gives the same table on every machine.
+    """
+    with localcontext() as context:
+        context.prec = 60
+        exact, unit = Decimal(rate), Decimal(2**64)
+        term = (-exact).exp()
+        total, found = term, []
+        while (bound := int(total * unit)) < 2**64 - 1:
+            found.append(bound)
+            term = term * exact / len(found)
+            total += term
+            if term * unit < 1 and len(found) > rate:
+                break
+    return np.array(found, np.uint64)
+
+
+def hash_rows(
     ids: npt.NDArray[np.uint32], table: Table, target: TargetStatistics
 ) -> npt.NDArray[np.uint64]:
     """Hash the values and target of each row: (rows,) uint64.
 
     Equal rows, which are interchangeable, have equal hashes.  Others collide once in
-    2**64 pairs, and then keep the order of the table.
+    2**64 pairs, and then count as equal rows in the order of the table.
     """
     if target.is_dense:
         # Statistics before weights: class weights must not change the draws.
@@ -256,6 +326,9 @@ def _hash_rows(
     at = ids.astype(np.intp)
     for f, codes in enumerate(table.codes):
         code = (codes if every else codes.take(at)).astype(np.intp)
+        if table.n_codes[f] == MISSING_KEY:
+            key = _mix_bits(key ^ code.view(np.uint64))
+            continue
         # Ranks among the values present: codes also count values of rows of weight zero.
         present = np.zeros(int(table.n_codes[f]) + 1, dtype=np.uint64)
         present[code] = 1

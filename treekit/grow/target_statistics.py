@@ -143,7 +143,7 @@ def make_class_target(
     """
     w, _ = round_weights(len(y), weights)
     unit, draw_weights = compute_draw_weights(w, weights, drawn)
-    own = unit if factors is None else multiply_weights(unit, factors, float((w * factors).sum()))
+    own = unit if factors is None else multiply_weights(unit, factors, sum_upwards(w * factors))
     return TargetStatistics(
         y.astype(np.uint32), own[:, None], n_classes,
         draw_weights=draw_weights, draw_unit=1.0 if draw_weights is None else float(unit[0]),
@@ -179,8 +179,7 @@ def make_number_target(
     one = 1.0 if whole else float(w.sum()) / np.count_nonzero(w)
     one = one if draw_weights is None else float(unit[0])
     apart = np.abs(distance)
-    # No `@`: it leaves BLAS threads spinning, and its order of additions varies.
-    step = choose_step(bound_sums(float((apart * w).sum()), one * float(apart.max())))
+    step = choose_step(bound_sums(sum_upwards(apart * w), one * float(apart.max())))
     # For integer weights round y before the product: w copies of a row must add up to the
     # row of weight w.  For other weights this would round y as coarsely as w * y.
     wy = unit * round_to_step(distance, step) if whole else round_to_step(unit * distance, step)
@@ -345,7 +344,7 @@ def round_weights(
     """Return weights rounded to the grid, and whether they are integers."""
     if weights is None:
         return np.ones(n), True
-    total = float(weights.sum())
+    total = sum_upwards(weights)
     if not 1e-120 < total < 1e120:
         raise DataError(
             f"the weights add up to {total:g}, whose square is out of range for float64; "
@@ -369,6 +368,19 @@ def multiply_weights(
 def bound_sums(total: float, largest: float) -> float:
     """Bound the sums of any bootstrap sample, which may draw the largest row many times."""
     return 2.0 * total + 32.0 * largest
+
+
+def sum_upwards(numbers: npt.NDArray[np.float64]) -> float:
+    """Return a bound of the sum of non-negative numbers, the same for any order of them.
+
+    Each is rounded up to a multiple of 2**-31 of the largest, so that partial sums of
+    any division of the numbers add up to the same integer.
+    """
+    largest = float(numbers.max(initial=0.0))
+    if not 0.0 < largest < math.inf:
+        return largest
+    unit = math.ldexp(1.0, max(math.frexp(largest)[1] - 31, -1000))
+    return float(np.ceil(numbers / unit).astype(np.int64).sum()) * unit
 
 
 def choose_step(reach: float) -> float:
@@ -420,7 +432,7 @@ def choose_part_steps(
     columns) are exact.  `common` applies `choose_common_steps`; the first column must then be
     positive weights.
     """
-    steps = np.array([choose_step(2.0 * float(np.abs(column).sum())) for column in values.T])
+    steps = np.array([choose_step(2.0 * sum_upwards(np.abs(column))) for column in values.T])
     if not common or not len(values):
         return steps
     largest = np.array([float(np.abs(column / values[:, 0]).max()) for column in values.T])
@@ -474,7 +486,7 @@ def make_layout_target(
     expected, own = w, unit
     if factors is not None:
         expected = w * factors
-        own = multiply_weights(unit, factors, float(expected.sum()))
+        own = multiply_weights(unit, factors, sum_upwards(expected))
     # As in `make_number_target`: copies of a row add up to one row of integer weight.
     whole = (
         factors is None
@@ -507,5 +519,5 @@ def _choose_dense_steps(
     total, largest, needed = float(w.sum()), np.abs(counted).max(axis=0), []
     for column, most in zip(counted.T, largest.tolist(), strict=True):
         check_target_range(column, 0.0, total)
-        needed.append(choose_step(bound_sums(float((np.abs(column) * w).sum()), one * most)))
+        needed.append(choose_step(bound_sums(sum_upwards(np.abs(column) * w), one * most)))
     return choose_common_steps(np.array(needed), largest, total)

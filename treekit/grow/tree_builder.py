@@ -19,6 +19,7 @@ from treekit.discovery import FOREIGN_ERRORS, call_isolated, describe_error
 from treekit.errors import DataError, PluginError, SettingError
 from treekit.grow.compile_criterion import CompiledCriterion
 from treekit.grow.compile_plugin import Origin, call_checked, format_statistics, thread_state
+from treekit.grow.node_generator import make_node_generator
 from treekit.grow.recipe import GrownTree, Recipe, SurrogateRule
 from treekit.grow.route import compute_leaf_shares
 from treekit.grow.target_statistics import TargetStatistics, choose_part_steps
@@ -247,19 +248,18 @@ def grow_tree(
     recipe: Recipe,
     rows: Rows,
     held: Rows,
-    rng: np.random.Generator,
+    seed: int,
     held_table: Table | None = None,
 ) -> GrownTree:
     """Grow one tree on `rows` and route the `held` (held-out) rows through it.
 
     The held-out rows are rows of `held_table`, by default the recipe's table; its codes
-    have the same type.
+    have the same type.  `seed`, below 2**64, draws columns and random tests.
 
     Cost: about rows x columns tried x depth; memory of a few words per row.
     """
     criterion, splitter, s = recipe.criterion, recipe.splitter, recipe.target.size
     most = max(len(rows.ids), len(held.ids))
-    seed = int(rng.integers(0, 2**63))
     scratch = allocate_scratch(
         recipe.table, recipe.target, most, seed, splitter.options, recipe.monotonic_signs,
         intervals=splitter.intervals, lines=recipe.row_major_codes,
@@ -313,7 +313,7 @@ def grow_tree(
         criterion.pointers,
         recipe.before,
         recipe.use_before,
-        rng,
+        _make_generator(recipe, scratch),
         scratch,
     )
     grown, n, status = _call_off_main_thread(_run_grow, recipe, arguments)
@@ -321,6 +321,13 @@ def grow_tree(
         raise error_for_status(recipe, status, grown, n, scratch.best)
     check_branch_weights(recipe, grown, n)
     return assemble_tree(recipe, grown, n, whole, kept, others)
+
+
+def _make_generator(recipe: Recipe, scratch: Scratch) -> np.random.Generator:
+    """Return the generator that a splitter plugin draws from; built-in splitters do not use it."""
+    if recipe.splitter.origin.is_foreign:
+        return make_node_generator(scratch.state)
+    return np.random.default_rng(0)
 
 
 def _copy_rows(rows: Rows) -> Rows:
@@ -335,13 +342,11 @@ def _bound_part_noise(values: npt.NDArray[np.float64], steps: npt.NDArray[np.flo
     return float(64.0 * (steps[1:] + largest * steps[0]).max())
 
 
-def grow_with_validation(
-    recipe: Recipe, rows: Rows, held: Rows, rng: np.random.Generator
-) -> GrownTree:
+def grow_with_validation(recipe: Recipe, rows: Rows, held: Rows, seed: int) -> GrownTree:
     """Grow a tree with the validation rows, if any, in place of the held-out rows `held`."""
     if recipe.held_out is None:
-        return grow_tree(recipe, rows, held, rng)
-    return grow_tree(recipe, rows, recipe.held_out.copy_rows(), rng, recipe.held_out.table)
+        return grow_tree(recipe, rows, held, seed)
+    return grow_tree(recipe, rows, recipe.held_out.copy_rows(), seed, recipe.held_out.table)
 
 
 def _run_grow(recipe: Recipe, arguments: tuple[Any, ...]) -> Any:

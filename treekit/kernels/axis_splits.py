@@ -26,6 +26,7 @@ from treekit.kernels.node_statistics import (
     sort_by_key,
     tally_codes,
 )
+from treekit.kernels.random_numbers import draw_column
 from treekit.kernels.records import (
     BAD_CHOICE,
     BAD_NUMBER,
@@ -214,25 +215,6 @@ def pick_column(scratch, j, n_try, chosen):
     if n_try == np.uint64(len(scratch.features)):
         return j
     return draw_column(scratch.features, scratch.state, j)
-
-
-@inlined
-def draw_column(features, state, j):
-    """Return column j of a random permutation (Fisher and Yates).
-
-    The generator is splitmix64 (Steele, Lea and Flood 2014): numpy's generator
-    adds a second of compile time.
-    """
-    state[np.uint64(0)] += np.uint64(0x9E3779B97F4A7C15)
-    z = state[np.uint64(0)]
-    z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    z = (z ^ (z >> np.uint64(31))) >> np.uint64(32)
-    pick = j + ((z * (np.uint64(len(features)) - j)) >> np.uint64(32))
-    feature = features[pick]
-    features[pick] = features[j]
-    features[j] = feature
-    return np.uint64(feature)
 
 
 @inlined

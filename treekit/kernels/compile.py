@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import gc
 import hashlib
+import importlib
 import itertools
 import os
 import re
@@ -72,6 +73,18 @@ class KernelDispatcher(CPUDispatcher):
         """Compile for a signature, or load the machine code from disk."""
         with relax_garbage_collection():
             return super().compile(sig)
+
+    def __reduce__(self) -> Any:
+        """Pickle a function of a module by its name; another process compiles it again."""
+        name = self.py_func.__qualname__
+        if "<locals>" in name:
+            return super().__reduce__()
+        return _find_kernel, (self.py_func.__module__, name)
+
+
+def _find_kernel(module: str, name: str) -> Any:
+    """Return a pickled kernel."""
+    return getattr(importlib.import_module(module), name)
 
 
 class LinkedFunction(KernelDispatcher):

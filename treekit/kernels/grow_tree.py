@@ -30,6 +30,7 @@ from treekit.kernels.partition_rows import (
     sum_rows,
     sum_two_branches,
 )
+from treekit.kernels.random_numbers import mix_bits, start_node_draws
 from treekit.kernels.records import (
     BAD_NUMBER,
     BAD_PRIORITY,
@@ -81,13 +82,15 @@ NODE_DTYPE = np.dtype(
         ("weight", np.float64),
         ("gain", np.float64),
         ("priority", np.float64),
+        ("seed", np.uint64),
     ],
     align=True,
 )
 """A node during growth.
 
 `begin`, `end` delimit its slice of the training rows, `held_begin`, `held_end` that of
-the held-out rows; `cut`, `after` as in `treekit.kernels.axis_splits`.
+the held-out rows; `cut`, `after` as in `treekit.kernels.axis_splits`.  The draws of a
+node start from its `seed`, which depends on the tree's seed and the path to the node.
 """
 
 
@@ -206,7 +209,7 @@ def grow_nodes(
     fresh, used, leaves, n_found = zero, zero, n, zero
     # The nest being expanded: its pending tests, its root, and nodes and surrogates before it.
     n_nested, nest_root, n_before, found_before = 0, 0, 0, 0
-    bounds = _make_root(tree, sample, scratch.offers, quantile)
+    bounds = _make_root(tree, sample, scratch, quantile)
     while True:
         last = fresh if n_nested > 0 else n  # there is no search inside a nest
         for node in range(fresh, last):
@@ -305,16 +308,17 @@ def grow_nodes(
 
 
 @inlined
-def _make_root(tree, sample, offers, quantile):
+def _make_root(tree, sample, scratch, quantile):
     """Sum the rows of the root; return the bounds of nodes, (1, 2) if none are needed."""
     zero, one, first = np.uint64(0), np.uint64(1), np.int64(0)
     rows, held, root = sample.rows, sample.held, tree.nodes[zero]
     root.end, root.held_end = len(rows.ids), len(held.ids)
+    root.seed = scratch.state[zero]
     root.weight = sum_rows(rows, first, len(rows.ids), tree.stats[zero], quantile)
     sum_held_out_rows(held, first, len(held.ids), tree.stats[zero], tree.held_stats[zero], quantile)
     bounded = False
-    for j in range(np.uint64(offers.shape[1])):
-        bounded = bounded or offers[np.uint64(3), j] != 0.0
+    for j in range(np.uint64(scratch.offers.shape[1])):
+        bounded = bounded or scratch.offers[np.uint64(3), j] != 0.0
     bounds = np.empty((len(tree.nodes) if bounded else 1, 2))
     bounds[zero, zero], bounds[zero, one] = -np.inf, np.inf
     return bounds
@@ -399,6 +403,7 @@ def _search_split(
         limits.n_try, ways, quantile,
     )  # fmt: skip
     out[KIND] = 0
+    start_node_draws(scratch, this.seed, limits.n_try)
     find(view, scratch, criterion, rng, out, numbers)
     if out[KIND] <= 0:
         return out[KIND]
@@ -611,6 +616,7 @@ def _make_children(
         child = nodes[at]
         child.kind, child.n_children, child.n_levels, child.gain = 0, 0, 0, 0.0
         child.depth = this.depth + (0 if within else 1)
+        child.seed = mix_bits(this.seed, b)
         child.begin, child.end = offsets[b], offsets[after]
         child.held_begin, child.held_end = held_offsets[b], held_offsets[after]
         if not subtract:

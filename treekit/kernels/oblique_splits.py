@@ -13,6 +13,7 @@ import numpy as np
 
 from treekit.kernels.axis_splits import search_columns
 from treekit.kernels.compile import kernel
+from treekit.kernels.random_numbers import draw_integer
 from treekit.kernels.records import (
     BAD_NUMBER,
     BRANCHES,
@@ -545,13 +546,8 @@ def _improve_weights(p, weights, node, scan, start, best, most_terms):
 
 @kernel
 def _draw_uniform(state):
-    """Draw a number from [0, 1): splitmix64 (Steele, Lea and Flood 2014)."""
-    zero = np.uint64(0)
-    state[zero] += np.uint64(0x9E3779B97F4A7C15)
-    z = state[zero]
-    z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return np.float64((z ^ (z >> np.uint64(31))) >> np.uint64(11)) * 2.0**-53
+    """Draw a number from [0, 1)."""
+    return np.float64(draw_integer(state) >> np.uint64(11)) * 2.0**-53
 
 
 # ---------------------------------------------------------------- cuts along a direction

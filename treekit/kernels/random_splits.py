@@ -35,6 +35,7 @@ from treekit.kernels.node_statistics import (
     sum_side,
     tally_codes,
 )
+from treekit.kernels.random_numbers import draw_integer, mix_bits
 from treekit.kernels.records import (
     BAD_NUMBER,
     BRANCHES,
@@ -91,8 +92,7 @@ def find_random_split(node, scratch, criterion, rng, out, numbers):
     while True:
         if chosen < 0:
             drawn += 1
-            state[np.uint64(0)] += np.uint64(0x9E3779B97F4A7C15)
-            seed = state[np.uint64(0)]  # for the tests of this round; columns use `state`
+            seed = draw_integer(state)  # for the tests of this round; columns use `state`
             clear_offers(criterion, scratch.offers)
         clear_split(out, numbers)
         tried = np.uint64(0)
@@ -324,18 +324,6 @@ def decode_value(code, absent, low, start):
     top = np.uint32(0x80000000)
     bits = np.uint32(code ^ top if code >= top else ~code)
     return np.float64(bits.view(np.float32))
-
-
-@inlined
-def mix_bits(seed, at):
-    """Return random integer number `at`, from 0, of the generator splitmix64 with this seed.
-
-    See Steele et al. (2014).
-    """
-    z = seed + (at + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15)
-    z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return z ^ (z >> np.uint64(31))
 
 
 @inlined

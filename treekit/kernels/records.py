@@ -149,9 +149,9 @@ class Scratch(NamedTuple):
     Attributes
     ----------
     features : (features,) int64
-        Permuted when columns are drawn.
+        Permuted when columns are drawn; in their own order at the start of each node.
     state : (1,) uint64
-        State of the generator that draws columns.
+        State of the generator of the node's draws; at first the seed of the tree.
     words : (64 or more,) uint64
         One bit per code, 64 per word, or rows to sort; see
         `treekit.kernels.node_statistics`.

@@ -18,7 +18,7 @@ from treekit.discovery import FOREIGN_ERRORS, describe_error
 from treekit.errors import DataError, ModelError, PluginError, SettingError
 from treekit.grow.compile_criterion import make_python_mean_impurity
 from treekit.grow.compile_plugin import call_checked, make_read_only
-from treekit.grow.forest_builder import VoteFunction, grow_forest
+from treekit.grow.forest_builder import VoteFunction, draw_tree_seeds, grow_forest, mix_rows
 from treekit.grow.recipe import GrownTree, Recipe
 from treekit.grow.route import compute_leaf_shares
 from treekit.grow.tree_builder import clip_tree, grow_tree, grow_with_validation, is_monotonic
@@ -61,7 +61,7 @@ def run_plan(
     seed = np.random.SeedSequence(plan.settings["seed"])
     ids = np.arange(dataset.n_rows, dtype=np.uint32)
     if plan.settings["ensemble"] == "tree":
-        return _grow_single_tree(dataset, recipe, plan, ids, np.random.default_rng(seed))
+        return _grow_single_tree(dataset, recipe, plan, ids, draw_tree_seeds(seed, 1)[0])
     return _grow_trees(dataset, recipe, plan, ids, seed, progress, start or Outcome([]))
 
 
@@ -70,20 +70,21 @@ def _grow_single_tree(
     recipe: Recipe,
     plan: Plan,
     ids: npt.NDArray[np.uint32],
-    rng: np.random.Generator,
+    seed: int,
 ) -> Outcome:
     target = recipe.target
     held_ids = ids[:0]
     if plan.holdout_share > 0 and recipe.held_out is None:
-        ids, held_ids = split_holdout(ids, plan.holdout_share, rng)
+        ids, held_ids = split_holdout(mix_rows(recipe, ids, seed), plan.holdout_share)
     grown = grow_with_validation(
-        recipe, target.select_rows(ids, None), target.select_rows(held_ids, None), rng
+        recipe, target.select_rows(ids, None), target.select_rows(held_ids, None), seed
     )
 
     def grow_folds(k: int) -> list[GrownTree]:
-        parts = split_folds(ids, k, rng, None if target.is_dense else target.cells)
+        mixed = mix_rows(recipe, ids, seed + 1)
+        parts = split_folds(mixed, k, None if target.is_dense else target.cells)
         return [
-            grow_tree(recipe, target.select_rows(rest, None), target.select_rows(part, None), rng)
+            grow_tree(recipe, target.select_rows(rest, None), target.select_rows(part, None), seed)
             for rest, part in parts
         ]
 
@@ -167,35 +168,34 @@ def _grow_trees(
 Ids = npt.NDArray[np.uint32]
 
 
-def split_holdout(ids: Ids, share: float, rng: np.random.Generator) -> tuple[Ids, Ids]:
-    """Split rows at random into those to train on and a `share` to hold out, each ascending.
+def split_holdout(mixed: Ids, share: float) -> tuple[Ids, Ids]:
+    """Split rows in random order into those to train on and a `share` to hold out, ascending.
 
     Raises
     ------
     DataError
         If either would be empty.
     """
-    size = round(share * len(ids))
-    if not 0 < size < len(ids):
+    size = round(share * len(mixed))
+    if not 0 < size < len(mixed):
         raise DataError(
-            f"a hold-out of {share} of {len(ids)} rows leaves one side empty; "
+            f"a hold-out of {share} of {len(mixed)} rows leaves one side empty; "
             "change the pruner's setting holdout"
         )
-    mixed = rng.permutation(ids)
     return np.sort(mixed[size:]), np.sort(mixed[:size])
 
 
-def split_folds(
-    ids: Ids, k: int, rng: np.random.Generator, cells: npt.NDArray[np.uint32] | None
-) -> list[tuple[Ids, Ids]]:
+def split_folds(mixed: Ids, k: int, cells: npt.NDArray[np.uint32] | None) -> list[tuple[Ids, Ids]]:
     """Return the rows to train on and those to hold out, ascending, for each of k folds.
 
-    Folds are random and, with `cells`, stratified: they differ by at most one row in size
-    and in the rows of each cell (Kohavi 1995, *A study of cross-validation and bootstrap*,
-    found such folds better in bias and variance).
+    With `cells`, folds are stratified: they differ by at most one row in size and in the rows
+    of each cell (Kohavi 1995, *A study of cross-validation and bootstrap*, found such folds
+    better in bias and variance).
 
     Parameters
     ----------
+    mixed : (rows,) uint32
+        Rows in random order.
     cells : (all rows,) uint32, or None
         The class of each row.
 
@@ -204,9 +204,8 @@ def split_folds(
     DataError
         If there are fewer rows than folds.
     """
-    if len(ids) < k:
-        raise DataError(f"{len(ids)} rows are too few for {k} folds; reduce the pruner's folds")
-    mixed = rng.permutation(ids)
+    if len(mixed) < k:
+        raise DataError(f"{len(mixed)} rows are too few for {k} folds; reduce the pruner's folds")
     if cells is not None:
         mixed = mixed[np.argsort(cells[mixed], kind="stable")]
     fold = np.arange(len(mixed)) % k

@@ -1,0 +1,49 @@
+"""Datasets and kernels keep working in another process, which clusters rely on."""
+
+from __future__ import annotations
+
+import pickle
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from treekit.components.splitters import AXIS_SPLITTER
+from treekit.data.dataset import make_dataset
+from treekit.kernels.grow_tree import grow_nodes
+
+ANOTHER_PROCESS = """
+import pickle, sys
+from pathlib import Path
+dataset, kernels = pickle.loads(Path(sys.argv[1]).read_bytes())
+from treekit.components.splitters import AXIS_SPLITTER
+from treekit.kernels.grow_tree import grow_nodes
+assert kernels == [grow_nodes, AXIS_SPLITTER]
+assert kernels[0] is grow_nodes
+print(dataset.compute_digest())
+"""
+
+
+def make_table() -> dict[str, object]:
+    return {
+        "x": [1.5, 2.0, np.nan, 4.0], "c": ["a", None, "b", "a"], "y": ["u", "v", "u", "v"]
+    }  # fmt: skip
+
+
+def test_a_dataset_and_kernels_are_read_by_another_process(tmp_path: Path) -> None:
+    dataset = make_dataset(make_table(), "y")
+    file = tmp_path / "pickled"
+    file.write_bytes(pickle.dumps((dataset, [grow_nodes, AXIS_SPLITTER])))
+    other = subprocess.run(
+        [sys.executable, "-c", ANOTHER_PROCESS, file], capture_output=True, text=True, check=True
+    )
+    assert other.stdout.strip() == dataset.compute_digest()
+
+
+@pytest.mark.parametrize("protocol", range(2, pickle.HIGHEST_PROTOCOL + 1))
+def test_a_kernel_is_pickled_by_its_name(protocol: int) -> None:
+    text = pickle.dumps(grow_nodes, protocol)
+    assert len(text) < 150
+    assert pickle.loads(text) is grow_nodes
