@@ -328,7 +328,7 @@ def test_the_out_of_bag_score_is_that_of_the_trees_which_did_not_see_the_row(tas
         mean = votes[:, 0] / unseen.sum(axis=0)
         ratio = ((dataset.y - mean) ** 2).sum() / ((dataset.y - dataset.y.mean()) ** 2).sum()
         assert report["r2"] == pytest.approx(1 - ratio, rel=1e-6)
-    assert report["rows"] == 120
+    assert report["rows"] == unseen.any(axis=0).sum() > 110
 
 
 def rows_out_of_bag(dataset, trees: int, seed: int) -> np.ndarray:

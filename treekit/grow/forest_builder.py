@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from treekit.grow.recipe import GrownTree, Recipe
-from treekit.grow.target_statistics import TargetStatistics, count_draws
+from treekit.grow.target_statistics import TargetStatistics, count_draws, round_to_step
 from treekit.grow.tree_builder import grow_with_validation
 from treekit.kernels.random_numbers import draw_bag
 from treekit.kernels.random_splits import MISSING_KEY
@@ -35,8 +35,8 @@ class Forest:
     ----------
     trees : list of Tree
     votes : (rows, values) float64 or None
-        Sums over the trees for which the row was out of bag: votes for each
-        class (integers, exact in any order), or predictions.
+        Sums over the trees for which the row was out of bag: votes for each class, or
+        predictions; exact in any order of the trees.
     times : (rows,) int64 or None
         Number of trees for which each row was out of bag.
     """
@@ -56,11 +56,13 @@ def grow_forest(
     max_samples: int | float | None = None,
     n_jobs: int | None = 1,
     first: int = 0,
+    last: int | None = None,
     vote: VoteFunction | None = None,
+    vote_step: float = 1.0,
     finish: Callable[[GrownTree, npt.NDArray[np.uint32]], GrownTree] | None = None,
     progress: Callable[[int], None] | None = None,
 ) -> Forest:
-    """Grow `n_trees` trees on the training rows `ids`.
+    """Grow trees of a forest of `n_trees` trees on the training rows `ids`.
 
     Parameters
     ----------
@@ -70,12 +72,14 @@ def grow_forest(
         Rows drawn for each tree; see `treekit.grow.forest_builder.make_sampler`.
     n_jobs : int or None
         Number of joblib threads; the kernels release the GIL.
-    first : int
-        Number of trees to skip because they exist already; the others equal those of a
-        complete forest of `n_trees`.
+    first, last : int
+        Grow the trees from `first` on, up to but not including `last` (None: all); they
+        equal those of the complete forest.
     vote : callable, optional
         ``vote(tree, leaves)`` returns the votes of leaves, (leaves, values).  If given,
         votes are summed for each row over the trees for which it is out of bag.
+    vote_step : float
+        Power of two to a multiple of which votes are rounded, so that their sums are exact.
     finish : callable, optional
         ``finish(grown, ids)`` is applied to each grown tree (a pruner) with its
         out-of-bag rows, to which the `held_*` of its result refer.
@@ -102,7 +106,7 @@ def grow_forest(
         if grown.held_share is not None:  # fractional instances: integer mass keeps votes exact
             scale = MASS if recipe.target.has_class_weights else 1
             row_votes = row_votes * (scale * grown.held_share)[:, None]
-        return grown.tree, grown.held_ids, row_votes
+        return grown.tree, grown.held_ids, round_to_step(row_votes, vote_step)
 
     trees: list[Tree] = []
     votes = times = None
@@ -111,7 +115,7 @@ def grow_forest(
         times = np.zeros(len(votes), dtype=np.int64)
     # One tree per task: batches of trees would leave threads idle at the end.
     parallel = Parallel(n_jobs=n_jobs, prefer="threads", return_as="generator", batch_size=1)
-    seeds = draw_tree_seeds(seed, n_trees)[first:]
+    seeds = draw_tree_seeds(seed, n_trees)[first:last]
     for tree, held_ids, held_votes in parallel(delayed(grow_one_tree)(own) for own in seeds):
         trees.append(tree)
         if votes is not None and times is not None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
@@ -21,6 +21,7 @@ from treekit.grow.compile_plugin import call_checked, make_read_only
 from treekit.grow.forest_builder import VoteFunction, draw_tree_seeds, grow_forest, mix_rows
 from treekit.grow.recipe import GrownTree, Recipe
 from treekit.grow.route import compute_leaf_shares
+from treekit.grow.target_statistics import choose_step
 from treekit.grow.tree_builder import clip_tree, grow_tree, grow_with_validation, is_monotonic
 from treekit.model.json_values import to_json
 from treekit.model.model import Model, distribute_votes, make_model, predict_labels
@@ -58,21 +59,49 @@ def run_plan(
     """
     recipe = make_recipe(dataset, plan, validation)
     dataset = use_prediction_schema(dataset, plan.criterion.record, plan.criterion.layout)
-    seed = np.random.SeedSequence(plan.settings["seed"])
-    ids = np.arange(dataset.n_rows, dtype=np.uint32)
     if plan.settings["ensemble"] == "tree":
-        return _grow_single_tree(dataset, recipe, plan, ids, draw_tree_seeds(seed, 1)[0])
-    return _grow_trees(dataset, recipe, plan, ids, seed, progress, start or Outcome([]))
+        return _grow_single_tree(dataset, recipe, plan)
+    start = start or Outcome([])
+    done, total = len(start.trees), plan.settings["trees"]
+    grown = grow_share(
+        dataset, recipe, plan, done, total,
+        None if progress is None else lambda more: progress(done + more, total),
+    )  # fmt: skip
+    if start.trees and start.votes is None and grown.votes is not None:
+        raise SettingError("the forest to continue has no out-of-bag votes; train a new forest")
+    return score_outcome(dataset, plan, join_outcomes([start, grown]), validation is not None)
 
 
-def _grow_single_tree(
-    dataset: Dataset,
-    recipe: Recipe,
-    plan: Plan,
-    ids: npt.NDArray[np.uint32],
-    seed: int,
-) -> Outcome:
+def join_outcomes(outcomes: Sequence[Outcome]) -> Outcome:
+    """Join the trees of a forest's shares, in order, and add up their votes."""
+    trees = [tree for outcome in outcomes for tree in outcome.trees]
+    votes = [outcome.votes for outcome in outcomes if outcome.votes is not None]
+    times = [outcome.times for outcome in outcomes if outcome.times is not None]
+    return Outcome(
+        trees,
+        sum(votes[1:], votes[0]) if votes else None,
+        sum(times[1:], times[0]) if times else None,
+    )
+
+
+def score_outcome(dataset: Dataset, plan: Plan, outcome: Outcome, validated: bool) -> Outcome:
+    """Add the out-of-bag score of a complete forest to its report.
+
+    `validated` tells that the rows of a validation table, not those out of bag, prune trees.
+    """
+    settings, report = plan.settings, dict(outcome.report)
+    if settings["oob"] and outcome.votes is not None and outcome.times is not None:
+        label_costs = None if settings["voting"] == "hard" else plan.costs
+        report["oob"] = compute_oob_score(dataset, outcome.votes, outcome.times, label_costs)
+        if plan.holdout_share > 0 and not validated:
+            report["oob"]["pruned_by_the_same_rows"] = True
+    return replace(outcome, report=report)
+
+
+def _grow_single_tree(dataset: Dataset, recipe: Recipe, plan: Plan) -> Outcome:
     target = recipe.target
+    ids = np.arange(dataset.n_rows, dtype=np.uint32)
+    seed = draw_tree_seeds(np.random.SeedSequence(plan.settings["seed"]), 1)[0]
     held_ids = ids[:0]
     if plan.holdout_share > 0 and recipe.held_out is None:
         ids, held_ids = split_holdout(mix_rows(recipe, ids, seed), plan.holdout_share)
@@ -93,17 +122,19 @@ def _grow_single_tree(
     return Outcome([tree], report={"pruner": report} if report else {})
 
 
-def _grow_trees(
+def grow_share(
     dataset: Dataset,
     recipe: Recipe,
     plan: Plan,
-    ids: npt.NDArray[np.uint32],
-    seed: np.random.SeedSequence,
-    progress: Callable[[int, int], None] | None,
-    start: Outcome,
+    first: int,
+    last: int,
+    progress: Callable[[int], None] | None = None,
 ) -> Outcome:
+    """Grow the trees of a forest from `first` on, up to but not including `last`.
+
+    `progress` is called with the number of trees done.
+    """
     settings = plan.settings
-    total, first = settings["trees"], len(start.trees)
     score = settings["oob"] and settings["bootstrap"]
     held = plan.holdout_share > 0 and recipe.held_out is None
     if held and not settings["bootstrap"]:
@@ -138,29 +169,27 @@ def _grow_trees(
 
     forest = grow_forest(
         recipe,
-        ids,
-        total,
-        seed,
+        np.arange(dataset.n_rows, dtype=np.uint32),
+        settings["trees"],
+        np.random.SeedSequence(settings["seed"]),
         bootstrap=settings["bootstrap"],
         max_samples=settings["max_samples"],
         n_jobs=settings["n_jobs"],
         first=first,
+        last=last,
         vote=make_vote_function(dataset, plan) if score or held else None,
+        vote_step=_choose_vote_step(dataset, settings["trees"]),
         finish=finish_tree if changed else None,
-        progress=None if progress is None else lambda done: progress(first + done, total),
+        progress=progress,
     )
-    votes, times = forest.votes, forest.times
-    if start.trees and votes is not None and times is not None:
-        if start.votes is None or start.times is None:
-            raise SettingError("the forest to continue has no out-of-bag votes; train a new forest")
-        votes, times = votes + start.votes, times + start.times
-    report: dict[str, Any] = {}
-    if score and votes is not None and times is not None:
-        label_costs = None if settings["voting"] == "hard" else plan.costs
-        report["oob"] = compute_oob_score(dataset, votes, times, label_costs)
-        if held:
-            report["oob"]["pruned_by_the_same_rows"] = True
-    return Outcome(start.trees + forest.trees, votes, times, report)
+    return Outcome(forest.trees, forest.votes, forest.times)
+
+
+def _choose_vote_step(dataset: Dataset, n_trees: int) -> float:
+    """Return the power of two of which predictions of numbers are multiples when they are added."""
+    if dataset.schema.task == "classification":
+        return 1.0
+    return choose_step(4.0 * n_trees * float(np.abs(dataset.y).max(initial=0.0)))
 
 
 # ---------------------------------------------------------------- hold-out and folds
