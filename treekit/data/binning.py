@@ -96,7 +96,7 @@ def encode_columns(
         from joblib import Parallel, delayed
 
         tasks = map(delayed(code_column), range(len(bounds)))
-        coded = list(Parallel(n_jobs=n_jobs, prefer="threads")(tasks))
+        coded = list(Parallel(n_jobs=n_jobs, require="sharedmem")(tasks))
     n_codes = np.array([each.n_codes for each in coded], dtype=np.int64)
     dtype = _choose_code_type(int(n_codes.max()))
     if dtype != codes.dtype:

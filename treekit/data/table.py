@@ -174,9 +174,19 @@ def read_table(
     return replace(_read_source(source, marks, progress), missing=marks)
 
 
+def is_dask_collection(source: Any) -> bool:
+    """Check whether a table is divided into partitions that Dask computes."""
+    return hasattr(source, "__dask_graph__")
+
+
 def _read_source(
     source: Any, marks: frozenset[str], progress: Callable[[int, int], None] | None
 ) -> Table:
+    if is_dask_collection(source):
+        raise DataError(
+            "expected a table in memory, got a Dask collection; pass table.compute(), or train, "
+            "predict and predict_proba, which accept it as it is"
+        )
     if isinstance(source, (str, os.PathLike)):
         return read_file(source, marks, progress)
     if isinstance(source, np.ndarray):

@@ -114,7 +114,7 @@ def grow_forest(
         votes = np.zeros((len(recipe.target.values), recipe.target.n_values))
         times = np.zeros(len(votes), dtype=np.int64)
     # One tree per task: batches of trees would leave threads idle at the end.
-    parallel = Parallel(n_jobs=n_jobs, prefer="threads", return_as="generator", batch_size=1)
+    parallel = Parallel(n_jobs=n_jobs, require="sharedmem", return_as="generator", batch_size=1)
     seeds = draw_tree_seeds(seed, n_trees)[first:last]
     for tree, held_ids, held_votes in parallel(delayed(grow_one_tree)(own) for own in seeds):
         trees.append(tree)

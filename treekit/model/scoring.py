@@ -15,6 +15,8 @@ import numpy as np
 import numpy.typing as npt
 
 from treekit.data.schema import Output, Schema
+from treekit.data.table import is_dask_collection
+from treekit.distributed.collections import map_partitions
 from treekit.errors import DataError, ModelError
 from treekit.model.links import convert_sums
 from treekit.model.model import predict_labels
@@ -31,7 +33,7 @@ _CACHE_BYTES = 1 << 20
 
 
 def predict(model: Model, rows: Any, n_threads: int = 1) -> npt.NDArray[Any]:
-    """Predict the label or number of each row of any table.
+    """Predict the label or number of each row of any table; lazily, of a Dask collection.
 
     Returns
     -------
@@ -44,6 +46,8 @@ def predict(model: Model, rows: Any, n_threads: int = 1) -> npt.NDArray[Any]:
     DataError
         If the rows do not fit the schema, or a policy rejects a cell.
     """
+    if is_dask_collection(rows):
+        return map_partitions(model, rows, "predict")
     predictions: npt.NDArray[Any] = transform_sums(
         model, encode_table(model, rows), predict_from_sums, n_threads
     )
@@ -55,6 +59,8 @@ def predict_proba(model: Model, rows: Any, n_threads: int = 1) -> Any:
 
     Returns a list of such arrays if the model has several outputs.
     """
+    if is_dask_collection(rows):
+        return map_partitions(model, rows, "predict_proba")
     return transform_sums(model, encode_table(model, rows), compute_probabilities, n_threads)
 
 

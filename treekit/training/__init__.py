@@ -6,6 +6,7 @@ Component names are resolved in this package and in no lower layer.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -15,6 +16,7 @@ import numpy.typing as npt
 
 from treekit._version import __version__
 from treekit.data.dataset import Dataset, make_dataset, make_validation
+from treekit.data.table import is_dask_collection
 from treekit.errors import DataError, SettingError
 from treekit.model.model import Model, make_model
 from treekit.training.class_weights import apply_class_weights
@@ -72,6 +74,7 @@ def train(
     missing_marks: Any = None,
     validation: Any = None,
     like: Any = None,
+    cluster: Any = None,
     progress: Progress | None = None,
     **settings: Any,
 ) -> Model:
@@ -80,7 +83,8 @@ def train(
     Parameters
     ----------
     source : table
-        A path (CSV, TSV, Parquet), dataframe, Arrow table, dict of columns or array.
+        A path (CSV, TSV, Parquet), dataframe, Arrow table, dict of columns or array; or a
+        Dask dataframe or array, on whose cluster the model is trained.
     target : str, or sequence of str
         Column to predict, or several columns (all classes or all numbers) predicted by
         one model.
@@ -92,6 +96,10 @@ def train(
         column), encoded by the training table's categories and classes.
     like : Model or path, optional
         Train with the settings of this model, except for those given.
+    cluster : distributed.Client or str, optional
+        Cluster to train on: a client, the address of a scheduler (``tcp://HOST:PORT``), or
+        ``local:N`` processes of this machine.  None: for a Dask collection, the active
+        client; else this process.  The model is the same for any number of workers.
     progress : callable, optional
         ``progress(done, total)`` after each tree of a forest.
     **settings
@@ -106,23 +114,30 @@ def train(
     Raises
     ------
     DataError, SettingError, PluginError
+    ClusterError
+        If workers differ from this process, or run out of memory.
     """
     if like is not None:
         settings = get_settings_like(like, settings)
     marks = {} if missing_marks is None else {"missing_marks": missing_marks}
-    dataset = make_dataset(
-        source,
-        target,
+    reading = {
         **get_reading_options(settings, task),
-        nominal=nominal,
-        numeric=numeric,
-        levels=levels,
-        classes=classes,
-        weights=weights,
-        ignore=ignore,
-        dtype=dtype,
+        "nominal": nominal,
+        "numeric": numeric,
+        "levels": levels,
+        "classes": classes,
+        "weights": weights,
+        "ignore": ignore,
+        "dtype": dtype,
         **marks,
-    )
+    }
+    if cluster is not None or is_dask_collection(source):
+        from treekit.training.whole_trees import train_on_cluster
+
+        return train_on_cluster(
+            source, target, reading, validation, settings, cluster, progress
+        ).model
+    dataset = make_dataset(source, target, **reading)
     held = None
     if validation is not None:
         held = make_validation(
@@ -141,28 +156,32 @@ def fit(
     progress: Progress | None = None,
     validation: Dataset | None = None,
     start: Fitted | None = None,
+    grown: Outcome | None = None,
 ) -> Fitted:
     """Train a model on a `Dataset`; see `train` for the settings.
 
     `validation` must have the same schema (`treekit.data.dataset.make_validation`).  `start`
     is a forest of the same settings and fewer trees: its trees are kept, and the result
-    equals a forest grown at once.
+    equals a forest grown at once.  `grown` are all trees of the plan, already grown.
+
+    With ``joblib.parallel_config(backend="dask")``, the trees are grown by Dask's workers.
     """
-    plan = make_plan(dataset, settings)
+    client = _find_joblib_client() if start is None and grown is None else None
+    if client is not None:
+        from treekit.training.whole_trees import fit_on_cluster
+
+        return fit_on_cluster(client, dataset, validation, settings, progress)
+    dataset, plan, validation = prepare_fit(dataset, validation, settings)
     if start is not None:
         _check_start(start.model, dataset, plan)
-    if plan.settings["missing"] == "error":
-        _check_no_missing(dataset, "")
-    if validation is not None:
-        _check_validation_is_used(plan)
-        if plan.settings["missing"] == "error":  # also if set by the algorithm
-            _check_no_missing(validation, "in the validation table, ")
-        validation = apply_class_weights(validation, plan.class_weights)
-    dataset = apply_class_weights(dataset, plan.class_weights)
-    from treekit.training.run import run_plan  # numba is imported when it is first needed
+    from treekit.training.run import run_plan, score_outcome  # numba is imported when needed
 
-    before = None if start is None else start.outcome
-    outcome = run_plan(dataset, plan, progress, validation, before)
+    if grown is None:
+        before = None if start is None else start.outcome
+        outcome = run_plan(dataset, plan, progress, validation, before)
+    else:
+        scored = use_prediction_schema(dataset, plan.criterion.record, plan.criterion.layout)
+        outcome = score_outcome(scored, plan, grown, validation is not None)
     provenance = {
         "treekit": __version__,
         "components": plan.component_origins,
@@ -181,6 +200,30 @@ def fit(
         provenance=provenance,
     )
     return Fitted(model, outcome.votes, outcome.times)
+
+
+def _find_joblib_client() -> Any:
+    """Return the Dask client of joblib's active backend; None for other backends."""
+    if "distributed" not in sys.modules:
+        return None
+    from joblib.parallel import get_active_backend
+
+    return getattr(get_active_backend()[0], "client", None)
+
+
+def prepare_fit(
+    dataset: Dataset, validation: Dataset | None, settings: Mapping[str, Any]
+) -> tuple[Dataset, Plan, Dataset | None]:
+    """Make the plan, check the tables against it, and apply its class weights to them."""
+    plan = make_plan(dataset, settings)
+    if plan.settings["missing"] == "error":
+        _check_no_missing(dataset, "")
+    if validation is not None:
+        _check_validation_is_used(plan)
+        if plan.settings["missing"] == "error":  # also if set by the algorithm
+            _check_no_missing(validation, "in the validation table, ")
+        validation = apply_class_weights(validation, plan.class_weights)
+    return apply_class_weights(dataset, plan.class_weights), plan, validation
 
 
 def is_training_table(model: Model, dataset: Dataset) -> bool:

@@ -176,7 +176,7 @@ def measure_importances(
     if out_of_bag:
         cases = list(_make_tree_cases(model, dataset, weights))
     seeds = np.random.SeedSequence(seed).spawn(len(cases))
-    parallel = Parallel(n_jobs=n_jobs, prefer="threads")
+    parallel = Parallel(n_jobs=n_jobs, require="sharedmem")
     lost = parallel(
         delayed(_measure_decrease)(*case, child) for case, child in zip(cases, seeds, strict=True)
     )

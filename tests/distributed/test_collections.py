@@ -1,0 +1,60 @@
+"""Dask collections without a cluster: lazy predictions, and what is refused."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import treekit
+from tests.distributed.test_whole_trees import ANY, FOREST, make_frame
+from treekit.errors import DataError, SettingError
+from treekit.estimators import RandomForestClassifier
+
+dd = pytest.importorskip("dask.dataframe")
+da = pytest.importorskip("dask.array")
+
+
+def test_a_collection_without_a_client_is_not_gathered() -> None:
+    rows = dd.from_pandas(make_frame(30), npartitions=2)
+    with pytest.raises(SettingError, match="no client is active; create one"):
+        treekit.train(rows, **ANY)
+    with pytest.raises(DataError, match=r"got a Dask collection; pass table\.compute\(\)"):
+        treekit.train(make_frame(), **ANY, **FOREST).rules().measure(rows)
+
+
+@pytest.mark.parametrize("cluster", ["local:0", "local:", "localhost:8786", 3])
+def test_what_is_no_cluster_is_refused(cluster: Any) -> None:
+    with pytest.raises(SettingError, match=r"expected a cluster such as tcp://HOST:8786 or local"):
+        treekit.train(make_frame(30), **ANY, cluster=cluster)
+
+
+def test_lazy_predictions_are_those_of_the_whole_table() -> None:
+    frame = make_frame()
+    frame.index = np.arange(len(frame))[::-1] * 3
+    rows = dd.from_pandas(frame, npartitions=5, sort=False)
+    model = treekit.train(frame, **ANY, **FOREST)
+    labels, shares = model.predict(rows), model.predict_proba(rows)
+    found = labels.compute(scheduler="synchronous")
+    np.testing.assert_array_equal(found, model.predict(frame))
+    np.testing.assert_array_equal(found.index, frame.index)
+    assert (found.dtype, found.name) == (labels.dtype, "y")
+    found = shares.compute(scheduler="synchronous")
+    assert list(found.columns) == list(shares.columns) == ["no", "rare", "yes"]
+    np.testing.assert_array_equal(found, model.predict_proba(frame))
+    number = treekit.train(frame, "number", ignore=["y", "w"], task="regression", seed=0)
+    found = number.predict(rows).compute(scheduler="synchronous")
+    np.testing.assert_array_equal(found, number.predict(frame))
+
+
+def test_lazy_predictions_of_an_array() -> None:
+    x = np.random.default_rng(0).normal(size=(500, 4))
+    model = RandomForestClassifier(5, random_state=0).fit(x, x[:, 0] > 0).model_
+    blocks = da.from_array(x, chunks=(120, 3))
+    labels, shares = model.predict(blocks), model.predict_proba(blocks)
+    assert (labels.shape, shares.shape) == ((500,), (500, 2))
+    np.testing.assert_array_equal(labels.compute(scheduler="sync"), model.predict(x))
+    np.testing.assert_array_equal(shares.compute(scheduler="sync"), model.predict_proba(x))
+    with pytest.raises(DataError, match="a Array is not a table"):
+        model.predict(blocks[:, 0])

@@ -1,0 +1,279 @@
+"""Models of a cluster equal those of one process, byte for byte."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import joblib
+import numpy as np
+import pandas as pd
+import pytest
+
+import treekit
+from treekit.distributed import cluster as clusters
+from treekit.distributed.cluster import ClusterError, check_workers, run_tasks
+from treekit.errors import DataError, SettingError
+from treekit.estimators import RandomForestClassifier, RandomForestRegressor
+from treekit.training import whole_trees
+
+dd = pytest.importorskip("dask.dataframe")
+da = pytest.importorskip("dask.array")
+distributed = pytest.importorskip("distributed")
+
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::ResourceWarning"),
+    pytest.mark.filterwarnings("ignore:.*Sending large graph:UserWarning"),
+]
+
+
+@pytest.fixture(scope="module")
+def client() -> Iterator[Any]:
+    """Return a client of two worker processes."""
+    with (
+        distributed.LocalCluster(
+            n_workers=2, threads_per_worker=1, dashboard_address="127.0.0.1:0"
+        ) as cluster,
+        distributed.Client(cluster) as client,
+    ):
+        yield client
+
+
+def make_frame(rows: int = 600, seed: int = 0) -> pd.DataFrame:
+    """Return a table with missing cells, categories, equal rows and a class in few rows."""
+    rng = np.random.default_rng(seed)
+    frame = pd.DataFrame(
+        {
+            "a": rng.normal(size=rows).round(1).astype("float32"),
+            "b": rng.integers(0, 5, rows),
+            "c": pd.Categorical(rng.choice(["p", "q", "r"], rows)),
+            "w": rng.integers(0, 4, rows),
+        }
+    )
+    noisy = frame["a"] + (frame["c"] == "p") + rng.normal(size=rows)
+    frame["y"] = np.where(noisy > 0.5, "yes", "no")
+    frame.loc[: rows // 10, "y"] = "rare"  # in the first partition only
+    frame.loc[rows - 30 :, "a"] = np.nan  # in the last partition only
+    frame["number"] = noisy.fillna(0.0)
+    return frame
+
+
+def save(model: treekit.Model, folder: Path) -> bytes:
+    """Return the content of the model's file."""
+    model.save(folder / "m.treekit")
+    return (folder / "m.treekit").read_bytes()
+
+
+FOREST: dict[str, Any] = {"ensemble": "forest", "trees": 7, "seed": 5}
+ANY = {"target": "y", "ignore": ["number", "w"]}
+TRAININGS: dict[str, dict[str, Any]] = {
+    "classes": {**ANY, **FOREST},
+    "weights": {"target": "y", "ignore": ["number"], "weights": "w", **FOREST},
+    "numbers": {"target": "number", "ignore": ["y", "w"], "task": "regression", **FOREST},
+    "quantile": {
+        "target": "number", "ignore": ["y", "w"], "criterion": "absolute_error", **FOREST
+    },
+    "extra trees": {**ANY, **FOREST, "splitter": "random", "bootstrap": False},
+    "surrogates": {**ANY, **FOREST, "missing": "surrogate"},
+    "fractional": {**ANY, **FOREST, "missing": "fractional", "max_depth": 4},
+    "pruned": {**ANY, **FOREST, "pruner": "reduced_error"},
+    "a pruned tree": {**ANY, "pruner": "cost_complexity", "seed": 1},
+    "c45": {**ANY, "algorithm": "c45", "seed": 1},
+}  # fmt: skip
+
+
+@pytest.mark.system
+@pytest.mark.parametrize("training", TRAININGS)
+def test_a_model_of_partitions_is_that_of_the_table(
+    training: str, client: Any, tmp_path: Path
+) -> None:
+    frame, settings = make_frame(), dict(TRAININGS[training])
+    target = settings.pop("target")
+    expected = save(treekit.train(frame, target, **settings), tmp_path)
+    for partitions in (1, 7):
+        rows = dd.from_pandas(frame, npartitions=partitions)
+        assert save(treekit.train(rows, target, cluster=client, **settings), tmp_path) == expected
+
+
+@pytest.mark.system
+@pytest.mark.parametrize("workers", [1, 3])
+def test_the_number_of_workers_does_not_matter(workers: int, tmp_path: Path) -> None:
+    frame = make_frame()
+    expected = save(treekit.train(frame, **ANY, **FOREST), tmp_path)
+    model = treekit.train(frame, **ANY, **FOREST, cluster=f"local:{workers}")
+    assert save(model, tmp_path) == expected
+
+
+def return_part(part: pd.DataFrame) -> pd.DataFrame:
+    """Return a partition."""
+    return part
+
+
+@pytest.mark.system
+def test_empty_and_tiny_partitions_do_not_matter(client: Any, tmp_path: Path) -> None:
+    frame = make_frame()
+    expected = save(treekit.train(frame, **ANY, **FOREST), tmp_path)
+    ends = [0, 0, 1, 2, 300, 300, 600]
+    parts = [frame.iloc[a:b] for a, b in itertools.pairwise(ends)]
+    # Each partition declares only the categories that it has.
+    parts = [part.assign(c=part["c"].cat.remove_unused_categories()) for part in parts]
+    parts[0] = frame.iloc[:0]
+    rows = dd.from_map(return_part, parts, meta=frame.iloc[:0])
+    assert save(treekit.train(rows, **ANY, **FOREST, cluster=client), tmp_path) == expected
+
+
+@pytest.mark.system
+def test_a_validation_table_may_be_a_collection(client: Any, tmp_path: Path) -> None:
+    frame, held = make_frame(), make_frame(200, seed=1)
+    settings = {**ANY, **FOREST, "pruner": "reduced_error"}
+    expected = save(treekit.train(frame, **settings, validation=held), tmp_path)
+    found = treekit.train(
+        dd.from_pandas(frame, npartitions=3), **settings, cluster=client,
+        validation=dd.from_pandas(held, npartitions=2),
+    )  # fmt: skip
+    assert save(found, tmp_path) == expected
+
+
+@pytest.mark.system
+@pytest.mark.parametrize("kind", [RandomForestClassifier, RandomForestRegressor])
+def test_estimators_use_joblib_s_dask_backend(kind: Any, client: Any, tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(400, 4))
+    y = x[:, 0] + rng.normal(size=400)
+    y = y if kind is RandomForestRegressor else y > 0
+    alone = kind(40, oob_score=True, random_state=0).fit(x, y)
+    with joblib.parallel_config(backend="dask"):
+        shared = kind(40, oob_score=True, random_state=0).fit(x, y)
+    assert save(shared.model_, tmp_path) == save(alone.model_, tmp_path)
+    assert shared.oob_score_ == alone.oob_score_
+
+
+@pytest.mark.system
+def test_progress_counts_the_trees_and_no_task_remains(client: Any) -> None:
+    seen: list[tuple[int, int]] = []
+    rows = dd.from_pandas(make_frame(), npartitions=3)
+    treekit.train(
+        rows, **ANY, **FOREST, cluster=client, progress=lambda *counts: seen.append(counts)
+    )
+    assert seen == sorted(seen)
+    assert seen[-1] == (7, 7)
+    wait_for_no_tasks(client)
+
+
+def wait_for_no_tasks(client: Any) -> None:
+    """Wait until the scheduler has forgotten all tasks."""
+    for _ in range(100):
+        if not client.run_on_scheduler(lambda dask_scheduler: len(dask_scheduler.tasks)):
+            return
+        time.sleep(0.1)
+    raise AssertionError("tasks remain on the scheduler")
+
+
+# ------------------------------------------------------------------ faults
+
+STEPS = {"reading": "_load", "planning": "_count_trees", "growing": "_grow", "making": "_fit"}
+
+
+@pytest.mark.system
+@pytest.mark.parametrize("step", STEPS)
+def test_a_killed_worker_changes_nothing(
+    step: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    frame = make_frame()
+    expected = save(treekit.train(frame, **ANY, **FOREST), tmp_path)
+    mark = str(tmp_path / "killed")
+    monkeypatch.setattr(whole_trees, STEPS[step], KillOnce(STEPS[step], mark))
+    model = treekit.train(dd.from_pandas(frame, npartitions=4), **ANY, **FOREST, cluster="local:2")
+    assert Path(mark).exists()
+    assert save(model, tmp_path) == expected
+
+
+class KillOnce:
+    """A task that kills its worker process the first time."""
+
+    def __init__(self, name: str, mark: str) -> None:
+        self.__name__, self.mark = name, mark
+
+    def __call__(self, *arguments: Any) -> Any:
+        try:
+            os.close(os.open(self.mark, os.O_CREAT | os.O_EXCL))
+        except FileExistsError:
+            return getattr(whole_trees, self.__name__)(*arguments)
+        os.kill(os.getpid(), signal.SIGKILL)
+        raise AssertionError
+
+
+def kill_worker(*_: Any) -> None:
+    """Kill the worker process."""
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+@pytest.mark.system
+def test_a_task_that_kills_every_worker_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(whole_trees, "_count_trees", kill_worker)
+    with pytest.raises(ClusterError, match="ended 4 workers, usually because they ran out"):
+        treekit.train(make_frame(), **ANY, **FOREST, cluster="local:2")
+
+
+def sleep(seconds: float) -> None:
+    """Sleep."""
+    time.sleep(seconds)
+
+
+@pytest.mark.system
+def test_ctrl_c_cancels_all_tasks(client: Any) -> None:
+    tasks = [client.submit(sleep, 5.0 + k, pure=False) for k in range(6)]
+    timer = threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT))
+    timer.start()
+    with pytest.raises(KeyboardInterrupt):
+        run_tasks(client, tasks)
+    timer.join()
+    assert all(task.cancelled() for task in tasks)
+
+
+@pytest.mark.system
+def test_errors_of_the_data_are_those_of_one_process(client: Any) -> None:
+    frame = make_frame()
+    for settings, error in (({"trees": 0}, SettingError), ({"ignore": ["nothing"]}, DataError)):
+        messages = []
+        given = {**ANY, **FOREST, **settings}
+        for rows in (frame, dd.from_pandas(frame, npartitions=2)):
+            with pytest.raises(error) as raised:
+                treekit.train(rows, **given, cluster=None if rows is frame else client)
+            messages.append(str(raised.value))
+        assert messages[0] == messages[1]
+
+
+@pytest.mark.system
+def test_a_worker_that_differs_is_named(client: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    check_workers(client)
+    monkeypatch.setattr(clusters, "find_plugins", lambda _: [])
+    with pytest.raises(
+        ClusterError, match=r"worker tcp://\S+ has plugin treekit-\S+ \S+, this process"
+    ):
+        check_workers(client)
+
+
+def test_every_difference_is_named() -> None:
+    own = clusters.describe_process()
+    assert clusters.describe_process() == own
+    other = {**own, "numba": "0.1", "plugin x": "2", "results of log and exp": "0"}
+    with pytest.raises(ClusterError) as raised:
+        clusters.compare_workers(own, {"tcp://b": own, "tcp://a": other})
+    message = str(raised.value)
+    assert f"worker tcp://a has numba 0.1, this process {own['numba']}" in message
+    assert "worker tcp://a has plugin x 2, this process absent" in message
+    assert "worker tcp://a has results of log and exp 0, this process" in message
+    assert "tcp://b" not in message
+
+
+def test_a_table_that_does_not_fit_a_worker_is_refused_with_figures() -> None:
+    with pytest.raises(ClusterError, match=r"the table takes 10 GB .* the smallest has 4 GB"):
+        whole_trees.check_memory([(10_000_000_000, 1)], 4_000_000_000)
+    whole_trees.check_memory([(10_000_000_000, 1)], None)

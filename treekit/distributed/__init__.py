@@ -1,0 +1,1 @@
+"""Training on a Dask cluster; `treekit.train` and the command line call it."""

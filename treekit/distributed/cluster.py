@@ -1,0 +1,225 @@
+"""Clusters: connect, check that all workers are alike, and run tasks with progress.
+
+Tasks are pure functions of their arguments, on any worker, so that Dask can repeat those
+of a lost worker.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import platform
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import numba as nb
+import numpy as np
+
+from treekit._version import __version__
+from treekit.discovery import find_plugins
+from treekit.errors import DataError, MissingExtraError, SettingError, TreekitError
+
+if TYPE_CHECKING:
+    from distributed import Client, Future
+
+# ---------------------------------------------------------------- connect
+
+
+class ClusterError(TreekitError):
+    """Work on a cluster failed because of its workers, not because of the data."""
+
+
+@contextmanager
+def connect(cluster: Any = None) -> Iterator[Client]:
+    """Connect to a cluster, and check its workers.
+
+    Parameters
+    ----------
+    cluster : distributed.Client or str, optional
+        A client; the address of a scheduler, ``tcp://HOST:PORT``; ``local:N``, N processes on
+        this machine for as long as the work lasts.  None: the active client.
+
+    Raises
+    ------
+    SettingError
+        If there is no such cluster.
+    ClusterError
+        If workers differ from this process.
+    """
+    try:
+        from distributed import Client, LocalCluster, get_client
+    except ImportError:
+        raise MissingExtraError("dask.distributed", "dask") from None
+    if isinstance(cluster, Client):
+        check_workers(cluster)
+        yield cluster
+        return
+    if cluster is None:
+        try:
+            client = get_client()
+        except ValueError:
+            raise SettingError(
+                "the table is a Dask collection and no client is active; create one "
+                "(dask.distributed.Client()), give cluster=, or train on table.compute()"
+            ) from None
+        check_workers(client)
+        yield client
+        return
+    local = re.fullmatch(r"local:([1-9]\d*)", str(cluster))
+    if local is None and not re.match(r"(tcp|tls|ucx|inproc)://", str(cluster)):
+        raise SettingError(
+            f"expected a cluster such as tcp://HOST:8786 or local:4, got {cluster!r}"
+        )
+    if local is not None:
+        with (
+            LocalCluster(
+                n_workers=int(local[1]), threads_per_worker=1, dashboard_address="127.0.0.1:0"
+            ) as started,
+            Client(started) as client,
+        ):
+            check_workers(client)
+            yield client
+        return
+    try:
+        client = Client(str(cluster), timeout=10)
+    except OSError as error:
+        raise SettingError(f"no scheduler answers at {cluster}: {error}") from None
+    with client:
+        check_workers(client)
+        yield client
+
+
+# ---------------------------------------------------------------- alike workers
+
+
+def describe_process() -> dict[str, str]:
+    """Return the versions, plugins and arithmetic that a model depends on, in this process."""
+    found: dict[str, str] = {
+        "treekit": __version__,
+        "Python": ".".join(platform.python_version_tuple()[:2]),
+        "numpy": np.__version__,
+        "numba": nb.__version__,
+    }
+    for plugin in find_plugins(lambda *_: None):
+        found[f"plugin {plugin.source.distribution}"] = plugin.source.version
+    found["results of log and exp"] = _compute_checksum()
+    return found
+
+
+def _compute_checksum() -> str:
+    """Return a digest of logarithms and exponentials, which differ between processors."""
+    numbers = np.ldexp(np.arange(1.0, 100_001.0), -7)
+    values = np.concatenate([np.log(numbers), np.log2(numbers), np.exp(-numbers), numbers**0.3])
+    return hashlib.sha256(values.tobytes()).hexdigest()[:16]
+
+
+def check_workers(client: Client) -> None:
+    """Raise `ClusterError` if there are no workers, or one differs from this process."""
+    client.wait_for_workers(1, timeout=30)
+    compare_workers(describe_process(), client.run(describe_process))
+
+
+def compare_workers(own: Mapping[str, str], workers: Mapping[str, Mapping[str, str]]) -> None:
+    """Raise `ClusterError` if a worker's description differs from that of this process."""
+    differences = []
+    for address, found in sorted(workers.items()):
+        for name in sorted(own.keys() | found.keys()):
+            here, there = own.get(name, "absent"), found.get(name, "absent")
+            if here != there:
+                differences.append(f"worker {address} has {name} {there}, this process {here}")
+    if differences:
+        more = f"; {len(differences) - 3} more differences" if len(differences) > 3 else ""
+        raise ClusterError(
+            "; ".join(differences[:3]) + more + "; install the same versions on all machines"
+        )
+
+
+def count_threads(client: Client) -> int:
+    """Return the number of threads of all workers."""
+    return sum(client.nthreads().values())
+
+
+def find_smallest_memory(client: Client) -> int | None:
+    """Return the memory limit in bytes of the smallest worker; None without limits."""
+    workers = client.scheduler_info(n_workers=-1)["workers"].values()
+    return min((own["memory_limit"] for own in workers if own["memory_limit"]), default=None)
+
+
+# ---------------------------------------------------------------- tasks
+
+
+def run_tasks(
+    client: Client,
+    tasks: Sequence[Future],
+    done: Callable[[int], None] | None = None,
+) -> None:
+    """Wait for tasks; cancel all of them if one fails, or on Ctrl-C.
+
+    `done` is called with the position of each task when it is finished.
+
+    Raises
+    ------
+    ClusterError
+        If a task ended several workers, usually by their memory.
+    """
+    from distributed import as_completed
+    from distributed.scheduler import KilledWorker
+
+    position = {task.key: k for k, task in enumerate(tasks)}
+    try:
+        for task in as_completed(tasks):
+            if task.status == "error":
+                task.result()
+            if done is not None:
+                done(position[task.key])
+    except KilledWorker as error:
+        raise ClusterError(
+            f"task {error.task} ended {error.allowed_failures + 1} workers, usually because they "
+            "ran out of memory; give workers more memory, or reduce the table"
+        ) from None
+    except BaseException:
+        client.cancel(list(tasks), force=True)
+        raise
+
+
+# ---------------------------------------------------------------- collections
+
+
+def split_collection(rows: Any, client: Client) -> list[Future]:
+    """Compute the partitions of a Dask dataframe, or the row blocks of a two-dimensional array.
+
+    Raises
+    ------
+    DataError
+        If it is another collection.
+    """
+    if getattr(rows, "ndim", 0) != 2 or not hasattr(rows, "to_delayed"):
+        raise DataError(
+            f"a {type(rows).__name__} is not a table; pass a Dask dataframe or a two-dimensional "
+            "Dask array"
+        )
+    if hasattr(rows, "rechunk"):
+        rows = rows.rechunk({1: -1})
+    delayed = np.ravel(np.asarray(rows.to_delayed(), dtype=object))
+    parts: list[Future] = client.compute(list(delayed))
+    return parts
+
+
+def join_partitions(parts: Sequence[Any]) -> Any:
+    """Join computed partitions, in order, to one dataframe or array."""
+    if isinstance(parts[0], np.ndarray):
+        return np.concatenate(parts)
+    import pandas as pd
+
+    frames = [part for part in parts if len(part)] or [parts[0]]
+    for name in frames[0].columns:
+        columns = [frame[name] for frame in frames]
+        kinds = [column.dtype for column in columns]
+        if isinstance(kinds[0], pd.CategoricalDtype) and any(kind != kinds[0] for kind in kinds):
+            categories = pd.api.types.union_categoricals(columns).categories
+            frames = [
+                frame.assign(**{name: column.cat.set_categories(categories)})
+                for frame, column in zip(frames, columns, strict=True)
+            ]
+    return pd.concat(frames)

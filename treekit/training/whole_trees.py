@@ -1,0 +1,229 @@
+"""Forests on a cluster whose workers each hold the whole table and grow a share of the trees.
+
+Trees do not depend on each other, so that the model equals, byte for byte, that of one process.
+"""
+
+from __future__ import annotations
+
+import pickle
+import secrets
+import threading
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from treekit.data.dataset import Dataset, make_dataset, make_validation
+from treekit.data.table import is_dask_collection
+from treekit.distributed.cluster import (
+    ClusterError,
+    check_workers,
+    connect,
+    count_threads,
+    find_smallest_memory,
+    join_partitions,
+    run_tasks,
+    split_collection,
+)
+from treekit.training import Fitted, fit, prepare_fit
+from treekit.training.run import Outcome, grow_share, join_outcomes
+from treekit.training.tasks import use_prediction_schema
+
+if TYPE_CHECKING:
+    from distributed import Client, Future
+
+    from treekit.grow.recipe import Recipe
+    from treekit.training.plan import Plan
+
+_SHARES_PER_THREAD = 4
+"""Shares are small enough to even out their times, and to repeat little if a worker is lost."""
+
+_JOINED = 8
+"""Number of shares whose votes are added by one task."""
+
+
+def train_on_cluster(
+    source: Any,
+    target: str | Sequence[str],
+    reading: Mapping[str, Any],
+    validation: Any,
+    settings: Mapping[str, Any],
+    cluster: Any = None,
+    progress: Callable[[int, int], None] | None = None,
+) -> Fitted:
+    """Train on a Dask collection, or on any table by the workers of a cluster.
+
+    Parameters
+    ----------
+    source : Dask dataframe, two-dimensional Dask array, or table
+    target, reading, validation, settings, progress
+        See `treekit.train`; `reading` are the arguments of `make_dataset`.
+    cluster : distributed.Client or str, optional
+        See `treekit.distributed.cluster.connect`.
+    """
+    settings = dict(settings)
+    if settings.get("seed") is None:  # drawn once, not by each worker
+        settings["seed"] = secrets.randbits(32)
+    with connect(cluster) as client:
+        parts = [source]
+        if is_dask_collection(source):
+            parts = split_collection(source, client)
+            run_tasks(client, parts)
+            check_memory(
+                client.gather(client.map(_measure, parts, pure=False)), find_smallest_memory(client)
+            )
+        held = [validation]
+        if is_dask_collection(validation):
+            held = split_collection(validation, client)
+        data = client.submit(_load, parts, held, target, dict(reading), settings, pure=False)
+        del parts, held
+        return _train(client, data, settings, progress)
+
+
+def fit_on_cluster(
+    client: Client,
+    dataset: Dataset,
+    validation: Dataset | None,
+    settings: Mapping[str, Any],
+    progress: Callable[[int, int], None] | None = None,
+) -> Fitted:
+    """Train on a dataset of this process by the workers of a client."""
+    settings = dict(settings)
+    if settings.get("seed") is None:
+        settings["seed"] = secrets.randbits(32)
+    check_workers(client)
+    data = client.submit(pickle.loads, pickle.dumps((dataset, validation)), pure=False)
+    return _train(client, data, settings, progress)
+
+
+def _train(
+    client: Client,
+    data: Future,
+    settings: dict[str, Any],
+    progress: Callable[[int, int], None] | None,
+) -> Fitted:
+    planned = client.submit(_count_trees, data, settings, pure=False)
+    run_tasks(client, [planned])
+    n_trees = planned.result()
+    if n_trees is None:  # a single tree
+        whole = client.submit(_fit, data, settings, None, pure=False)
+        run_tasks(client, [whole])
+        return whole.result()  # type: ignore[no-any-return]
+    token = uuid.uuid4().hex
+    n_shares = min(n_trees, _SHARES_PER_THREAD * count_threads(client))
+    ends = [n_trees * k // n_shares for k in range(n_shares + 1)]
+    shares = [
+        client.submit(_grow, token, data, settings, ends[k], ends[k + 1], pure=False)
+        for k in range(n_shares)
+    ]
+    finished = 0
+
+    def count_share(k: int) -> None:
+        nonlocal finished
+        finished += ends[k + 1] - ends[k]
+        if progress is not None:
+            progress(finished, n_trees)
+
+    run_tasks(client, shares, count_share)
+    while len(shares) > 1:
+        shares = [
+            client.submit(join_outcomes, shares[k : k + _JOINED], pure=False)
+            for k in range(0, len(shares), _JOINED)
+        ]
+    whole = client.submit(_fit, data, settings, shares[0], pure=False)
+    run_tasks(client, [whole])
+    return whole.result()  # type: ignore[no-any-return]
+
+
+def check_memory(sizes: Sequence[tuple[int, int]], limit: int | None) -> None:
+    """Raise `ClusterError` if a worker cannot hold the table.
+
+    `sizes` are the bytes and cells of each partition, `limit` the memory of the smallest worker.
+    """
+    table = sum(size for size, _ in sizes)
+    # The partitions and the joined table, then its columns, codes and a bag for each thread.
+    needed = int(2.2 * table) + sum(cells for _, cells in sizes)
+    if limit is not None and needed > limit:
+        raise ClusterError(
+            f"the table takes {table / 1e9:.3g} GB and each worker needs about "
+            f"{needed / 1e9:.3g} GB to grow whole trees, but the smallest has "
+            f"{limit / 1e9:.3g} GB; give workers more memory, or train on fewer rows"
+        )
+
+
+# ---------------------------------------------------------------- tasks
+
+
+def _measure(part: Any) -> tuple[int, int]:
+    """Return the bytes and the cells of a partition."""
+    if hasattr(part, "memory_usage"):
+        return int(part.memory_usage(deep=True).sum()), part.size
+    return part.nbytes, part.size
+
+
+def _load(
+    parts: Sequence[Any],
+    held: Sequence[Any],
+    target: Any,
+    reading: dict[str, Any],
+    settings: dict[str, Any],
+) -> tuple[Dataset, Dataset | None]:
+    """Make the training and the validation table from their partitions."""
+    source = join_partitions(parts) if len(parts) > 1 else parts[0]
+    dataset = make_dataset(source, target, **reading)
+    if held[0] is None:
+        return dataset, None
+    return dataset, make_validation(
+        join_partitions(held) if len(held) > 1 else held[0],
+        dataset.schema,
+        weights=reading["weights"] if isinstance(reading["weights"], str) else None,
+        unknown=settings.get("unknown", "missing"),
+        task_columns=dataset.task_columns,
+    )
+
+
+class _Prepared(NamedTuple):
+    """A table, encoded once in a worker for all of its shares."""
+
+    token: str
+    dataset: Dataset
+    plan: Plan
+    recipe: Recipe
+
+
+_prepared: list[_Prepared] = []
+_lock = threading.Lock()
+
+
+def _count_trees(data: tuple[Dataset, Dataset | None], settings: dict[str, Any]) -> int | None:
+    """Return the number of trees of a forest; None for a single tree."""
+    _, plan, _ = prepare_fit(*data, settings)
+    return None if plan.settings["ensemble"] == "tree" else plan.settings["trees"]
+
+
+def _grow(
+    token: str,
+    data: tuple[Dataset, Dataset | None],
+    settings: dict[str, Any],
+    first: int,
+    last: int,
+) -> Outcome:
+    """Grow a share of the trees."""
+    from treekit.training.prepare import make_recipe
+
+    with _lock:
+        if not _prepared or _prepared[0].token != token:
+            _prepared.clear()
+            dataset, plan, validation = prepare_fit(*data, settings)
+            recipe = make_recipe(dataset, plan, validation)
+            criterion = plan.criterion
+            dataset = use_prediction_schema(dataset, criterion.record, criterion.layout)
+            _prepared.append(_Prepared(token, dataset, plan, recipe))
+        _, dataset, plan, recipe = _prepared[0]
+    return grow_share(dataset, recipe, plan, first, last)
+
+
+def _fit(
+    data: tuple[Dataset, Dataset | None], settings: dict[str, Any], grown: Outcome | None
+) -> Fitted:
+    """Make the model of all trees, or train a single tree."""
+    return fit(data[0], settings, None, data[1], grown=grown)
