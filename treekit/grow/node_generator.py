@@ -69,15 +69,15 @@ def _compile_functions() -> tuple[Any, Any, Any]:
     """Compile the functions that return the next uint64, uint32 and number in [0, 1)."""
     pointer = types.CPointer(types.uint64)
 
-    @nb.cfunc(types.uint64(pointer))  # type: ignore[untyped-decorator]
+    @nb.cfunc(types.uint64(pointer))
     def next_integer(state):  # type: ignore[no-untyped-def]
         return draw_integer(nb.carray(state, 1))
 
-    @nb.cfunc(types.uint32(pointer))  # type: ignore[untyped-decorator]
+    @nb.cfunc(types.uint32(pointer))
     def next_half(state):  # type: ignore[no-untyped-def]
         return np.uint32(draw_integer(nb.carray(state, 1)) >> np.uint64(32))
 
-    @nb.cfunc(types.float64(pointer))  # type: ignore[untyped-decorator]
+    @nb.cfunc(types.float64(pointer))
     def next_number(state):  # type: ignore[no-untyped-def]
         return np.float64(draw_integer(nb.carray(state, 1)) >> np.uint64(11)) * 2.0**-53
 

@@ -47,7 +47,8 @@ def predict(model: Model, rows: Any, n_threads: int = 1) -> npt.NDArray[Any]:
         If the rows do not fit the schema, or a policy rejects a cell.
     """
     if is_dask_collection(rows):
-        return map_partitions(model, rows, "predict")
+        lazy: npt.NDArray[Any] = map_partitions(model, rows, "predict")
+        return lazy
     predictions: npt.NDArray[Any] = transform_sums(
         model, encode_table(model, rows), predict_from_sums, n_threads
     )
