@@ -38,7 +38,7 @@ from treekit.serve.http.metrics import Metrics
 from treekit.serve.models.repository import Repository
 from treekit.serve.models.served_model import Served
 from treekit.serve.models.tensors import Tensor
-from treekit.serve.protocol.messages import decode_tensors, encode_json_response, read_request
+from treekit.serve.protocol.messages import decode_tensors, encode_response, read_request
 from treekit.serve.scheduling import Runner, Service
 from treekit.serve.settings import Limits, ServeSettings
 
@@ -62,7 +62,7 @@ def general(served: Served, body: bytes) -> bytes | None:
         outputs = served.compute_outputs(served.parse_inputs(decode_tensors(request)), wanted)
     except TreekitError:
         return None
-    return encode_json_response(served, request.id, outputs)
+    return encode_response(served, request, outputs)[0]
 
 
 NUMBERS = st.one_of(

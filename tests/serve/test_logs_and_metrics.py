@@ -60,7 +60,7 @@ def service(tmp_path: Path) -> Any:
 
 
 def _record(request_id: str = "id-1", **facts: Any) -> HttpRecord:
-    record = HttpRecord(request_id, "/", {}, Working(), None)
+    record = HttpRecord(request_id, "/", {}, Working())
     record.status = 200
     for name, value in facts.items():
         setattr(record, name, value)
@@ -483,7 +483,7 @@ def test_requests_in_the_works_are_seen(serve_gate_metrics_service: Any) -> None
 
     async def run() -> tuple[str, str]:
         held = asyncio.create_task(ask_async(app, "POST", INFER, json=rows(1)))
-        while not app._working.count:
+        while not app._working.records:
             await asyncio.sleep(0.01)
         during = (await ask_async(app, "GET", "/metrics")).text
         hold.set()
@@ -605,9 +605,9 @@ from treekit.serve.models.repository import Change
 service = service_of(Twice(), folder=Path(sys.argv[1]))
 metrics = Metrics(service)
 working = service.working
-working.increment()
+working.begin(HttpRecord("id", "/", {}, working))
 for number in range(70):
-    record = HttpRecord("id", "/", {}, working, None)
+    record = HttpRecord("id", "/", {}, working)
     record.model, record.version = "m", f"v{number % int(sys.argv[2])}"
     record.rows, record.status = 2, 200
     metrics.count_request("infer", record, 0.01)

@@ -156,8 +156,8 @@ def test_an_allowed_host_that_is_none_is_refused_at_the_start(host: str) -> None
 def test_many_spellings_of_a_host_are_not_all_kept(service: Any) -> None:
     access = Access(ServeSettings(("-",)))
     for port in range(5000):
-        access.check_host(b"localhost:%d" % port)
-    assert len(access._cached_hosts) <= 64
+        access.check_source("http", b"localhost:%d" % port, None, None)
+    assert access.check_source.cache_info().currsize <= 64
 
 
 # ----------------------------------------------------------------------------- Origin
@@ -401,7 +401,7 @@ def test_one_request_more_than_the_limit_is_told_to_come_again(service: Any) -> 
 
     async def run() -> None:
         held = [asyncio.create_task(ask_async(app, "POST", INFER, json=rows(1))) for _ in range(4)]
-        while service.working.count < 4:
+        while len(service.working.records) < 4:
             await asyncio.sleep(0.01)
         answer = await ask_async(app, "POST", INFER, json=rows(1))
         assert answer.status_code == 429
@@ -414,7 +414,7 @@ def test_one_request_more_than_the_limit_is_told_to_come_again(service: Any) -> 
         assert (await ask_async(app, "POST", INFER, json=rows(1))).status_code == 200
 
     asyncio.run(run())
-    assert service.working.count == 0
+    assert len(service.working.records) == 0
 
 
 def test_a_closing_server_still_answers_and_is_not_ready(service: Any) -> None:
@@ -468,14 +468,14 @@ def test_a_cancelled_request_is_counted_no_more(service: Any) -> None:
 
     async def run() -> None:
         task = asyncio.create_task(ask_async(app, "GET", "/v2"))
-        while not service.working.count:
+        while not len(service.working.records):
             await asyncio.sleep(0.01)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
 
     asyncio.run(run())
-    assert service.working.count == 0
+    assert len(service.working.records) == 0
     assert [(line["status"], line["level"]) for line in lines.json] == [(0, "warning")]
 
 

@@ -133,8 +133,22 @@ class Scorer:
         elif row.shape != narrow:
             raise DataError(f"the row has shape {row.shape}; the model requires {narrow} or {wide}")
         flags = row.flags
-        if not (self._is_key_dtype and flags.c_contiguous and flags.writeable and flags.aligned):
-            row = row.astype(self._cell_dtype)  # the kernel is compiled for one array type
+        if not (flags.c_contiguous and flags.writeable and flags.aligned):
+            row = row.copy()  # the kernel is compiled for one array type
+        return self.sum_new_row(row)
+
+    def sum_new_row(self, row: npt.NDArray[np.floating[Any]]) -> tuple[int, Sums]:
+        """Return the position of the first largest sum, and the sums (values,), without checks.
+
+        This saves 1 us for rows made by the caller: contiguous arrays (features,) of `dtype`.
+
+        Raises
+        ------
+        DataError
+            If a policy rejects a cell.
+        """
+        if not self._is_key_dtype:
+            row = row.astype(self._cell_dtype)
         if self._kernel is None:
             total = sum_leaf_values(self._model, row[None])[0]
             return int(total.argmax()), total

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from time import perf_counter
 from typing import Any, TypeVar
 
 from treekit.errors import TreekitError
@@ -186,35 +188,34 @@ class Working:
 
     Attributes
     ----------
-    count : int
+    records : set of RequestRecord
     pending_bytes : int
         Bytes of their bodies that did not arrive in one piece.
     gauge : prometheus_client.Gauge, optional
-        Metric of `count`.
+        Metric of their number.
     """
 
-    __slots__ = ("count", "gauge", "pending_bytes")
-
     def __init__(self) -> None:
-        self.count = self.pending_bytes = 0
+        self.records: set[RequestRecord] = set()
+        self.pending_bytes = 0
         self.gauge: Any = None
 
-    def increment(self) -> None:
-        """Count a request that begins."""
-        self._set_count(self.count + 1)
-
-    def decrement(self) -> None:
-        """Count a request that ends."""
-        self._set_count(self.count - 1)
-
-    def _set_count(self, count: int) -> None:
-        self.count = count
+    def begin(self, record: RequestRecord) -> None:
+        """Add a request that begins."""
+        self.records.add(record)
         if self.gauge is not None:
-            self.gauge.set(count)
+            self.gauge.set(len(self.records))
+
+    def end(self, record: RequestRecord) -> None:
+        """Remove a request that ends, with its bytes."""
+        self.records.remove(record)
+        self.pending_bytes -= record.pending_bytes
+        if self.gauge is not None:
+            self.gauge.set(len(self.records))
 
     def check_limit(self, most: int) -> None:
         """Raise `BusyError` if there are more than `most`, including the current request."""
-        if self.count > most:
+        if len(self.records) > most:
             raise BusyError(
                 f"server busy: more than {most:,} requests are in progress; retry in 1 s"
             )
@@ -228,20 +229,35 @@ class RequestRecord:
     ----------
     id : str
         Request id.
+    started : float
+        Time of `perf_counter` at which the request began.
     status : int
         HTTP status of the response, or its equivalent; 0 until it has begun.
     model, version, rows : str, str, int
         Model, version and number of rows of a prediction; else empty and 0.
     error : str
         Message with which the request was rejected.
+    pending_bytes : int
+        Bytes of the body that are counted as pending.
+    task : Task, optional
+        Task that answers the request.
+    deadline : float
+        Time of `perf_counter` at which the task is cancelled.
+    is_late : bool
+        Whether the task was cancelled as it passed the deadline.
     """
 
     id: str = field(kw_only=False)
+    started: float = field(default_factory=perf_counter)
     status: int = 0
     model: str = ""
     version: str = ""
     rows: int = 0
     error: str = ""
+    pending_bytes: int = 0
+    task: asyncio.Task[Any] | None = None
+    deadline: float = math.inf
+    is_late: bool = False
 
 
 @dataclass

@@ -6,7 +6,7 @@ import asyncio
 import logging
 import secrets
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from time import perf_counter
@@ -98,7 +98,7 @@ class _CallHandler:
     async def _handle_call(self, name: str, kind: Any, _: Any, context: Any) -> None:
         """Handle one call, which is in progress until the client has received the response."""
         call = CallRecord(secrets.token_hex(8), name, _parse_peer(context.peer()))
-        self._working.increment()
+        self._working.begin(call)
         try:
             answer = await self._compute_response(name, kind, context, call)
             call.status = 200
@@ -115,8 +115,8 @@ class _CallHandler:
             call.error = f"internal server error; see the server log for request id {call.id}"
             await context.abort(grpc.StatusCode.INTERNAL, call.error)
         finally:
-            self._working.decrement()
-            call.seconds = perf_counter() - call.seconds
+            self._working.end(call)
+            call.seconds = perf_counter() - call.started
             if self._note is not None:
                 self._note(call)
 
@@ -321,7 +321,7 @@ class CallRecord(RequestRecord):
     method: ClassVar[str] = "gRPC"
     path: str
     client: str
-    seconds: float = field(default_factory=perf_counter)
+    seconds: float = 0.0
 
     def record_prediction(self, answer: Any) -> None:
         """Record the model and the rows of a ``ModelInferResponse``."""

@@ -5,8 +5,7 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Awaitable, Callable, Iterable, MutableMapping
-from dataclasses import dataclass, field
-from time import monotonic
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
@@ -32,7 +31,7 @@ _MAX_BODIES = 16
 about 64 KB, are not counted."""
 
 
-class Reply(NamedTuple):
+class Reply(msgspec.Struct):
     """Response: body, media type and headers other than type and length."""
 
     body: bytes
@@ -74,30 +73,18 @@ class HttpRecord(RequestRecord):
     headers : dict of bytes to bytes
         Request headers by name in lower case; the last of each name.
     working : Working
-        Counter of the requests and pending bytes of the process.
-    task : Task, optional
-        Task that answers the request.
+        Requests and pending bytes of the process.
     route : Route, optional
         Route of the path, with any method.
-    pending_bytes : int
-        Bytes of the body that are counted as pending.
-    deadline : float
-        Time of the monotonic clock at which the task is cancelled.
-    is_late : bool
-        Whether the task was cancelled as it passed the deadline.
-    extra_headers : list of headers
+    extra_headers : tuple of headers
         Headers added to those of the endpoint.
     """
 
     path: str
     headers: dict[bytes, bytes]
     working: Working
-    task: asyncio.Task[Any] | None
     route: Route | None = None
-    pending_bytes: int = 0
-    deadline: float = math.inf
-    is_late: bool = False
-    extra_headers: list[Header] = field(default_factory=list)
+    extra_headers: tuple[Header, ...] = ()
 
 
 def record_prediction(scope: Scope, served: Served, rows: int) -> None:
@@ -140,7 +127,7 @@ async def read_body(scope: Scope, receive: Receive, limits: Limits) -> bytes:
     declared = record.headers.get(b"content-length", b"")
     if declared.isdigit() and int(declared) > limits.body_bytes:
         raise _too_large_error(limits)
-    record.deadline = monotonic() + limits.seconds
+    record.deadline = record.started + limits.seconds
     message = await receive()
     body: bytes = message.get("body", b"")
     if message.get("more_body"):

@@ -13,7 +13,8 @@ import re
 import secrets
 from collections.abc import Awaitable, Callable, Iterable
 from functools import lru_cache
-from time import monotonic, perf_counter
+from itertools import chain
+from time import perf_counter
 
 from treekit.serve.errors import InvalidRequestError, NotFoundError, ServeError
 from treekit.serve.http import (
@@ -115,7 +116,6 @@ class HttpApp:
         self._access, self._metrics = access, metrics
         self._public_paths = list_page_paths()
         self._logs_requests = settings.log != "quiet"
-        self._active: set[HttpRecord] = set()
         self._is_sweeping = False
         self._seconds = settings.limits.seconds
         self._max_requests = settings.limits.requests
@@ -136,7 +136,6 @@ class HttpApp:
         if scope["type"] != "http":
             await send({"type": "websocket.close", "code": 1008, "reason": ""})
             return
-        started, working = perf_counter(), self._working
         headers = dict(scope["headers"])
         given = headers.get(b"x-request-id")
         if given is not None and _ID_PATTERN.fullmatch(given):
@@ -144,23 +143,22 @@ class HttpApp:
         else:
             request_id = next(self._ids)
         path = scope["path"].removeprefix(scope.get("root_path", ""))
-        record = HttpRecord(request_id, path, headers, working, asyncio.current_task())
+        working = self._working
+        record = HttpRecord(request_id, path, headers, working)
+        record.task = asyncio.current_task()
         scope["treekit"] = record
-        working.increment()
-        self._active.add(record)
+        working.begin(record)
         if not self._is_sweeping:
             self._cancel_late()
         try:
             reply = await self._compute_reply(scope, receive, record)
             record.status = reply.status
-            record.deadline = monotonic() + self._seconds  # a client may not read its responses
+            record.deadline = perf_counter() + self._seconds  # a client may not read its responses
             await send(self._make_start(scope, record, reply))
             await send({"type": "http.response.body", "body": reply.body})
         finally:
-            self._active.remove(record)
-            working.decrement()
-            working.pending_bytes -= record.pending_bytes
-            seconds = perf_counter() - started
+            working.end(record)
+            seconds = perf_counter() - record.started
             kind = record.route.kind if record.route else "other"
             self._metrics.count_request(kind, record, seconds)
             if self._logs_requests or record.status == 500:
@@ -174,12 +172,12 @@ class HttpApp:
         One timer for all requests: `asyncio.timeout` for each body and response takes 8 us of a
         request (measured).
         """
-        now = monotonic()
-        for record in self._active:
+        now, records = perf_counter(), self._working.records
+        for record in records:
             if record.deadline < now and record.task is not None:
                 record.is_late = True
                 record.task.cancel()
-        self._is_sweeping = bool(self._active)
+        self._is_sweeping = bool(records)
         if self._is_sweeping:
             delay = min(_MAX_SWEEP_SECONDS, self._seconds / 4)
             asyncio.get_running_loop().call_later(delay, self._cancel_late)
@@ -221,22 +219,25 @@ class HttpApp:
 
     def _check_request(self, scope: Scope, record: HttpRecord) -> Reply | None:
         """Check a request; return None if it is admitted, or a reply (preflight)."""
-        path, headers, add = record.path, record.headers, record.extra_headers
+        path, headers, access = record.path, record.headers, self._access
         if path in HEALTH_PATHS:
             return None
-        host = headers.get(b"host")
-        if len(headers) != len(scope["headers"]):
+        host, pairs = headers.get(b"host"), scope["headers"]
+        if len(headers) != len(pairs):
             _reject_duplicate_headers(scope)
-        _check_head_size(scope)
-        access, is_public = self._access, path in self._public_paths
-        access.check_host(host)
-        if access.allows_cross_origin:
-            add.append((b"vary", b"Origin"))
+        size = len(scope["path"]) + len(scope.get("query_string", b""))
+        if size + sum(map(len, chain.from_iterable(pairs))) > MAX_HEAD_BYTES:
+            raise _make_error(431, f"the head of the request exceeds {MAX_HEAD_BYTES:,} bytes")
+        if len(pairs) > MAX_HEADERS:
+            raise _make_error(431, f"the request has more than {MAX_HEADERS} headers")
+        is_public = path in self._public_paths
+        record.extra_headers = access.extra_headers
         origin = headers.get(b"origin")
         # Any page may link to the files of the page, which contain no data.
         site = None if is_public else headers.get(b"sec-fetch-site")
-        if access.check_origin(scope["scheme"], host, origin, site):
-            add += ((b"access-control-allow-origin", origin or b""), _EXPOSE_HEADER)
+        if access.check_source(scope["scheme"], host, origin, site):
+            allowed = b"access-control-allow-origin", origin or b""
+            record.extra_headers += (allowed, _EXPOSE_HEADER)
             if scope["method"] == "OPTIONS" and b"access-control-request-method" in headers:
                 return Reply(b"", media=b"text/plain", headers=_PREFLIGHT_HEADERS)
         if not is_public:
@@ -280,15 +281,6 @@ def _make_route_error(method: str, record: HttpRecord) -> ServeError:
         return NotFoundError(f"{place}: unknown path; see /openapi.json for all paths")
     allow = b"allow", route.method.encode()
     return _make_error(405, f"{place}: this path requires {route.method}", allow)
-
-
-def _check_head_size(scope: Scope) -> None:
-    headers = scope["headers"]
-    size = len(scope["path"]) + len(scope.get("query_string", b""))
-    if size + sum([len(value) for _, value in headers]) > MAX_HEAD_BYTES:
-        raise _make_error(431, f"the head of the request exceeds {MAX_HEAD_BYTES:,} bytes")
-    if len(headers) > MAX_HEADERS:
-        raise _make_error(431, f"the request has more than {MAX_HEADERS} headers")
 
 
 def _reject_duplicate_headers(scope: Scope) -> None:

@@ -25,6 +25,7 @@ import re
 import stat
 import time
 import warnings
+from functools import lru_cache
 from pathlib import Path
 
 from treekit.errors import SettingError, TreekitWarning
@@ -44,8 +45,8 @@ _HOST_PATTERN = re.compile(r"(\[[0-9a-f:.]+\]|[a-z0-9_.-]+)(?::[0-9]{0,5})?")
 _ORIGIN_PATTERN = re.compile(r"[a-z][a-z0-9+.-]*://(\[[0-9a-f:.]+\]|[a-z0-9_.-]+)(:[0-9]{1,5})?")
 _WILDCARDS = ("", "0.0.0.0", "::")  # noqa: S104 - compared with, not bound to
 _LOCAL_HOSTS = ("localhost", "127.0.0.1", "[::1]")
-_MAX_CACHED_HOSTS = 64
-"""Maximum number of cached Host headers, each a name and any port."""
+_MAX_CACHED_SOURCES = 64
+"""Maximum number of cached combinations of the headers that name the source of a request."""
 
 
 class Access:
@@ -60,6 +61,15 @@ class Access:
     ------
     SettingError
         If a host, an origin or the token file is invalid.
+
+    Attributes
+    ----------
+    check_source : callable
+        ``check_source(scheme, host, origin, site)`` returns whether a request is from another,
+        allowed origin.  Raises InvalidRequestError if the header Host is missing or malformed,
+        ForbiddenError if it is another name or the origin is not allowed.
+    extra_headers : tuple of headers
+        Headers of all responses, if other origins are allowed: responses depend on the origin.
     """
 
     def __init__(self, settings: ServeSettings) -> None:
@@ -68,58 +78,24 @@ class Access:
         self._hosts = {*_LOCAL_HOSTS, *map(_parse_host_setting, settings.allow_hosts)}
         if not self._any_address:
             self._hosts.add(_add_brackets(settings.host.lower()))
-        self._cached_hosts: set[bytes] = set()
         self._any_origin = "*" in settings.allow_origins
         self._origins = {
             _parse_origin_setting(given) for given in settings.allow_origins if given != "*"
         }
         self._token = None if settings.token_file is None else BearerToken(settings.token_file)
+        self.check_source = lru_cache(_MAX_CACHED_SOURCES)(self._check_source)
+        self.extra_headers = ((b"vary", b"Origin"),) if settings.allow_origins else ()
 
-    @property
-    def allows_cross_origin(self) -> bool:
-        """Whether other origins are allowed, which makes responses depend on the Origin header."""
-        return self._any_origin or bool(self._origins)
-
-    def check_host(self, host: bytes | None) -> None:
-        """Check that the Host header is a name of this server.
-
-        Raises
-        ------
-        InvalidRequestError
-            If Host is missing or malformed.
-        ForbiddenError
-            If Host is another name.
-        """
-        if host in self._cached_hosts or self._any_host:
-            return
-        if host is None:
-            raise InvalidRequestError("the request has no Host header, which HTTP requires")
-        name = _parse_host_header(host)
-        if not (name in self._hosts or (self._any_address and _is_address(name))):
-            raise ForbiddenError(
-                f"{name!r} is not a name of this server; to allow it, "
-                f"start the server with --allow-host {name}"
-            )
-        if len(self._cached_hosts) < _MAX_CACHED_HOSTS:
-            self._cached_hosts.add(host)
-
-    def check_origin(
+    def _check_source(
         self, scheme: str, host: bytes | None, origin: bytes | None, site: bytes | None
     ) -> bool:
-        """Check the origin of a request; return whether it is another, allowed origin.
-
-        Parameters
-        ----------
-        scheme : str
-            Scheme of the request.
-        host, origin, site : bytes, optional
-            Headers Host, Origin and Sec-Fetch-Site.
-
-        Raises
-        ------
-        ForbiddenError
-            If the origin is not allowed.
-        """
+        if not self._any_host:
+            name = _parse_host_header(host)
+            if not (name in self._hosts or (self._any_address and _is_address(name))):
+                raise ForbiddenError(
+                    f"{name!r} is not a name of this server; to allow it, "
+                    f"start the server with --allow-host {name}"
+                )
         if origin is None:
             if site == b"cross-site" and not self._any_origin:
                 raise ForbiddenError(
@@ -142,8 +118,10 @@ class Access:
             self._token.check_header(value)
 
 
-def _parse_host_header(host: bytes) -> str:
+def _parse_host_header(host: bytes | None) -> str:
     """Parse a Host header; return the name in lower case, without port and final dot."""
+    if host is None:
+        raise InvalidRequestError("the request has no Host header, which HTTP requires")
     found = _HOST_PATTERN.fullmatch(host.decode("latin-1").lower())
     if found is None:
         raise InvalidRequestError(f"invalid Host header: {shown(host.decode('latin-1'))}")

@@ -17,6 +17,8 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import msgspec
+
 from treekit.errors import SettingError
 
 if TYPE_CHECKING:
@@ -44,6 +46,22 @@ _logger = logging.getLogger("treekit.serve")
 # ---------------------------------------------------------------- records
 
 
+class _Request(msgspec.Struct, gc=False):
+    """An answered request, until it is formatted."""
+
+    time: float
+    seconds: float
+    id: str
+    method: str
+    path: bytes
+    client: str
+    status: int
+    model: str
+    version: str
+    rows: int
+    error: str
+
+
 class _Message(NamedTuple):
     """Message of an event: text, short fixed name, and facts for programs."""
 
@@ -61,7 +79,7 @@ def log_request(
     """Log an answered request, if `configure_logging` was called.
 
     Without a record of `logging`, which would take a tenth of the time of a request of one row
-    (``benchmarks/serving.py``).
+    (``benchmarks/serving.py``), and formatted in the thread of the handler.
 
     Parameters
     ----------
@@ -74,8 +92,7 @@ def log_request(
     seconds : float
     """
     for handler in _request_handlers:
-        shown = path[:_MAX_PATH].decode("latin-1")
-        handler.emit_request(record, method, shown, client, seconds)
+        handler.emit_request(record, method, path, client, seconds)
 
 
 def log_event(event: str, message: str, *, level: str = "info", **facts: Any) -> None:
@@ -162,27 +179,26 @@ class LineFormatter(logging.Formatter):
         lines = (f"{message.text}\n{trace}" if trace else message.text).splitlines()
         return f"{stamp} {level:<7} " + "\n    ".join(map(_escape_text, lines))
 
-    def format_request(
-        self, record: RequestRecord, method: str, path: str, client: str, seconds: float
-    ) -> str:
+    def format_request(self, request: _Request) -> str:
         """Format an answered request."""
-        level, stamp = _get_level(record.status), self._format_seconds(time.time())
+        level, stamp = _get_level(request.status), self._format_seconds(request.time)
+        path, ms = request.path[:_MAX_PATH].decode("latin-1"), request.seconds * 1e3
         if self._is_json:
             entry: dict[str, Any] = {"time": stamp, "level": level, "event": "request"}
-            entry |= {"id": record.id, "method": method, "path": path, "status": record.status}
-            entry |= {"ms": round(seconds * 1e3, 3), "client": client}
-            if record.model:
-                entry |= {"model": record.model, "version": record.version, "rows": record.rows}
-            return _encode_json(entry | ({"error": record.error} if record.error else {}))
+            entry |= {"id": request.id, "method": request.method, "path": path}
+            entry |= {"status": request.status, "ms": round(ms, 3), "client": request.client}
+            for name in ("model", "version", "rows") if request.model else ():
+                entry[name] = getattr(request, name)
+            return _encode_json(entry | ({"error": request.error} if request.error else {}))
         what = ""
-        if record.model:
-            rows = "row" if record.rows == 1 else "rows"
-            what = f" {record.rows} {rows} by {record.model} {record.version}"
-        if record.error:
-            what += f": {record.error}"
+        if request.model:
+            rows = "row" if request.rows == 1 else "rows"
+            what = f" {request.rows} {rows} by {request.model} {request.version}"
+        if request.error:
+            what += f": {request.error}"
         text = (
-            f"{level:<7} {record.status} {method} {path} {seconds * 1e3:.1f} ms{what} "
-            f"[{client} {record.id}]"
+            f"{level:<7} {request.status} {request.method} {path} {ms:.1f} ms{what} "
+            f"[{request.client} {request.id}]"
         )
         return f"{stamp} {_escape_text(text)}"
 
@@ -244,7 +260,7 @@ class LineHandler(logging.Handler):
         self._line_formatter = LineFormatter(mode, worker)
         self.setFormatter(self._line_formatter)
         self._write_bytes = write
-        self._lines: deque[bytes] = deque()
+        self._lines: deque[str | _Request] = deque()
         self._n_lost = 0
         self._is_writing = False
         self._is_closed = threading.Event()
@@ -256,14 +272,24 @@ class LineHandler(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         """Format and queue a record."""
-        self._queue_line(self.format, record)
+        try:
+            self._queue_line(self.format(record))
+        except Exception:  # noqa: BLE001 - logging must not fail a request
+            self._n_lost += 1
 
-    def emit_request(self, record: RequestRecord, *facts: Any) -> None:
-        """Format and queue the line of a request, in a quiet log only of one that has failed."""
+    def emit_request(
+        self, record: RequestRecord, method: str, path: bytes, client: str, seconds: float
+    ) -> None:
+        """Queue a request, in a quiet log only one that has failed."""
         if not self._is_quiet or _get_level(record.status) == "error":
-            self._queue_line(self._line_formatter.format_request, record, *facts)
+            self._queue_line(
+                _Request(
+                    time.time(), seconds, record.id, method, path, client,
+                    record.status, record.model, record.version, record.rows, record.error,
+                )
+            )  # fmt: skip
 
-    def _queue_line(self, write_line: Callable[..., str], *facts: Any) -> None:
+    def _queue_line(self, line: str | _Request) -> None:
         if len(self._lines) >= _MAX_LINES:
             self._n_lost += 1
             return
@@ -271,10 +297,7 @@ class LineHandler(logging.Handler):
             text = f"{self._n_lost} lines were lost: stderr did not accept them"
             self._n_lost = 0
             log_event("lost", text, level="warning")
-        try:
-            self._lines.append(f"{write_line(*facts)}\n".encode())
-        except Exception:  # noqa: BLE001 - logging must not fail a request
-            self._n_lost += 1
+        self._lines.append(line)
 
     def flush(self) -> None:
         """Wait until all lines are written, but not long for a blocked stderr."""
@@ -294,13 +317,21 @@ class LineHandler(logging.Handler):
             self._is_writing = True
             piece = b""
             while self._lines:
-                line = self._lines.popleft()
+                line = self._encode_line(self._lines.popleft())
                 if len(piece) + len(line) > _MAX_WRITE_BYTES:
                     self._write_piece(piece)
                     piece = b""
                 piece += line
             self._write_piece(piece)
             self._is_writing = False
+
+    def _encode_line(self, line: str | _Request) -> bytes:
+        try:
+            text = line if isinstance(line, str) else self._line_formatter.format_request(line)
+            return f"{text}\n".encode()
+        except Exception:  # noqa: BLE001 - the thread must not end
+            self._n_lost += 1
+            return b""
 
     def _write_piece(self, piece: bytes) -> None:
         while piece:

@@ -98,7 +98,7 @@ class Metrics:
         if self._folder is not None:
             service.working.gauge = in_progress
         else:
-            in_progress.set_function(lambda: service.working.count)
+            in_progress.set_function(lambda: len(service.working.records))
             registry.register(self._models)
             ProcessCollector(registry=registry)
 

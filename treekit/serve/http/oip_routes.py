@@ -54,8 +54,7 @@ class _ProtocolEndpoints:
         self._service = service
 
     def _get_served(self, scope: Scope) -> Served:
-        parameters = scope["path_params"]
-        return self._service.repository.get(parameters.get("name"), parameters.get("version"))
+        return self._service.repository.get(**scope["path_params"])
 
     async def infer(self, scope: Scope, receive: Receive) -> Reply:
         """Answer an inference request."""

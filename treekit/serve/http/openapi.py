@@ -138,7 +138,8 @@ def make_document() -> Item:
         item[operation.method] = _describe_operation(operation, answer, body)
         names = re.findall(r"{(\w+)}", operation.path)
         if names:
-            item["parameters"] = [_describe_path_parameter(name) for name in names]
+            own = {"in": "path", "required": True, "schema": {"type": "string", "minLength": 1}}
+            item["parameters"] = [{"name": name} | own for name in names]
     return {
         "openapi": "3.1.0",
         "info": {
@@ -168,11 +169,6 @@ def _describe_errors(schema: Item) -> Item:
         for kind in vars(errors).values()
         if isinstance(kind, type) and issubclass(kind, ServeError) and kind is not ServeError
     }
-
-
-def _describe_path_parameter(name: str) -> Item:
-    schema = {"type": "string", "minLength": 1}
-    return {"name": name, "in": "path", "required": True, "schema": schema}
 
 
 def _describe_operation(operation: Operation, answer: Item, body: Item | None) -> Item:

@@ -161,7 +161,6 @@ class Repository:
         self._is_started = False
         self._subscribers: list[Callable[[list[Change]], None]] = []
         self.everywhere: Callable[[Do, str], list[Change]] | None = None
-        self.changed_at = time.time()
 
     def subscribe(self, tell: Callable[[list[Change]], None]) -> None:
         """Call `tell` with the changes after each refresh or request that changed models."""
@@ -255,7 +254,7 @@ class Repository:
         UnavailableError
             If a worker process does not confirm it.
         """
-        return self._change_model("load", name)
+        return (self.everywhere or self.do_here)("load", name)
 
     def unload(self, name: str) -> list[Change]:
         """Unload a model until it is loaded again; its file is kept.
@@ -267,10 +266,7 @@ class Repository:
         UnavailableError
             If a worker process does not confirm it.
         """
-        return self._change_model("unload", name)
-
-    def _change_model(self, what: Do, name: str) -> list[Change]:
-        return (self.everywhere or self.do_here)(what, name)
+        return (self.everywhere or self.do_here)("unload", name)
 
     def do_here(self, what: Do, name: str) -> list[Change]:
         """Load or unload a model in this process only."""
@@ -354,10 +350,8 @@ class Repository:
     def _publish_table(self, changes: list[Change]) -> None:
         """Replace the lookup table atomically and notify the subscribers."""
         self._table = build_table(self._list_all_entries(), self._unloaded)
-        if changes:
-            self.changed_at = time.time()
-            for tell in self._subscribers:
-                tell(changes)
+        for tell in self._subscribers if changes else ():
+            tell(changes)
 
 
 # ---------------------------------------------------------------- entries

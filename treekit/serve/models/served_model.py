@@ -8,7 +8,6 @@ targets), or ``value``; ``leaf``, ``rule``, ``contributions`` and ``bias`` are r
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -21,7 +20,6 @@ from treekit.data.table import make_table, suggest_names
 from treekit.errors import DataError
 from treekit.model.links import convert_sums
 from treekit.model.model import Model
-from treekit.model.row_scorer import Scorer
 from treekit.model.scoring import (
     compute_label_codes,
     compute_probabilities,
@@ -99,12 +97,12 @@ class Served:
             TensorSpec("bias", "FP64", (-1, schema.n_values)),
         )
         self.visits_per_row: float = model.n_trees * max(model.depth, 1)
-        # Bound to the model only: a reference cycle through this object would keep a replaced
-        # model and its arrays in memory until the next garbage collection.
-        self._sums = partial(_compute_sums, model, model.scorer())
+        # These refer to the model only: a reference cycle through this object would keep a
+        # replaced model and its arrays in memory until the next garbage collection.
+        self._score = model.scorer()
         self._explanations = Explanations(model)
         first = self._labels[0].tolist() if labels else ()
-        self.fast_path = FastPath(name, version, model, usual, first, ONE_TENSOR, self._sums)
+        self.fast_path = FastPath(name, version, model, self._score, usual, first, ONE_TENSOR)
 
     # ---------------------------------------------------------------- inputs
 
@@ -235,9 +233,13 @@ class Served:
         InvalidRequestError
             If a row has a missing or unseen value that is an error in the model.
         """
+        model = self.model
         try:
             has_default = not self._default_datatypes.keys().isdisjoint(wanted)
-            total = self._sums(matrix) if has_default else None
+            total = None
+            if has_default:
+                is_row = len(matrix) == 1
+                total = self._score.sums(matrix)[None] if is_row else sum_leaf_values(model, matrix)
             return [self._compute_output(name, matrix, total) for name in wanted]
         except DataError as error:
             raise InvalidRequestError(f"model {self.name!r}: {error}") from error
@@ -274,13 +276,6 @@ def _flatten_column(tensor: Tensor) -> npt.NDArray[Any]:
             "[rows] or [rows, 1]"
         )
     return tensor.cells
-
-
-def _compute_sums(model: Model, score: Scorer, matrix: Matrix) -> Sums:
-    """Return the sums (rows, values) of encoded rows."""
-    if len(matrix) == 1:
-        return score.sums(matrix)[None]
-    return sum_leaf_values(model, matrix)
 
 
 def _list_default_specs(model: Model, label_datatypes: Sequence[str]) -> list[TensorSpec]:

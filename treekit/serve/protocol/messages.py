@@ -369,11 +369,6 @@ def _decode_tensor(given: InputRequest, rest: memoryview) -> tuple[Tensor, memor
 # ------------------------------------------------------------------------- responses
 
 
-def encode_json_response(served: Served, request_id: str | None, outputs: list[Tensor]) -> bytes:
-    """Encode an inference response with all data as JSON."""
-    return _encode_head(served, request_id, [_output_to_json(output) for output in outputs])
-
-
 def encode_response(
     served: Served, request: InferRequest, outputs: list[Tensor]
 ) -> tuple[bytes, int | None]:
@@ -391,19 +386,15 @@ def encode_response(
             descriptions.append(ResponseOutput(name, datatype, cells.shape, parameters=size))
         else:
             descriptions.append(_output_to_json(output))
-    head = _encode_head(served, request.id, descriptions)
-    return b"".join((head, *parts)), len(head) if parts else None
-
-
-def _encode_head(served: Served, request_id: str | None, outputs: list[ResponseOutput]) -> bytes:
-    return _encode_json(
+    head = _encode_json(
         InferResponse(
             model_name=served.name,
             model_version=served.version,
-            id=UNSET if request_id is None else request_id,
-            outputs=outputs,
+            id=UNSET if request.id is None else request.id,
+            outputs=descriptions,
         )
     )
+    return b"".join((head, *parts)), len(head) if parts else None
 
 
 def _output_to_json(output: Tensor) -> ResponseOutput:
