@@ -145,9 +145,10 @@ class ForestParameters:
         Number of trees.
     bootstrap : bool
         Train each tree on rows drawn with replacement, in proportion to their
-        weight; otherwise on all rows.
+        weight: each row a Poisson-distributed number of times.  Otherwise on all rows.
     max_samples : int or float, optional
-        Rows drawn for each tree, a number or a share; None: the number of rows.
+        Expected number of rows drawn for each tree, or as a float their share; None: the
+        number of rows.
     oob_score : bool
         Compute the score of out-of-bag predictions.
     warm_start : bool
