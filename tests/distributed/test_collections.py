@@ -9,6 +9,7 @@ import pytest
 
 import treekit
 from tests.distributed.test_whole_trees import ANY, FOREST, make_frame
+from treekit.data.table import read_table
 from treekit.errors import DataError, SettingError
 from treekit.estimators import RandomForestClassifier
 
@@ -21,7 +22,7 @@ def test_a_collection_without_a_client_is_not_gathered() -> None:
     with pytest.raises(SettingError, match="no client is active; create one"):
         treekit.train(rows, **ANY)
     with pytest.raises(DataError, match=r"got a Dask collection; pass table\.compute\(\)"):
-        treekit.train(make_frame(), **ANY, **FOREST).rules().measure(rows)
+        read_table(rows)
 
 
 @pytest.mark.parametrize("cluster", ["local:0", "local:", "localhost:8786", 3])

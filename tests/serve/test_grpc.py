@@ -104,7 +104,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         settings = {"task": "regression"} if name == "number" else {"task": "classification"}
         treekit.train(table, "y", seed=1, **settings).save(place / f"{name}.treekit")
     mixed = {"n": numbers["a"], "kind of tree": words, "y": targets["text"]}
-    treekit.train(mixed, "y", ensemble="forest", trees=5, seed=1).save(place / "mixed.treekit")
+    treekit.train(mixed, "y", ensemble="forest", trees=11, seed=1).save(place / "mixed.treekit")
     return place
 
 

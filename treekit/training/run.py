@@ -110,7 +110,7 @@ def _grow_single_tree(dataset: Dataset, recipe: Recipe, plan: Plan) -> Outcome:
     )
 
     def grow_folds(k: int) -> list[GrownTree]:
-        mixed = mix_rows(recipe, ids, seed + 1)
+        mixed = mix_rows(recipe, ids, seed + k)
         parts = split_folds(mixed, k, None if target.is_dense else target.cells)
         return [
             grow_tree(recipe, target.select_rows(rest, None), target.select_rows(part, None), seed)
