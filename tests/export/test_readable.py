@@ -65,8 +65,14 @@ def written(model, folder, **settings):
     return path
 
 
-def test_iris_is_written_in_25_lines_that_ruff_accepts(iris, tmp_path):
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_iris_is_written_in_25_lines_that_ruff_accepts(dtype, tmp_path):
+    frame = load_iris(as_frame=True).frame
+    iris = treekit.train(frame, "target", max_depth=3, seed=0, dtype=dtype)
     path = written(iris, tmp_path)
+    assert (
+        "petal_length_cm <= " + ("f32(2.45)" if dtype == "float32" else "2.45") in path.read_text()
+    )
     assert len(path.read_text().splitlines()) <= 25
     for command in (["check", "--select=E4,E7,E9,F,B,I,RET,SIM"], ["format", "--check"]):
         subprocess.run(["ruff", *command, "--isolated", path], check=True)
@@ -348,10 +354,10 @@ def hostile_model():
 def test_hostile_names_stay_data(tmp_path):
     model = hostile_model()
     path = written(model, tmp_path)
-    (function,) = [
-        part for part in ast.parse(path.read_text()).body if isinstance(part, ast.FunctionDef)
+    functions = [
+        part.name for part in ast.parse(path.read_text()).body if isinstance(part, ast.FunctionDef)
     ]
-    assert function.name == "predict"
+    assert functions == ["f32", "predict"]
     assert verify(model, [path]).exit_code == 0
     source, header = written_c(model, tmp_path)
     assert "/* column 9: 色泽 */" in header.read_text()

@@ -22,7 +22,7 @@ from treekit.export.literals import (
     WordStyle,
     list_shipped_folders,
 )
-from treekit.export.lowering import LoweredTree, Step, compute_double_thresholds, lower
+from treekit.export.lowering import LoweredTree, Step, lower
 from treekit.model.links import convert_sums
 from treekit.model.model import Model, hash_model, predict_labels
 from treekit.model.tree import make_derived_columns
@@ -54,8 +54,8 @@ class ReadableLine(NamedTuple):
     threshold : Code
         Literal of an ``at_most`` test, for cells of the model's input type: the shortest
         decimal, as in the rules, that is read as double and rounded to the same number.
-    double : Code
-        The same for cells as double, which are not rounded.
+    exact : bool
+        Whether the decimal is the threshold, also without rounding.
     or_missing : bool
         Whether a missing value passes an ``at_most`` test.
     levels : tuple of Code
@@ -74,7 +74,7 @@ class ReadableLine(NamedTuple):
     depth: int
     column: Code = Code()
     threshold: Code = Code()
-    double: Code = Code()
+    exact: bool = True
     or_missing: bool = False
     levels: tuple[Code, ...] = ()
     prediction: Code = Code()
@@ -311,16 +311,16 @@ def _make_line(
         return _make_leaf(model, int(tree.leaf[node]), depth, language)
     column, name = model.schema.columns[feature], identifiers[feature]
     if kind == Step.LE:
-        double = language.number(compute_double_thresholds(tree, model.schema)[node])
         or_missing = bool(tree.missing_yes[node])
         if model.schema.dtype == "float64":
-            return ReadableLine("at_most", depth, name, double, double, or_missing)
+            double = language.number(float(tree.threshold[node]))
+            return ReadableLine("at_most", depth, name, double, or_missing=or_missing)
         number = np.float32(tree.threshold[node])
         text = str(number)
         if np.float32(float(text)) != number:
             text = repr(float(number))
-        threshold = Code(text.replace("e+", "e"))
-        return ReadableLine("at_most", depth, name, threshold, double, or_missing)
+        threshold, exact = Code(text.replace("e+", "e")), float(text) == float(number)
+        return ReadableLine("at_most", depth, name, threshold, exact, or_missing)
     levels = tuple(write_text(column.levels[code], language) for code in passing)
     texts = [column.levels[code] for code in passing]
     title = _explain_escapes(levels, texts)
