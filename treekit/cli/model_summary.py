@@ -12,7 +12,6 @@ import click
 from treekit.cli.terminal import escape_text, print_facts, print_heading, print_table
 
 if TYPE_CHECKING:
-    from treekit.data.dataset import Dataset
     from treekit.data.schema import Schema
     from treekit.model.model import Model
 
@@ -79,9 +78,10 @@ def _join_some(texts: list[str]) -> str:
     return ", ".join(texts[:_MAX_SHOWN_LEVELS]) + (f" and {more} more" if more > 0 else "")
 
 
-def print_training(model: Model, dataset: Dataset) -> None:
+def print_training(model: Model) -> None:
     """Print a summary of the training table."""
-    print_facts("trained on", [("rows", f"{dataset.n_rows:,}"), *_get_schema_facts(model)])
+    rows = model.provenance["training_table"]["rows"]
+    print_facts("trained on", [("rows", f"{rows:,}"), *_get_schema_facts(model)])
 
 
 def print_model(model: Model) -> None:

@@ -142,6 +142,13 @@ table_options = _combine_options(
 """Options for reading a training table."""
 
 
+cluster_option = click.option(
+    "--cluster",
+    metavar="ADDRESS",
+    help="Dask cluster to use, tcp://HOST:PORT, or local:N for N processes of this machine.",
+)
+
+
 def read_rows(path: str, marks: Collection[str] | None, model: Model | None = None) -> Table:
     """Read the table in a file, with a progress bar.
 

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from treekit.cli.options import marks_option, read_rows, text_output_option
-from treekit.cli.terminal import check_output_path, write_text
+from treekit.cli.options import cluster_option, marks_option, read_rows
+from treekit.cli.terminal import check_output_path, escape_text, show_progress, write_text
 from treekit.errors import DataError
 
 if TYPE_CHECKING:
@@ -42,7 +42,9 @@ def inspect_command(model: str) -> None:
 @click.command("predict", short_help="Predict the rows of a table.")
 @click.argument("model")
 @click.argument("table")
-@text_output_option
+@click.option(  # text, as `Path` would change a URL
+    *("-o", "--output"), metavar="FILE", help="File to write.  [default: standard output]"
+)
 @click.option("--proba", is_flag=True, help="Add the probability of each class.")
 @marks_option()
 @click.option(
@@ -52,15 +54,17 @@ def inspect_command(model: str) -> None:
 )
 @click.option("--token-file", metavar="FILE", help="File with the server's bearer token.")
 @click.option("--ca-file", metavar="FILE", help="PEM file of certificate authorities for https.")
+@cluster_option
 def predict_command(
     model: str,
     table: str,
-    output: Path | None,
+    output: str | None,
     proba: bool,
     missing_marks: list[str] | None,
     url: str | None,
     token_file: str | None,
     ca_file: str | None,
+    cluster: str | None,
 ) -> None:
     """Predict each row of TABLE with MODEL, and write the predictions as CSV.
 
@@ -68,22 +72,48 @@ def predict_command(
     probabilities follow.  Numbers have the fewest digits that identify the double.
 
     With --url a treekit model on a server predicts; the output is identical, byte for byte.
+
+    With --cluster the workers predict TABLE, a Parquet file, a folder, a pattern such as
+    'rows/*.parquet', or a URL.  The output is a new folder, or its URL, of a Parquet file
+    per input file, with the same index.
     """
+    if url is not None and cluster is not None:
+        raise click.UsageError("--url and --cluster exclude each other; leave one out")
+    path = None if output is None or cluster is not None else Path(output)
     if url is not None:
-        _predict_remotely(model, table, output, proba, missing_marks, (url, token_file, ca_file))
+        _predict_remotely(model, table, path, proba, missing_marks, (url, token_file, ca_file))
         return
     for name, given in (("--token-file", token_file), ("--ca-file", ca_file)):
         if given is not None:
             raise click.UsageError(f"{name} is for a server; add --url")
     from treekit.model.model_file import load
 
-    if output is not None:
-        check_output_path(output, model, table)
+    if path is not None:
+        check_output_path(path, model, table)
     loaded = load(model)
     if proba and loaded.schema.task == "regression":
         raise click.UsageError(f"{model!r} predicts a number, not classes; leave --proba out")
+    if cluster is not None:
+        if output is None:
+            raise click.UsageError("--cluster writes a folder; name it with -o")
+        _predict_on_cluster(loaded, table, output, cluster, proba, missing_marks)
+        return
     rows = read_rows(table, missing_marks, loaded)
-    write_text(_iterate_predictions(loaded, rows, proba), output)
+    write_text(_iterate_predictions(loaded, rows, proba), path)
+
+
+def _predict_on_cluster(
+    model: Model, source: str, output: str, cluster: str, proba: bool, marks: list[str] | None
+) -> None:
+    from treekit.data.parquet_files import find_files
+    from treekit.model.score_files import predict_files
+
+    files = find_files(source)
+    with show_progress("files") as progress:
+        predict_files(
+            model, files, output, cluster, proba=proba, marks=marks, progress=progress
+        )
+    click.echo(f"{escape_text(repr(output))}: {len(files.paths):,} files", err=True)
 
 
 def _predict_remotely(

@@ -6,7 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from treekit.cli.options import output_option, read_rows, settings_options, table_options
+from treekit.cli.options import (
+    cluster_option,
+    output_option,
+    read_rows,
+    settings_options,
+    table_options,
+)
 from treekit.cli.terminal import check_output_path, print_table, show_progress
 from treekit.errors import DataError, SettingError
 
@@ -83,10 +89,14 @@ def _suggest_setting(option: str, args: list[str]) -> str | None:
     "--validation", metavar="TABLE", help="Rows for pruning, instead of a share of TABLE's rows."
 )
 @click.option("--test", "test_table", metavar="TABLE", help="Score the model on this table.")
+@cluster_option
 def train_command(**given: Any) -> None:
     """Train a model on TABLE (.csv, .csv.gz, .tsv, .parquet, .arrow) and write it to a file.
 
     Text columns are categories, others are numeric; empty cells are missing.
+
+    With --cluster, TABLE may also be a folder, a pattern such as 'rows/*.parquet', or a URL
+    of Parquet files.  The model is the same for any number of workers, and without a cluster.
     """
     from treekit.cli.settings_arguments import (
         list_algorithm_rows,
@@ -126,10 +136,13 @@ def _train_and_report(given: dict[str, Any], settings: dict[str, Any]) -> None:
     test = given["test_table"] and read_rows(given["test_table"], given["missing_marks"])
     for target in given["targets"] if test is not None else ():
         test.find_column(target, "target column")  # fail now, not after hours of training
-    dataset = read_dataset(given, settings, read_rows(given["table"], given["missing_marks"]))
-    model = fit_with_progress(dataset, settings, _read_validation(given, settings, dataset))
+    if given["cluster"] is not None:
+        model = _train_on_cluster(given, settings)
+    else:
+        dataset = read_dataset(given, settings, read_rows(given["table"], given["missing_marks"]))
+        model = fit_with_progress(dataset, settings, _read_validation(given, settings, dataset))
     model.save(given["output"])
-    print_training(model, dataset)
+    print_training(model)
     print_model(model)
     if test is not None:
         click.echo()
@@ -147,20 +160,48 @@ def _train_and_report(given: dict[str, Any], settings: dict[str, Any]) -> None:
 def read_dataset(given: dict[str, Any], settings: dict[str, Any], table: Table) -> Dataset:
     """Make the training dataset from a table and the command's options `given`."""
     from treekit.data.dataset import make_dataset
+
+    options = _get_reading_options(given, settings)
+    return make_dataset(table, given["targets"], **options | {"missing_marks": table.missing})
+
+
+def _get_reading_options(given: dict[str, Any], settings: dict[str, Any]) -> dict[str, Any]:
+    from treekit.data.schema import MISSING_MARKS
     from treekit.training.tasks import get_reading_options
 
-    return make_dataset(
-        table,
-        given["targets"],
+    marks = given["missing_marks"]
+    return {
         **get_reading_options(settings, given["task"]),
-        nominal=given["nominal"],
-        numeric=given["numeric"],
-        ignore=given["ignore"],
-        weights=given["weights"],
-        classes=given["classes"],
-        dtype=given["dtype"],
-        missing_marks=table.missing,
-    )
+        **{name: given[name] for name in ("nominal", "numeric", "ignore", "weights", "classes")},
+        "dtype": given["dtype"],
+        "missing_marks": MISSING_MARKS if marks is None else marks,
+    }
+
+
+def _train_on_cluster(given: dict[str, Any], settings: dict[str, Any]) -> Model:
+    """Train on the workers of a cluster; this process reads tables of one file."""
+    from treekit.data.parquet_files import find_files
+    from treekit.data.table import names_many_files
+    from treekit.training.whole_trees import train_on_cluster
+
+    marks = given["missing_marks"]
+
+    def find_or_read(path: str | None) -> Any:
+        if path is None:
+            return None
+        return find_files(path) if names_many_files(path) else read_rows(path, marks)
+
+    tables = find_or_read(given["table"]), find_or_read(given["validation"])
+    with show_progress("trees") as progress:
+        return train_on_cluster(
+            tables[0],
+            given["targets"],
+            _get_reading_options(given, settings),
+            tables[1],
+            settings,
+            given["cluster"],
+            progress,
+        ).model
 
 
 def _is_training_table(model: Model, test: Table) -> bool:

@@ -442,6 +442,14 @@ _ARROW_FORMATS = {
 }
 
 
+def names_many_files(source: str | os.PathLike[str]) -> bool:
+    """Check for a folder, a URL, or a pattern such as ``rows/*.parquet``."""
+    text = os.fspath(source)
+    if os.path.isfile(text):
+        return False
+    return "://" in text or os.path.isdir(text) or any(mark in text for mark in "*?[")
+
+
 def read_file(
     source: str | os.PathLike[str],
     marks: frozenset[str],
@@ -463,6 +471,12 @@ def read_file(
     progress : callable, optional
         ``progress(done, total)`` while a large file is read.
     """
+    if names_many_files(source):
+        raise DataError(
+            f"{os.fspath(source)!r} names several files or a URL, which are read only by train, "
+            "predict, evaluate and verify with a cluster (--cluster local:2 for this machine; in "
+            "Python, train(..., cluster='local:2')); add it, or give one file"
+        )
     path = Path(source)
     suffixes = [suffix.lower() for suffix in path.suffixes]
     packed = suffixes[-1:] == [".gz"]
@@ -662,7 +676,7 @@ def _read_texts(
 _BATCH = 1 << 16
 """Number of rows decoded at once."""
 
-_FILE_ERRORS = (OSError, ValueError, NotImplementedError, MemoryError, OverflowError)
+ARROW_FILE_ERRORS = (OSError, ValueError, NotImplementedError, MemoryError, OverflowError)
 """Exceptions observed from pyarrow for damaged files, besides its own."""
 Parts = Iterator[tuple[int, Any]]
 """Column positions with Arrow arrays of cells; the parts of a column are in row order."""
@@ -698,7 +712,7 @@ def read_arrow_file(
         return read_arrow_table(table)
     except DataError:
         raise
-    except (pa.ArrowException, *_FILE_ERRORS) as error:
+    except (pa.ArrowException, *ARROW_FILE_ERRORS) as error:
         raise DataError(f"{path.name!r} is not a readable {form} file: {error}") from error
 
 

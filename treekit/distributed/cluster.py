@@ -7,8 +7,11 @@ of a lost worker.
 from __future__ import annotations
 
 import hashlib
+import logging
+import pickle
 import platform
 import re
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -74,7 +77,10 @@ def connect(cluster: Any = None) -> Iterator[Client]:
     if local is not None:
         with (
             LocalCluster(
-                n_workers=int(local[1]), threads_per_worker=1, dashboard_address="127.0.0.1:0"
+                n_workers=int(local[1]),
+                threads_per_worker=1,
+                dashboard_address="127.0.0.1:0",
+                silence_logs=logging.CRITICAL,  # errors are raised here
             ) as started,
             Client(started) as client,
         ):
@@ -147,6 +153,13 @@ def find_smallest_memory(client: Client) -> int | None:
 
 
 # ---------------------------------------------------------------- tasks
+
+
+def send(client: Client, value: Any) -> Future:
+    """Send a value to the workers by a task, which Dask repeats if its worker is lost."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", ".*Sending large graph")
+        return client.submit(pickle.loads, pickle.dumps(value), pure=False)
 
 
 def run_tasks(
@@ -223,3 +236,33 @@ def join_partitions(parts: Sequence[Any]) -> Any:
                 for frame, column in zip(frames, columns, strict=True)
             ]
     return pd.concat(frames)
+
+
+# ---------------------------------------------------------------- rows in errors
+
+_ROW = re.compile(r"\brow (\d+) \(counting from 0\)")
+
+
+def locate_row(error: DataError, places: Sequence[tuple[str, int]]) -> DataError:
+    """Return the error of a joined table with the row of one of its parts.
+
+    Parameters
+    ----------
+    error : DataError
+        Its message may hold ``row N (counting from 0)``; the last one counts, as a cell may hold
+        such a text.
+    places : sequence of (str, int)
+        Name and number of rows of each part.
+    """
+    message = str(error)
+    found = list(_ROW.finditer(message))
+    if not found:
+        return error
+    row = int(found[-1][1])
+    for place, n_rows in places:
+        if row < n_rows:
+            start, end = found[-1].span()
+            where = f"row {row} of {place} (counting from 0)"
+            return DataError(message[:start] + where + message[end:])
+        row -= n_rows
+    return error

@@ -5,7 +5,6 @@ Trees do not depend on each other, so that the model equals, byte for byte, that
 
 from __future__ import annotations
 
-import pickle
 import secrets
 import threading
 import uuid
@@ -13,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from treekit.data.dataset import Dataset, make_dataset, make_validation
+from treekit.data.parquet_files import ParquetFiles, find_if_many, join_tables, read_file
 from treekit.data.table import is_dask_collection
 from treekit.distributed.cluster import (
     ClusterError,
@@ -21,9 +21,12 @@ from treekit.distributed.cluster import (
     count_threads,
     find_smallest_memory,
     join_partitions,
+    locate_row,
     run_tasks,
+    send,
     split_collection,
 )
+from treekit.errors import DataError
 from treekit.training import Fitted, fit, prepare_fit
 from treekit.training.run import Outcome, grow_share, join_outcomes
 from treekit.training.tasks import use_prediction_schema
@@ -54,7 +57,8 @@ def train_on_cluster(
 
     Parameters
     ----------
-    source : Dask dataframe, two-dimensional Dask array, or table
+    source : Dask dataframe, two-dimensional Dask array, `ParquetFiles`, or table
+        The path of a folder, a pattern or a URL names Parquet files, which the workers read.
     target, reading, validation, settings, progress
         See `treekit.train`; `reading` are the arguments of `make_dataset`.
     cluster : distributed.Client or str, optional
@@ -63,20 +67,38 @@ def train_on_cluster(
     settings = dict(settings)
     if settings.get("seed") is None:  # drawn once, not by each worker
         settings["seed"] = secrets.randbits(32)
+    source, validation = find_if_many(source), find_if_many(validation)
     with connect(cluster) as client:
-        parts = [source]
-        if is_dask_collection(source):
-            parts = split_collection(source, client)
-            run_tasks(client, parts)
-            check_memory(
-                client.gather(client.map(_measure, parts, pure=False)), find_smallest_memory(client)
-            )
-        held = [validation]
-        if is_dask_collection(validation):
-            held = split_collection(validation, client)
-        data = client.submit(_load, parts, held, target, dict(reading), settings, pure=False)
-        del parts, held
-        return _train(client, data, settings, progress)
+        parts, places = _hold(source, client)
+        held, held_places = _hold(validation, client)
+        loaded = (parts, held, places, held_places, target, dict(reading), settings)
+        data = client.submit(_load, *loaded, pure=False)
+        del parts, held, loaded
+        try:
+            return _train(client, data, settings, progress)
+        except DataError as error:
+            of_validation = str(error).startswith("in the validation table, ")
+            raise locate_row(error, held_places if of_validation else places) from None
+
+
+_Places = list[tuple[str, int]]
+"""Names and numbers of rows of the partitions of a table."""
+
+
+def _hold(source: Any, client: Client) -> tuple[list[Any], _Places]:
+    """Compute the partitions of a table, after a check that they fit a worker."""
+    if isinstance(source, ParquetFiles):
+        parts = client.map(read_file, source.paths, pure=False)
+        names = [repr(path) for path in source.paths]
+    elif is_dask_collection(source):
+        parts = split_collection(source, client)
+        names = [f"partition {k}" for k in range(len(parts))]
+    else:
+        return [None if source is None else send(client, source)], []
+    run_tasks(client, parts)
+    sizes = client.gather(client.map(_measure, parts, pure=False))
+    check_memory([(size, cells) for size, cells, _ in sizes], find_smallest_memory(client))
+    return parts, [(name, size[2]) for name, size in zip(names, sizes, strict=True)]
 
 
 def fit_on_cluster(
@@ -91,8 +113,7 @@ def fit_on_cluster(
     if settings.get("seed") is None:
         settings["seed"] = secrets.randbits(32)
     check_workers(client)
-    data = client.submit(pickle.loads, pickle.dumps((dataset, validation)), pure=False)
-    return _train(client, data, settings, progress)
+    return _train(client, send(client, (dataset, validation)), settings, progress)
 
 
 def _train(
@@ -153,32 +174,45 @@ def check_memory(sizes: Sequence[tuple[int, int]], limit: int | None) -> None:
 # ---------------------------------------------------------------- tasks
 
 
-def _measure(part: Any) -> tuple[int, int]:
-    """Return the bytes and the cells of a partition."""
+def _measure(part: Any) -> tuple[int, int, int]:
+    """Return the bytes, cells and rows of a partition."""
     if hasattr(part, "memory_usage"):
-        return int(part.memory_usage(deep=True).sum()), part.size
-    return part.nbytes, part.size
+        return int(part.memory_usage(deep=True).sum()), part.size, len(part)
+    return part.nbytes, part.shape[0] * part.shape[1], len(part)
 
 
 def _load(
     parts: Sequence[Any],
     held: Sequence[Any],
+    places: _Places,
+    held_places: _Places,
     target: Any,
     reading: dict[str, Any],
     settings: dict[str, Any],
 ) -> tuple[Dataset, Dataset | None]:
     """Make the training and the validation table from their partitions."""
-    source = join_partitions(parts) if len(parts) > 1 else parts[0]
-    dataset = make_dataset(source, target, **reading)
+    dataset = make_dataset(_join(parts, places), target, **reading)
     if held[0] is None:
         return dataset, None
-    return dataset, make_validation(
-        join_partitions(held) if len(held) > 1 else held[0],
-        dataset.schema,
-        weights=reading["weights"] if isinstance(reading["weights"], str) else None,
-        unknown=settings.get("unknown", "missing"),
-        task_columns=dataset.task_columns,
-    )
+    try:
+        return dataset, make_validation(
+            _join(held, held_places),
+            dataset.schema,
+            weights=reading["weights"] if isinstance(reading["weights"], str) else None,
+            unknown=settings.get("unknown", "missing"),
+            task_columns=dataset.task_columns,
+        )
+    except DataError as error:
+        raise locate_row(error, held_places) from None
+
+
+def _join(parts: Sequence[Any], places: _Places) -> Any:
+    """Join the partitions of a table."""
+    if len(parts) == 1:
+        return parts[0]
+    if hasattr(parts[0], "column_names"):  # an Arrow table
+        return join_tables(parts, [name for name, _ in places])
+    return join_partitions(parts)
 
 
 class _Prepared(NamedTuple):

@@ -1,0 +1,220 @@
+"""Tables in many Parquet files, local or at a URL: find, read, join and write them.
+
+The files are read by pyarrow, as a single file is, so that their model equals that of one
+file with the same rows.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import secrets
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager
+from typing import IO, Any, NamedTuple
+
+from treekit.data.cells import sort_naturally
+from treekit.data.table import ARROW_FILE_ERRORS, names_many_files
+from treekit.errors import DataError, MissingExtraError
+
+_SUFFIXES = (".parquet", ".pq")
+
+
+class ParquetFiles(NamedTuple):
+    """A table in Parquet files, in the natural order of their names.
+
+    Attributes
+    ----------
+    source : str
+        Path, pattern or URL as given.
+    paths : tuple of str
+        Absolute paths or URLs.
+    """
+
+    source: str
+    paths: tuple[str, ...]
+
+
+def find_if_many(source: Any) -> Any:
+    """Return the `ParquetFiles` of a folder, pattern or URL, and any other table unchanged."""
+    if isinstance(source, (str, os.PathLike)) and names_many_files(source):
+        return find_files(source)
+    return source
+
+
+def find_files(source: str | os.PathLike[str]) -> ParquetFiles:
+    """Find the Parquet files of a path, a folder, a pattern or a URL.
+
+    In a folder, names that begin with ``_`` or ``.`` are skipped, as by Spark and Dask.
+
+    Raises
+    ------
+    DataError
+        If there are none, or files of another kind.
+    """
+    text = os.fspath(source)
+    system, root = _open_filesystem(text)
+    if system.isfile(root):
+        found = [root]
+    elif any(mark in root for mark in "*?["):
+        matches = system.glob(root, detail=True)
+        found = []
+        for path, info in matches.items():
+            found += _list_folder(system, path) if info["type"] == "directory" else [path]
+    else:
+        found = _list_folder(system, root)
+    if not found:
+        raise DataError(f"there is no Parquet file {text!r}; check the path")
+    for path in found:
+        if not path.lower().endswith(_SUFFIXES):
+            raise DataError(
+                f"{path!r} is not a Parquet file; a cluster reads .parquet only: convert the table "
+                "to Parquet, or give it as one file without --cluster"
+            )
+        divided = re.search(r"/([^/=]+)=[^/]*/", path[len(os.path.commonprefix([root, path])) :])
+        if divided is not None:
+            raise DataError(
+                f"the folder names of {path!r} hold the column {divided[1]!r}, which is not read "
+                "from them; write it into the files"
+            )
+    local = "file" in ([system.protocol] if isinstance(system.protocol, str) else system.protocol)
+    ordered = sort_naturally(found)
+    return ParquetFiles(
+        text, tuple(ordered if local else map(system.unstrip_protocol, ordered))
+    )
+
+
+def _open_filesystem(url: str) -> tuple[Any, str]:
+    """Return the filesystem of a path or URL, and the path in it."""
+    try:
+        import pyarrow.parquet  # noqa: F401
+        from fsspec.core import url_to_fs
+    except ImportError:
+        raise MissingExtraError("dask", "dask") from None
+    try:
+        system, path = url_to_fs(url)
+    except (ImportError, ValueError) as error:  # an unknown protocol, or a missing library for it
+        raise DataError(f"{url!r} cannot be opened: {error}") from None
+    return system, path
+
+
+def _list_folder(system: Any, root: str) -> list[str]:
+    """List the visible files below a folder: the Parquet files if there are any."""
+    below = [
+        path
+        for path in system.find(root)
+        if not re.search(r"/[._]", path[len(root.rstrip("/")) :])
+    ]
+    return [path for path in below if path.lower().endswith(_SUFFIXES)] or below
+
+
+def read_file(path: str, columns: Collection[str] | None = None) -> Any:
+    """Read a Parquet file as an Arrow table.
+
+    Parameters
+    ----------
+    path : str
+    columns : collection of str, optional
+        Columns to read, of those that exist, besides the index of pandas; default: all.
+
+    Raises
+    ------
+    DataError
+        If it cannot be read.
+    """
+    import fsspec
+    import pyarrow as pa
+    import pyarrow.parquet
+
+    try:
+        with fsspec.open(path, "rb") as stream:
+            file = pyarrow.parquet.ParquetFile(stream)
+            wanted = None
+            if columns is not None:
+                kept = {*columns, *list_index_columns(file.schema_arrow)}
+                wanted = [name for name in file.schema_arrow.names if name in kept]
+            table = file.read(columns=wanted)
+            # The selection of "a" includes "a.b".
+            table = table if wanted is None else table.select(wanted)
+        table.validate(full=True)  # text offsets may point anywhere in a damaged file
+    except FileNotFoundError:
+        raise DataError(
+            f"there is no file {path!r} on a worker; give a path that all workers can read"
+        ) from None
+    except (pa.ArrowException, *ARROW_FILE_ERRORS) as error:
+        raise DataError(f"{path!r} is not a readable Parquet file: {error}") from error
+    return table
+
+
+def list_index_columns(schema: Any) -> list[str]:
+    """List the columns of an Arrow schema that hold the index of a pandas dataframe."""
+    index = (schema.pandas_metadata or {}).get("index_columns", [])
+    return [name for name in index if isinstance(name, str) and name in schema.names]
+
+
+def join_tables(tables: Sequence[Any], places: Sequence[str]) -> Any:
+    """Join Arrow tables, in order; a type is the widest of all tables'.
+
+    Parameters
+    ----------
+    tables : sequence of pyarrow.Table
+    places : sequence of str
+        Names of the tables in errors.
+
+    Raises
+    ------
+    DataError
+        If columns or types of the tables differ.
+    """
+    import pyarrow as pa
+
+    names = tables[0].column_names
+    common = tables[0].schema.remove_metadata()
+    for table, place in zip(tables, places, strict=True):
+        if other := set(names) ^ set(table.column_names):
+            name = min(other)
+            here, there = (place, places[0]) if name in names else (places[0], place)
+            raise DataError(
+                f"{here} lacks the column {name!r} of {there}; write all files with the same "
+                "columns"
+            )
+        try:
+            common = pa.unify_schemas(
+                [common, table.schema.remove_metadata()], promote_options="permissive"
+            )
+        except pa.ArrowException as error:
+            raise DataError(
+                f"{place} has another type of a column than the files before it: {error}; write "
+                "all files with the same types"
+            ) from None
+    selected = [table.select(names).replace_schema_metadata() for table in tables]
+    return pa.concat_tables(selected, promote_options="permissive")
+
+
+@contextmanager
+def write_folder(url: str) -> Iterator[Callable[[str], IO[bytes]]]:
+    """Yield a function that opens a file to write by its name in a new folder.
+
+    The files are written to a temporary folder beside it, which is renamed at the end and
+    removed on failure.
+
+    Raises
+    ------
+    DataError
+        If the folder exists.
+    """
+    system, root = _open_filesystem(url)
+    if system.exists(root):
+        raise DataError(f"the output {url!r} exists; remove it, or give the name of a new folder")
+    above, slash, name = root.rstrip("/").rpartition("/")
+    temporary = f"{above}{slash}.{name}.{secrets.token_hex(8)}.tmp"
+    system.makedirs(temporary)
+    try:
+        yield lambda name: system.open(f"{temporary}/{name}", "wb")
+        if os.path.isdir(temporary):
+            os.rename(temporary, root)  # noqa: PTH104 - `system.mv` would move into a folder
+        else:
+            system.mv(temporary, root, recursive=True)
+    finally:
+        if system.exists(temporary):
+            system.rm(temporary, recursive=True)
