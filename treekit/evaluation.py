@@ -7,25 +7,29 @@ that always predicts the class frequencies or the mean, as scikit-learn's `Dummy
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from treekit.data.dataset import Dataset, make_dataset, make_validation
+from treekit.data.dataset import Dataset, digest_rows, make_dataset, make_validation
+from treekit.data.parquet_files import ParquetFiles, read_file
 from treekit.data.schema import Label, Schema, level_text
 from treekit.data.table import Table, read_table
+from treekit.distributed.cluster import connect, run_tasks, send
 from treekit.errors import DataError, SettingError
 from treekit.model.links import convert_sums
 from treekit.model.model import as_model
+from treekit.model.score_files import locate_file
 from treekit.model.scoring import compute_label_codes, sum_leaf_values
 from treekit.settings import check_integer
-from treekit.training import fit, is_training_table
+from treekit.training import fit, has_training_digest
 from treekit.training.tasks import check_scorable, get_reading_options, predicts_numbers
 
 if TYPE_CHECKING:
@@ -309,36 +313,125 @@ def evaluate(
 
 def evaluate_model(model: Model, table: Any, *, weights: str | None = None) -> Evaluation:
     """Score a model on a table that holds its target; see `evaluate`."""
+    check_one_target(model)
+    return _score_rows(model, [_predict_table(model, table, weights)])
+
+
+def evaluate_files(
+    model: Model,
+    files: ParquetFiles,
+    cluster: Any,
+    *,
+    weights: str | None = None,
+    progress: Progress | None = None,
+) -> Evaluation:
+    """Score a model on Parquet files by the workers of a cluster; see `evaluate`.
+
+    The result equals that of one table with all rows.  One worker holds the predictions of
+    all rows.
+
+    Parameters
+    ----------
+    cluster : distributed.Client or str
+        See `treekit.distributed.cluster.connect`.
+    progress : callable, optional
+        ``progress(done, total)`` after each file.
+    """
+    check_one_target(model)
+    with connect(cluster) as client:
+        sent, done = send(client, model), itertools.count(1)
+
+        def count_file(_: int) -> None:
+            if progress is not None:
+                progress(next(done), len(files.paths))
+
+        parts = client.map(_predict_file, files.paths, model=sent, weights=weights, pure=False)
+        run_tasks(client, parts, count_file)
+        scored = client.submit(_score_rows, sent, parts, pure=False)
+        run_tasks(client, [scored])
+        found: Evaluation = scored.result()
+        return found
+
+
+def check_one_target(model: Model) -> None:
+    """Raise `SettingError` for a model that cannot be scored."""
     check_scorable(model, "a score")
-    schema = model.schema
-    if schema.more:
+    if model.schema.more:
         raise SettingError(
-            f"the model has {len(schema.outputs)} targets, but evaluate supports one; score its "
-            "predictions with sklearn.metrics"
+            f"the model has {len(model.schema.outputs)} targets, but evaluate supports one; score "
+            "its predictions with sklearn.metrics"
         )
+
+
+class _PredictedTable(NamedTuple):
+    """Targets, weights, probabilities or numbers, predictions and hashes of the rows of a table."""
+
+    y: npt.NDArray[Any]
+    weights: Floats | None
+    shares: Floats
+    predicted: npt.NDArray[Any]
+    hashes: npt.NDArray[np.uint64]
+
+
+def _predict_file(path: str, *, model: Model, weights: str | None) -> _PredictedTable | None:
+    """Predict the rows of a Parquet file; None if it is empty."""
+    schema = model.schema
+    wanted = [*schema.names, schema.target, *([] if weights is None else [weights])]
+    table = read_file(path, wanted)
+    if table.num_rows == 0:
+        return None
+    try:
+        return _predict_table(model, table, weights)
+    except DataError as error:
+        raise locate_file(error, path, table.num_rows) from None
+
+
+def _predict_table(model: Model, table: Any, weights: str | None) -> _PredictedTable:
     dataset = make_validation(
-        table, schema, weights=weights, missing=model.missing, unknown=model.unknown,
+        table, model.schema, weights=weights, missing=model.missing, unknown=model.unknown,
         noun="the table",
     )  # fmt: skip
-    rows = _predict_rows(model, dataset, dataset)
-    if not len(rows.y):
+    shares, predicted = _predict_shares(model, dataset)
+    return _PredictedTable(dataset.y, dataset.weights, shares, predicted, dataset.hash_rows())
+
+
+def _score_rows(model: Model, tables: Sequence[_PredictedTable | None]) -> Evaluation:
+    """Score the predictions of tables, joined in order."""
+    filled = [table for table in tables if table is not None]
+    if not filled:
+        raise DataError("the table has no rows; give at least one")
+    y, shares, predicted, hashes = (
+        np.concatenate(column)
+        for column in zip(*((t.y, t.shares, t.predicted, t.hashes) for t in filled), strict=True)
+    )
+    weighed = [table.weights for table in filled if table.weights is not None]
+    weights = np.concatenate(weighed) if weighed else None
+    constant = _find_constant(model.schema, y, weights)
+    if weights is not None:  # rows of weight 0 do not count
+        used = weights > 0
+        y, shares, predicted, weights = y[used], shares[used], predicted[used], weights[used]
+    if not len(y):
         raise DataError("every row of the table has a weight of 0; give some rows a weight > 0")
-    whole, constant = rows.compute_scores(), rows.compute_baseline()
+    rows = _PredictedRows(
+        model.schema, y, weights, shares, predicted, np.tile(constant, (len(y), 1))
+    )
+    whole, baseline = rows.compute_scores(), rows.compute_baseline()
     parts = range(_N_PARTS) if len(rows.y) >= 10 * _N_PARTS else ()
     each = [rows.compute_scores(slice(part, None, _N_PARTS)) for part in parts]
     found = {
         name: Score(
             value,
             *_compute_t_interval(name, value, [one[name] for one in each], 1 / _N_PARTS),
-            constant[name],
+            baseline[name],
         )
         for name, value in whole.items()
     }
-    if "accuracy" in found and dataset.weights is None:
-        right = int((rows.predicted == rows.y).sum())
-        low, high = _compute_wilson_interval(right, dataset.n_rows)
-        found["accuracy"] = Score(whole["accuracy"], low, high, constant["accuracy"])
-    return rows.make_evaluation(found, "table", trained_on=is_training_table(model, dataset))
+    if "accuracy" in found and weights is None:
+        right = int((predicted == y).sum())
+        low, high = _compute_wilson_interval(right, len(y))
+        found["accuracy"] = Score(whole["accuracy"], low, high, baseline["accuracy"])
+    seen = has_training_digest(model, digest_rows(model.schema, hashes))
+    return rows.make_evaluation(found, "table", trained_on=seen)
 
 
 def cross_validate(
@@ -529,18 +622,27 @@ def _predict_rows(model: Model, dataset: Dataset, training: Dataset) -> _Predict
     """Predict rows by a model, and by the class frequencies or the mean of the training rows."""
     if dataset.weights is not None:  # rows of weight 0 do not count
         dataset = dataset.take(np.flatnonzero(dataset.weights > 0))
+    shares, predicted = _predict_shares(model, dataset)
+    constant = _find_constant(training.schema, training.y, training.weights)
+    constants = np.tile(constant, (dataset.n_rows, 1))
+    return _PredictedRows(dataset.schema, dataset.y, dataset.weights, shares, predicted, constants)
+
+
+def _predict_shares(model: Model, dataset: Dataset) -> tuple[Floats, npt.NDArray[Any]]:
+    """Return probabilities (rows, classes) or numbers (rows, 1), and class codes or numbers."""
     summed = sum_leaf_values(model, dataset.to_matrix())
     shares = np.asarray(convert_sums(model, summed), dtype=np.float64)
     if model.schema.task == "regression":
-        predicted: npt.NDArray[Any] = shares[:, 0]
-        constant: Floats = np.array([np.average(training.y, weights=training.weights)])
-    else:
-        predicted = compute_label_codes(model, summed)[:, 0]
-        n_classes = len(training.schema.classes)
-        counts = np.bincount(training.y, training.weights, minlength=n_classes)
-        constant = counts / counts.sum()
-    constants = np.tile(constant, (dataset.n_rows, 1))
-    return _PredictedRows(dataset.schema, dataset.y, dataset.weights, shares, predicted, constants)
+        return shares, shares[:, 0]
+    return shares, compute_label_codes(model, summed)[:, 0]
+
+
+def _find_constant(schema: Schema, y: npt.NDArray[Any], weights: Floats | None) -> Floats:
+    """Return the class frequencies, or the mean (1,)."""
+    if schema.task == "regression":
+        return np.array([np.average(y, weights=weights)])
+    counts = np.bincount(y, weights, minlength=len(schema.classes))
+    return np.asarray(counts / counts.sum())
 
 
 def _concatenate_rows(parts: Sequence[_PredictedRows]) -> _PredictedRows:

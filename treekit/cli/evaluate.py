@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from treekit.cli.options import read_rows, settings_options, table_options
+from treekit.cli.options import cluster_option, read_rows, settings_options, table_options
 from treekit.cli.settings_arguments import SETTING_OPTIONS, parse_training_settings
 from treekit.cli.terminal import check_output_path, escape_text, show_progress, write_text
 from treekit.cli.train import read_dataset
@@ -55,11 +55,15 @@ _CROSS_VALIDATION_OPTIONS = (
 )
 @settings_options
 @table_options
+@cluster_option
 def evaluate_command(**given: Any) -> None:
     """Score MODEL on a TABLE that contains its target; with --target, cross-validate on TABLE.
 
     Each score has a 95% confidence interval and is compared with a baseline that always
     predicts the class frequencies or the mean.
+
+    With --cluster, the TABLE of a MODEL is a Parquet file, a folder, a pattern such as
+    'rows/*.parquet', or a URL.
     """
     inputs = given["inputs"]
     wanted = 1 if given["targets"] else 2
@@ -80,7 +84,7 @@ def evaluate_command(**given: Any) -> None:
 
 
 def _score_model(given: dict[str, Any]) -> Evaluation:
-    from treekit.evaluation import evaluate_model
+    from treekit.evaluation import evaluate_files, evaluate_model
     from treekit.model.model_file import load
 
     for name in _CROSS_VALIDATION_OPTIONS:
@@ -96,6 +100,14 @@ def _score_model(given: dict[str, Any]) -> Evaluation:
         raise click.UsageError(
             f"{error}; give a model and a table, or one table and one --target"
         ) from error
+    if given["cluster"] is not None:
+        from treekit.data.parquet_files import find_files
+
+        files = find_files(table)
+        with show_progress("files") as progress:
+            return evaluate_files(
+                model, files, given["cluster"], weights=given["weights"], progress=progress
+            )
     rows = read_rows(table, given["missing_marks"], model)
     return evaluate_model(model, rows, weights=given["weights"])
 
@@ -104,6 +116,11 @@ def _cross_validate(given: dict[str, Any]) -> Evaluation:
     from treekit.evaluation import cross_validate, encode_groups
     from treekit.kernels.compile import announce_compilation
 
+    if given["cluster"] is not None:
+        raise click.UsageError(
+            "--cluster scores a model; a cross-validation runs in this process: train on the "
+            "cluster and score the model, or leave --cluster out"
+        )
     settings = parse_training_settings(given)
     if given["like"]:
         from treekit.training.retrain import get_settings_like

@@ -7,8 +7,14 @@ from typing import Any
 
 import click
 
-from treekit.cli.options import assignments_option, number_option, output_option
-from treekit.cli.terminal import check_output_path, escape_text, print_report, print_table
+from treekit.cli.options import assignments_option, cluster_option, number_option, output_option
+from treekit.cli.terminal import (
+    check_output_path,
+    escape_text,
+    print_report,
+    print_table,
+    show_progress,
+)
 
 # ---------------------------------------------------------------- export and verify
 
@@ -147,6 +153,8 @@ def _list_output_paths(output: Path, suffix: str) -> list[Path]:
     default="",
     help="Folder of templates for additional languages.",
 )
+@click.option("--on", metavar="TABLE", help="Compare all rows of TABLE as well.")
+@cluster_option
 @click.pass_context
 def verify_command(
     ctx: click.Context,
@@ -166,6 +174,9 @@ def verify_command(
 
     MODEL itself, the .h of a .c artifact and certificates are skipped, so that a pattern
     such as out/m.* can be given.
+
+    With --cluster the workers run the artifacts on the rows of --on: a Parquet file, a folder,
+    a pattern such as 'rows/*.parquet', or a URL.
     """
     from treekit.kernels.compile import announce_compilation
     from treekit.model.model_file import load
@@ -177,8 +188,17 @@ def verify_command(
     if certificate is not None:
         headers = [path.with_suffix(".h") for path in paths if path.suffix == ".c"]
         check_output_path(certificate, model, *paths, *headers)
-    with announce_compilation():
-        report = verify(load(model), paths, random_rows=rows, certificate=certificate, **options)
+    if options["cluster"] is not None and options["on"] is None:
+        raise click.UsageError("--cluster runs artifacts on the rows of a table; add --on")
+    with announce_compilation(), show_progress("files") as progress:
+        report = verify(
+            load(model),
+            paths,
+            random_rows=rows,
+            certificate=certificate,
+            progress=progress,
+            **options,
+        )
     print_report(report)
     ctx.exit(report.exit_code)
 

@@ -110,9 +110,7 @@ def _predict_on_cluster(
 
     files = find_files(source)
     with show_progress("files") as progress:
-        predict_files(
-            model, files, output, cluster, proba=proba, marks=marks, progress=progress
-        )
+        predict_files(model, files, output, cluster, proba=proba, marks=marks, progress=progress)
     click.echo(f"{escape_text(repr(output))}: {len(files.paths):,} files", err=True)
 
 

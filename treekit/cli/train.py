@@ -126,12 +126,18 @@ def train_command(**given: Any) -> None:
 def _train_and_report(given: dict[str, Any], settings: dict[str, Any]) -> None:
     from treekit.cli.model_summary import print_model, print_training
     from treekit.cli.predict import compute_scores
+    from treekit.data.table import names_many_files
     from treekit.training.tasks import predicts_numbers
 
     if given["test_table"] and predicts_numbers(settings):
         raise SettingError(
             f"--test has no scores for criterion {settings['criterion']!r}, which does not "
             "predict the target; omit --test, and use the scores of the criterion's plugin"
+        )
+    if given["test_table"] and names_many_files(given["test_table"]):
+        raise SettingError(
+            f"--test reads one file, got {given['test_table']!r}; score the model by "
+            "treekit evaluate MODEL TABLE --cluster"
         )
     test = given["test_table"] and read_rows(given["test_table"], given["missing_marks"])
     for target in given["targets"] if test is not None else ():

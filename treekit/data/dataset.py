@@ -339,6 +339,10 @@ class Dataset:
 
     def compute_digest(self) -> str:
         """Return a digest of inputs and target, the same for any order of the rows."""
+        return digest_rows(self.schema, self.hash_rows())
+
+    def hash_rows(self) -> npt.NDArray[np.uint64]:
+        """Return a hash of inputs and target of each row."""
         rows = np.zeros(self.n_rows, dtype=np.uint64)  # a hash of each row
         for column in [*self.columns, *self.y.reshape(self.n_rows, -1).T]:
             if column.dtype.kind == "i":
@@ -349,9 +353,7 @@ class Dataset:
                 rows ^= number.view(np.uint64)
             rows *= np.uint64(0x9E3779B97F4A7C15)
             rows ^= rows >> np.uint64(32)
-        rows.sort()
-        names = "\0".join([*self.schema.names, *(one.name for one in self.schema.outputs)])
-        return hashlib.sha256(names.encode() + b"\0" + rows.astype("<u8").tobytes()).hexdigest()
+        return rows
 
     def take(self, rows: npt.NDArray[Any]) -> Dataset:
         """Select rows, by number or by a bool for each row."""
@@ -375,6 +377,13 @@ class Dataset:
         if self.factors is None or self.weights is None:
             return self.weights if self.factors is None else self.factors
         return np.asarray(self.weights * self.factors)
+
+
+def digest_rows(schema: Schema, hashes: npt.NDArray[np.uint64]) -> str:
+    """Return the digest of a table from the hashes of its rows, in any order."""
+    names = "\0".join([*schema.names, *(output.name for output in schema.outputs)])
+    ordered = np.sort(hashes).astype("<u8").tobytes()
+    return hashlib.sha256(names.encode() + b"\0" + ordered).hexdigest()
 
 
 def make_dataset(

@@ -11,6 +11,7 @@ import re
 import secrets
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import IO, Any, NamedTuple
 
 from treekit.data.cells import sort_naturally
@@ -71,17 +72,15 @@ def find_files(source: str | os.PathLike[str]) -> ParquetFiles:
                 f"{path!r} is not a Parquet file; a cluster reads .parquet only: convert the table "
                 "to Parquet, or give it as one file without --cluster"
             )
-        divided = re.search(r"/([^/=]+)=[^/]*/", path[len(os.path.commonprefix([root, path])) :])
-        if divided is not None:
-            raise DataError(
-                f"the folder names of {path!r} hold the column {divided[1]!r}, which is not read "
-                "from them; write it into the files"
-            )
+        for folder in path.split("/")[:-1]:
+            if "=" in folder and folder not in root.split("/"):
+                raise DataError(
+                    f"the folders of {path!r} hold the column {folder.partition('=')[0]!r}, which "
+                    "is not read from their names; write it into the files"
+                )
     local = "file" in ([system.protocol] if isinstance(system.protocol, str) else system.protocol)
     ordered = sort_naturally(found)
-    return ParquetFiles(
-        text, tuple(ordered if local else map(system.unstrip_protocol, ordered))
-    )
+    return ParquetFiles(text, tuple(ordered if local else map(system.unstrip_protocol, ordered)))
 
 
 def _open_filesystem(url: str) -> tuple[Any, str]:
@@ -101,9 +100,7 @@ def _open_filesystem(url: str) -> tuple[Any, str]:
 def _list_folder(system: Any, root: str) -> list[str]:
     """List the visible files below a folder: the Parquet files if there are any."""
     below = [
-        path
-        for path in system.find(root)
-        if not re.search(r"/[._]", path[len(root.rstrip("/")) :])
+        path for path in system.find(root) if not re.search(r"/[._]", path[len(root.rstrip("/")) :])
     ]
     return [path for path in below if path.lower().endswith(_SUFFIXES)] or below
 
@@ -211,8 +208,8 @@ def write_folder(url: str) -> Iterator[Callable[[str], IO[bytes]]]:
     system.makedirs(temporary)
     try:
         yield lambda name: system.open(f"{temporary}/{name}", "wb")
-        if os.path.isdir(temporary):
-            os.rename(temporary, root)  # noqa: PTH104 - `system.mv` would move into a folder
+        if Path(temporary).is_dir():
+            Path(temporary).rename(root)  # `system.mv` would move into a folder that exists by now
         else:
             system.mv(temporary, root, recursive=True)
     finally:

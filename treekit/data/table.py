@@ -445,9 +445,9 @@ _ARROW_FORMATS = {
 def names_many_files(source: str | os.PathLike[str]) -> bool:
     """Check for a folder, a URL, or a pattern such as ``rows/*.parquet``."""
     text = os.fspath(source)
-    if os.path.isfile(text):
+    if not text or Path(text).is_file():
         return False
-    return "://" in text or os.path.isdir(text) or any(mark in text for mark in "*?[")
+    return "://" in text or Path(text).is_dir() or any(mark in text for mark in "*?[")
 
 
 def read_file(

@@ -100,9 +100,7 @@ def predict_file(
     names = [output.name for output in schema.outputs]
     if proba:
         shares = compute_probabilities(model, sums)
-        for output, block in zip(
-            schema.outputs, shares if schema.more else [shares], strict=True
-        ):
+        for output, block in zip(schema.outputs, shares if schema.more else [shares], strict=True):
             columns += list(block.T)
             names += [f"{output.name}={level_text(label)}" for label in output.classes]
     index = table.select(list_index_columns(table.schema)).to_pandas().index

@@ -228,8 +228,13 @@ def prepare_fit(
 
 def is_training_table(model: Model, dataset: Dataset) -> bool:
     """Check whether a model was trained on these rows; False for models of older releases."""
+    return has_training_digest(model, dataset.compute_digest())
+
+
+def has_training_digest(model: Model, digest: str) -> bool:
+    """Check whether a model was trained on the table of a digest."""
     table = model.provenance.get("training_table")
-    return isinstance(table, dict) and table.get("sha256") == dataset.compute_digest()
+    return isinstance(table, dict) and table.get("sha256") == digest
 
 
 def _check_validation_is_used(plan: Plan) -> None:

@@ -8,7 +8,7 @@ True
 from __future__ import annotations
 
 import platform
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -30,6 +30,7 @@ from treekit.verify.report import (
     write_certificate,
 )
 from treekit.verify.run_artifact import ReferenceRows, RuntimeChoice, choose_runtimes, run_artifact
+from treekit.verify.table_rows import Selection, verify_table
 from treekit.verify.targeted_search import make_rule_rows
 from treekit.verify.tree_equivalence import compare_paths, make_lowered_tables
 
@@ -62,6 +63,9 @@ def verify(
     without: Collection[str] = (),
     templates: str | Path = "",
     certificate: str | Path | None = None,
+    on: Any = None,
+    cluster: Any = None,
+    progress: Callable[[int, int], None] | None = None,
 ) -> Report:
     """Run artifacts on rows that reach every part of `model`, and compare every bit.
 
@@ -96,6 +100,13 @@ def verify(
         Folder of additional languages, as in `treekit.export`.
     certificate : str or Path, optional
         JSON file to write the result to.
+    on : table, optional
+        Table whose rows are compared as well, all of them, without a time limit.  With
+        `cluster`: a Parquet file, a folder, a pattern such as ``rows/*.parquet``, or a URL.
+    cluster : distributed.Client or str, optional
+        Cluster whose workers run the artifacts on the files of `on`; see `treekit.train`.
+    progress : callable, optional
+        ``progress(done, total)`` after each file of `on`.
 
     Raises
     ------
@@ -107,6 +118,8 @@ def verify(
         If `model` is neither a Model nor a fitted estimator.
     """
     model = as_model(model)
+    if cluster is not None and on is None:
+        raise VerificationError("cluster runs artifacts on the rows of a table; give on=, too")
     paths = [Path(artifact) for artifact in artifacts]
     if not paths:
         raise VerificationError("no artifacts to verify; pass the files written by treekit.export")
@@ -125,6 +138,12 @@ def verify(
         lowering = _OUT_OF_TIME
     elif model.missing != "fractional":  # such models are not lowered
         lowering = compare_paths(model, make_lowered_tables(model)).summary
+    selection = Selection(tuple(runtimes), tuple(without), str(templates))
+    name = ""
+    on_artifacts: tuple[ArtifactResult, ...] = ()
+    if on is not None:
+        name = str(on) if isinstance(on, (str, Path)) else "the table"
+        on_artifacts = verify_table(model, paths, selection, on, cluster, progress)
     report = Report(
         artifacts=tuple(_run_artifacts(model, chosen, reference, faces, time_left)),
         coverage=coverage,
@@ -147,6 +166,8 @@ def verify(
         },
         lowering=lowering,
         untried=tuple(untried for one in chosen for untried in one.untried),
+        on=name,
+        on_artifacts=on_artifacts,
     )
     if certificate is not None:
         write_certificate(report, Path(certificate))

@@ -31,12 +31,18 @@ class Difference:
         Cells by column name; None = missing.
     expected, given : str
         Descriptions of the two predictions.
+    number : int
+        Number of the row among those compared, or in its file, from 0.
+    file : str
+        File of the row; empty for a constructed row.
     """
 
     how: str
     row: dict[str, float | str | None]
     expected: str
     given: str
+    number: int = 0
+    file: str = ""
 
 
 @dataclass(frozen=True)
@@ -111,6 +117,10 @@ class Report:
     untried : tuple of Untried
     lowering : str
         Result of comparing the trees as lowered by exporters with the model's.
+    on : str
+        Table whose rows were compared as well; empty if none.
+    on_artifacts : tuple of ArtifactResult
+        Results on the rows of this table.
     """
 
     artifacts: tuple[ArtifactResult, ...]
@@ -120,11 +130,13 @@ class Report:
     versions: dict[str, str]
     untried: tuple[Untried, ...] = ()
     lowering: str = ""
+    on: str = ""
+    on_artifacts: tuple[ArtifactResult, ...] = ()
 
     @property
     def equal(self) -> bool:
         """Whether every artifact gave the model's prediction, bit for bit, for every row."""
-        return all(artifact.equal for artifact in self.artifacts)
+        return all(artifact.equal for artifact in self.artifacts + self.on_artifacts)
 
     @property
     def exit_code(self) -> int:
@@ -144,6 +156,20 @@ _MAX_LISTED = 20
 def format_lines(report: Report) -> Iterator[str]:
     """Yield the lines of a report: verdict, artifacts compared, coverage, and what was left out."""
     yield _format_headline(report)
+    yield from _format_artifacts(report.artifacts)
+    if report.on:
+        yield f"rows of {report.on}"
+        yield from _format_artifacts(report.on_artifacts)
+    if reasons := dict.fromkeys(f"{one.runtime} ({one.why})" for one in report.untried):
+        yield f"not tried: {', '.join(reasons)}"
+    if not report.artifacts or any(not artifact.error for artifact in report.artifacts):
+        yield from _format_structure(report)
+        yield from _format_coverage(report)
+    for artifact in report.artifacts + report.on_artifacts:
+        yield from _format_difference(artifact)
+
+
+def _format_artifacts(artifacts: Sequence[ArtifactResult]) -> Iterator[str]:
     yield from _format_table(
         ["artifact", "kind", "runtime", "rows", "differing", "sha256"],
         [
@@ -151,23 +177,17 @@ def format_lines(report: Report) -> Iterator[str]:
                 *(a.path, a.kind, a.runtime or "none", f"{a.rows:,}", _format_outcome(a)),
                 next(iter(a.sha256.values()), "")[:16],
             ]
-            for a in report.artifacts
+            for a in artifacts
         ],
     )
-    if reasons := dict.fromkeys(f"{one.runtime} ({one.why})" for one in report.untried):
-        yield f"not tried: {', '.join(reasons)}"
-    if not report.artifacts or any(not artifact.error for artifact in report.artifacts):
-        yield from _format_structure(report)
-        yield from _format_coverage(report)
-    for artifact in report.artifacts:
-        yield from _format_difference(artifact)
 
 
 def _format_headline(report: Report) -> str:
     """Summarize the results; artifacts are counted, not their runs."""
-    n = len({artifact.path for artifact in report.artifacts})
-    failed = {artifact.path for artifact in report.artifacts if artifact.error}
-    wrong = {artifact.path for artifact in report.artifacts if not artifact.equal} - failed
+    results = report.artifacts + report.on_artifacts
+    n = len({artifact.path for artifact in results})
+    failed = {artifact.path for artifact in results if artifact.error}
+    wrong = {artifact.path for artifact in results if not artifact.equal} - failed
     problems = [f"{_format_count(len(wrong), n)} NOT equal to the model"] if wrong else []
     if failed:
         problems.append(f"{_format_count(len(failed), n, 'could')} not be run")
@@ -271,7 +291,8 @@ def _format_difference(artifact: ArtifactResult) -> Iterator[str]:
     if artifact.first is None:
         return
     first = artifact.first
-    yield f"\nfirst differing row of {artifact.path} ({artifact.runtime}, {first.how})"
+    where = f", row {first.number:,} (counting from 0) of {first.file!r}" if first.file else ""
+    yield f"\nfirst differing row of {artifact.path} ({artifact.runtime}, {first.how}){where}"
     for name, value in first.row.items():
         yield f"  {_format_value(name)} = {'missing' if value is None else _format_value(value)}"
     yield f"  model:     {first.expected}"
@@ -320,6 +341,11 @@ def make_certificate(report: Report) -> dict[str, Any]:
         },
         "versions": report.versions,
         "lowering": report.lowering,
+        "on": report.on,
+        "on_artifacts": [
+            msgspec.to_builtins(artifact) | {"equal": artifact.equal}
+            for artifact in report.on_artifacts
+        ],
         "untried": [msgspec.to_builtins(untried) for untried in report.untried],
     }
 

@@ -256,6 +256,7 @@ def run_artifact(
             dict(zip(schema.names, cells, strict=True)),
             describe_answer(schema, wanted, row),
             describe_answer(schema, given, row),
+            min(wrong),
         )
     return replace(result, rows=compared, differing=len(wrong), first=first, note=note)
 
