@@ -22,11 +22,10 @@ from treekit.data.dataset import Dataset, digest_rows, make_dataset, make_valida
 from treekit.data.parquet_files import ParquetFiles, read_file
 from treekit.data.schema import Label, Schema, level_text
 from treekit.data.table import Table, read_table
-from treekit.distributed.cluster import connect, run_tasks, send
+from treekit.distributed.cluster import connect, locate_part, run_tasks, send
 from treekit.errors import DataError, SettingError
 from treekit.model.links import convert_sums
 from treekit.model.model import as_model
-from treekit.model.score_files import locate_file
 from treekit.model.scoring import compute_label_codes, sum_leaf_values
 from treekit.settings import check_integer
 from treekit.training import fit, has_training_digest
@@ -383,7 +382,7 @@ def _predict_file(path: str, *, model: Model, weights: str | None) -> _Predicted
     try:
         return _predict_table(model, table, weights)
     except DataError as error:
-        raise locate_file(error, path, table.num_rows) from None
+        raise locate_part(error, repr(path), table.num_rows) from None
 
 
 def _predict_table(model: Model, table: Any, weights: str | None) -> _PredictedTable:

@@ -10,6 +10,7 @@ import pytest
 import treekit
 from tests.distributed.test_whole_trees import ANY, FOREST, make_frame
 from treekit.data.table import read_table
+from treekit.distributed.cluster import locate_part, locate_row
 from treekit.errors import DataError, SettingError
 from treekit.estimators import RandomForestClassifier
 
@@ -59,3 +60,32 @@ def test_lazy_predictions_of_an_array() -> None:
     np.testing.assert_array_equal(shares.compute(scheduler="sync"), model.predict_proba(x))
     with pytest.raises(DataError, match="a Array is not a table"):
         model.predict(blocks[:, 0])
+
+
+def test_errors_of_lazy_predictions_name_the_partition_and_its_row() -> None:
+    frame = make_frame()
+    model = treekit.train(frame, **ANY, **FOREST, unknown="error")
+    frame["c"] = frame["c"].astype(str)
+    frame.loc[430, "c"] = "new"
+    rows = dd.from_pandas(frame, npartitions=3)
+    with pytest.raises(
+        DataError, match=r"column 'c' holds 'new' in row 30 of partition 2 \(counting from 0\), a"
+    ):
+        model.predict(rows).compute(scheduler="synchronous")
+    x = np.random.default_rng(0).normal(size=(500, 4))
+    model = treekit.train(np.column_stack([x, x[:, 0] > 0]), "x4", missing="error")
+    x[130, 0] = np.nan
+    with pytest.raises(DataError, match=r"missing in row 10 of block 1 \(counting from 0\)"):
+        model.predict(da.from_array(x, chunks=(120, 4))).compute(scheduler="synchronous")
+
+
+def test_the_row_of_a_part_is_that_of_the_last_number() -> None:
+    places = [("'a'", 2), ("'b'", 0), ("'c'", 3)]
+    error = DataError("column 'row 0 (counting from 0)' has x in row 3 (counting from 0); fix it")
+    assert str(locate_row(error, places)) == (
+        "column 'row 0 (counting from 0)' has x in row 1 of 'c' (counting from 0); fix it"
+    )
+    for message in ("no row", "row 5 (counting from 0)"):
+        error = DataError(message)
+        assert locate_row(error, places) is error
+    assert str(locate_part(DataError("no column"), "'a'", 2)) == "'a': no column"

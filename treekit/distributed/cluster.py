@@ -266,3 +266,9 @@ def locate_row(error: DataError, places: Sequence[tuple[str, int]]) -> DataError
             return DataError(message[:start] + where + message[end:])
         row -= n_rows
     return error
+
+
+def locate_part(error: DataError, place: str, n_rows: int) -> DataError:
+    """Return an error of one part with its name, before the message if that names no row."""
+    located = locate_row(error, [(place, n_rows)])
+    return located if located is not error else DataError(f"{place}: {error}")

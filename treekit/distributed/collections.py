@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from treekit.distributed.cluster import locate_part
 from treekit.errors import DataError
 
 
@@ -60,14 +61,22 @@ def map_partitions(model: Any, rows: Any, method: str) -> Any:
     return rows.map_partitions(_predict_frame, whole, method, meta=meta)
 
 
-def _predict_block(block: Any, model: Any, method: str) -> Any:
-    return getattr(model, method)(np.asarray(block))
+def _predict_block(block: Any, model: Any, method: str, block_info: Any = None) -> Any:
+    try:
+        return getattr(model, method)(np.asarray(block))
+    except DataError as error:
+        number = block_info[0]["chunk-location"][0] if block_info else 0
+        raise locate_part(error, f"block {number}", len(block)) from None
 
 
-def _predict_frame(frame: Any, model: Any, method: str) -> Any:
+def _predict_frame(frame: Any, model: Any, method: str, partition_info: Any = None) -> Any:
     import pandas as pd
 
-    found = getattr(model, method)(frame)
+    try:
+        found = getattr(model, method)(frame)
+    except DataError as error:
+        number = partition_info["number"] if partition_info else 0
+        raise locate_part(error, f"partition {number}", len(frame)) from None
     if method == "predict":
         return pd.Series(found, index=frame.index, name=model.schema.target)
     return pd.DataFrame(found, index=frame.index, columns=list(map(str, model.schema.classes)))

@@ -9,7 +9,7 @@ from treekit.data.encoding import encode_rows
 from treekit.data.parquet_files import ParquetFiles, list_index_columns, read_file, write_folder
 from treekit.data.schema import level_text
 from treekit.data.table import read_table
-from treekit.distributed.cluster import connect, locate_row, run_tasks, send
+from treekit.distributed.cluster import connect, locate_part, run_tasks, send
 from treekit.errors import DataError
 from treekit.model.model import Model
 from treekit.model.scoring import compute_probabilities, predict_from_sums, sum_leaf_values
@@ -93,7 +93,7 @@ def predict_file(
             rows, schema, missing=model.missing, unknown=model.unknown, missing_marks=rows.missing
         )
     except DataError as error:
-        raise locate_file(error, path, table.num_rows) from None
+        raise locate_part(error, repr(path), table.num_rows) from None
     sums = sum_leaf_values(model, matrix)
     predicted = predict_from_sums(model, sums)
     columns = list(predicted.T) if schema.more else [predicted]
@@ -107,9 +107,3 @@ def predict_file(
     frame = pd.DataFrame(dict(enumerate(columns)), index=index)
     frame.columns = pd.Index(names)
     return frame
-
-
-def locate_file(error: DataError, path: str, n_rows: int) -> DataError:
-    """Return an error of the table in a file with the file's name."""
-    located = locate_row(error, [(repr(path), n_rows)])
-    return located if located is not error else DataError(f"{path!r}: {error}")

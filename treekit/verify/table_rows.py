@@ -16,10 +16,15 @@ from treekit.data.encoding import encode_rows
 from treekit.data.features import UNSEEN, encode_levels
 from treekit.data.parquet_files import find_files, read_file
 from treekit.data.table import Table, read_table
-from treekit.distributed.cluster import connect, count_threads, run_tasks, send
+from treekit.distributed.cluster import (
+    connect,
+    count_threads,
+    locate_part,
+    run_tasks,
+    send,
+)
 from treekit.errors import DataError
 from treekit.model.model import Model
-from treekit.model.score_files import locate_file
 from treekit.model.scoring import sum_leaf_values
 from treekit.verify.answers import answers_from_sums, concatenate_answers
 from treekit.verify.report import ArtifactResult
@@ -105,8 +110,11 @@ def verify_table(
 
         run_tasks(client, tasks, count_files)
         found = client.gather(tasks)
+        if not any(one.rows or one.error for part in found for one in part):
+            raise DataError(f"the table {files.source!r} has no rows; give at least one")
     places = {path.name: str(path) for path in paths}
-    return tuple(replace(one, path=places[Path(one.path).name]) for one in join_results(found))
+    joined = join_results(found)
+    return tuple(replace(one, path=places[Path(one.path).name]) for one in joined)
 
 
 def join_results(
@@ -169,7 +177,7 @@ def _read_parts(model: Model, files: Sequence[str]) -> Iterator[_Part]:
             table = read_table(content.select(needed), missing=schema.missing_marks)
             yield _Part(file, 0, make_reference(model, table))
         except DataError as error:
-            raise locate_file(error, file, content.num_rows) from None
+            raise locate_part(error, repr(file), content.num_rows) from None
 
 
 def _compare_parts(
