@@ -109,33 +109,60 @@ def search_columns(node, scratch, criterion, key, out, numbers):
             if count == 1:
                 continue  # a constant column does not count as a try: sparse tables still split
             tried += np.uint64(1)
-            if criterion.use_choose:
-                clear_split(out, numbers)
-            known = count
-            if scratch.work[np.uint64(CODE_OF), np.uint64(count - 1)] == column.n_codes:
-                known -= 1
-            groups = Groups(feature, np.int64(column.n_codes), known, count)
-            way = np.uint8(0)
-            if key is not None:
-                way = table.nominal[feature]
-            if way == 2:
-                if key is not None:
-                    try_branches(node, scratch, criterion, groups, out, numbers)
-            else:
-                _try_binary_splits(node, scratch, criterion, key, groups, way, out, numbers)
-            if out[KIND] < 0 or chosen >= 0:
+            if not search_counted_column(
+                node, scratch, criterion, key, feature, count, chosen, out, numbers
+            ):
                 return
-            if criterion.use_choose and out[KIND] > 0:
-                sides = scratch.pair
-                if out[KIND] == MULTIWAY:
-                    sides = scratch.compact[:known]
-                if not make_offer(node, scratch, criterion, feature, sides, out, numbers):
-                    return
         if not criterion.use_choose:
             return
         chosen = choose_column(criterion, scratch.offers, out)
         if chosen < 0:
             return
+
+
+@inlined
+def search_counted_column(node, scratch, criterion, key, feature, count, chosen, out, numbers):
+    """Search the counts of one column for a split, and keep it if it is the best so far.
+
+    Parameters
+    ----------
+    key : pointer or None
+        As in `search_columns`.
+    feature : uint64
+    count : int
+        Codes present, including missing: ``work[CODE_OF, :count]``, with their statistics in
+        ``compact[:count]``; at least two.
+    chosen : int
+        Column that the criterion chose, which is searched again; -1 = none yet.
+
+    Returns
+    -------
+    bool
+        Whether to search further columns; false after an error, and for the chosen column.
+    """
+    if criterion.use_choose:
+        clear_split(out, numbers)
+    n_codes = node.table.n_codes[feature]
+    known = count
+    if scratch.work[np.uint64(CODE_OF), np.uint64(count - 1)] == n_codes:
+        known -= 1
+    groups = Groups(feature, np.int64(n_codes), known, count)
+    way = np.uint8(0)
+    if key is not None:
+        way = node.table.nominal[feature]
+    if way == 2:
+        if key is not None:
+            try_branches(node, scratch, criterion, groups, out, numbers)
+    else:
+        _try_binary_splits(node, scratch, criterion, key, groups, way, out, numbers)
+    if out[KIND] < 0 or chosen >= 0:
+        return False
+    if criterion.use_choose and out[KIND] > 0:
+        sides = scratch.pair
+        if out[KIND] == MULTIWAY:
+            sides = scratch.compact[:known]
+        return make_offer(node, scratch, criterion, feature, sides, out, numbers)
+    return True
 
 
 class Groups(NamedTuple):
