@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
-__all__ = ["Cost", "measured"]
+__all__ = ["Cost", "measured", "peak", "reset_peak"]
 
 T = TypeVar("T")
 _STATUS = Path("/proc/self/status")
@@ -38,16 +38,16 @@ def measured(call: Callable[[], T]) -> tuple[T, Cost]:
     warm-up do not count.
     """
     gc.collect()
-    before = _start_of_memory()
+    before = reset_peak()
     wall, cpu = time.perf_counter(), time.process_time()
     value = call()
     cpu, wall = time.process_time() - cpu, time.perf_counter() - wall
-    peak = None if before is None else _resident("VmHWM")
-    rise = None if before is None or peak is None else max(peak - before, 0.0)
+    highest = None if before is None else peak()
+    rise = None if before is None or highest is None else max(highest - before, 0.0)
     return value, Cost(cpu, wall, rise)
 
 
-def _start_of_memory() -> float | None:
+def reset_peak() -> float | None:
     """Reset the peak and return the resident megabytes; None if the kernel does not support it."""
     if not sys.platform.startswith("linux"):
         return None
@@ -59,6 +59,11 @@ def _start_of_memory() -> float | None:
     except OSError:  # a container may forbid it
         return None
     return _resident("VmRSS")
+
+
+def peak() -> float | None:
+    """Return the largest resident megabytes since the reset; None if unknown."""
+    return _resident("VmHWM") if _STATUS.exists() else None
 
 
 def _resident(name: str) -> float | None:
