@@ -58,7 +58,7 @@ def test_lazy_predictions_of_an_array() -> None:
     assert (labels.shape, shares.shape) == ((500,), (500, 2))
     np.testing.assert_array_equal(labels.compute(scheduler="sync"), model.predict(x))
     np.testing.assert_array_equal(shares.compute(scheduler="sync"), model.predict_proba(x))
-    with pytest.raises(DataError, match="a Array is not a table"):
+    with pytest.raises(DataError, match="two-dimensional Dask array, got Array"):
         model.predict(blocks[:, 0])
 
 

@@ -75,8 +75,8 @@ def find_files(source: str | os.PathLike[str]) -> ParquetFiles:
         for folder in path.split("/")[:-1]:
             if "=" in folder and folder not in root.split("/"):
                 raise DataError(
-                    f"the folders of {path!r} hold the column {folder.partition('=')[0]!r}, which "
-                    "is not read from their names; write it into the files"
+                    f"column {folder.partition('=')[0]!r} is in the folder names of {path!r}, "
+                    "which are not read; write it into the files"
                 )
     local = "file" in ([system.protocol] if isinstance(system.protocol, str) else system.protocol)
     ordered = sort_naturally(found)
@@ -93,12 +93,12 @@ def _open_filesystem(url: str) -> tuple[Any, str]:
     try:
         system, path = url_to_fs(url)
     except (ImportError, ValueError) as error:  # an unknown protocol, or a missing library for it
-        raise DataError(f"{url!r} cannot be opened: {error}") from None
+        raise DataError(f"{url!r} cannot be opened: {error}; check the address") from None
     return system, path
 
 
 def _list_folder(system: Any, root: str) -> list[str]:
-    """List the visible files below a folder: the Parquet files if there are any."""
+    """List the Parquet files below a folder, or all visible files if none is Parquet."""
     below = [
         path for path in system.find(root) if not re.search(r"/[._]", path[len(root.rstrip("/")) :])
     ]
@@ -139,7 +139,9 @@ def read_file(path: str, columns: Collection[str] | None = None) -> Any:
             f"there is no file {path!r} on a worker; give a path that all workers can read"
         ) from None
     except (pa.ArrowException, *ARROW_FILE_ERRORS) as error:
-        raise DataError(f"{path!r} is not a readable Parquet file: {error}") from error
+        raise DataError(
+            f"{path!r} is not a readable Parquet file: {error}; write it again"
+        ) from error
     return table
 
 
@@ -181,7 +183,7 @@ def join_tables(tables: Sequence[Any], places: Sequence[str]) -> Any:
             )
         except pa.ArrowException as error:
             raise DataError(
-                f"{place} has another type of a column than the files before it: {error}; write "
+                f"a column of {place} differs in type from the files before it: {error}; write "
                 "all files with the same types"
             ) from None
     selected = [table.select(names).replace_schema_metadata() for table in tables]

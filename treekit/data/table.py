@@ -184,8 +184,8 @@ def _read_source(
 ) -> Table:
     if is_dask_collection(source):
         raise DataError(
-            "expected a table in memory, got a Dask collection; pass table.compute(), or train, "
-            "predict and predict_proba, which accept it as it is"
+            "expected a table in memory, got a Dask collection; pass table.compute() (only "
+            "train, predict and predict_proba accept Dask collections)"
         )
     if isinstance(source, (str, os.PathLike)):
         return read_file(source, marks, progress)

@@ -35,13 +35,13 @@ class ClusterError(TreekitError):
 
 @contextmanager
 def connect(cluster: Any = None) -> Iterator[Client]:
-    """Connect to a cluster, and check its workers.
+    """Connect to a cluster and check its workers.
 
     Parameters
     ----------
     cluster : distributed.Client or str, optional
-        A client; the address of a scheduler, ``tcp://HOST:PORT``; ``local:N``, N processes on
-        this machine for as long as the work lasts.  None: the active client.
+        A Dask client, the address of a scheduler (``tcp://HOST:PORT``), or ``local:N`` (N
+        processes on this machine until the work ends).  None: the active client.
 
     Raises
     ------
@@ -90,7 +90,9 @@ def connect(cluster: Any = None) -> Iterator[Client]:
     try:
         client = Client(str(cluster), timeout=10)
     except OSError as error:
-        raise SettingError(f"no scheduler answers at {cluster}: {error}") from None
+        raise SettingError(
+            f"no scheduler answers at {cluster}: {error}; check its address, and that it runs"
+        ) from None
     with client:
         check_workers(client)
         yield client
@@ -100,7 +102,7 @@ def connect(cluster: Any = None) -> Iterator[Client]:
 
 
 def describe_process() -> dict[str, str]:
-    """Return the versions, plugins and arithmetic that a model depends on, in this process."""
+    """Return the package versions, plugins and results of log and exp of this process."""
     found: dict[str, str] = {
         "treekit": __version__,
         "Python": ".".join(platform.python_version_tuple()[:2]),
@@ -137,7 +139,9 @@ def compare_workers(own: Mapping[str, str], workers: Mapping[str, Mapping[str, s
     if differences:
         more = f"; {len(differences) - 3} more differences" if len(differences) > 3 else ""
         raise ClusterError(
-            "; ".join(differences[:3]) + more + "; install the same versions on all machines"
+            "; ".join(differences[:3])
+            + more
+            + "; use the same versions and the same kind of processor on all machines"
         )
 
 
@@ -188,8 +192,8 @@ def run_tasks(
                 done(position[task.key])
     except KilledWorker as error:
         raise ClusterError(
-            f"task {error.task} ended {error.allowed_failures + 1} workers, usually because they "
-            "ran out of memory; give workers more memory, or reduce the table"
+            f"{error.allowed_failures + 1} workers died while running task {error.task}, usually "
+            "because they ran out of memory; give workers more memory, or train on fewer rows"
         ) from None
     except BaseException:
         client.cancel(list(tasks), force=True)
@@ -209,8 +213,7 @@ def split_collection(rows: Any, client: Client) -> list[Future]:
     """
     if getattr(rows, "ndim", 0) != 2 or not hasattr(rows, "to_delayed"):
         raise DataError(
-            f"a {type(rows).__name__} is not a table; pass a Dask dataframe or a two-dimensional "
-            "Dask array"
+            f"expected a Dask dataframe or a two-dimensional Dask array, got {type(rows).__name__}"
         )
     if hasattr(rows, "rechunk"):
         rows = rows.rechunk({1: -1})

@@ -11,9 +11,9 @@ from treekit.errors import DataError
 
 
 def map_partitions(model: Any, rows: Any, method: str) -> Any:
-    """Return the lazy predictions of a Dask dataframe, with its index, or of an array.
+    """Return lazy predictions of a Dask dataframe, with its index, or of a Dask array.
 
-    The model is one task of the graph, which each worker fetches once.
+    Each worker fetches the model once.
 
     Parameters
     ----------
@@ -32,13 +32,12 @@ def map_partitions(model: Any, rows: Any, method: str) -> Any:
     """
     if getattr(rows, "ndim", 0) != 2:
         raise DataError(
-            f"a {type(rows).__name__} is not a table; pass a Dask dataframe or a two-dimensional "
-            "Dask array"
+            f"expected a Dask dataframe or a two-dimensional Dask array, got {type(rows).__name__}"
         )
     schema = model.schema
     if schema.more:
         raise DataError(
-            "the model has several outputs, which are not predicted lazily; use "
+            "predictions of a Dask collection support one output, but the model has several; use "
             "rows.map_partitions(model.predict)"
         )
     from dask import delayed

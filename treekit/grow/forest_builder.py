@@ -187,8 +187,8 @@ _SECOND_MULTIPLIER = np.uint64(0xBF58476D1CE4E5B9)
 class BootstrapSampler:
     """A sampler that draws each row a Poisson-distributed number of times.
 
-    For many rows this is the bootstrap of Breiman (1996), but for the size of a sample, which
-    varies by its square root (Oza and Russell 2001, *Online bagging and boosting*).
+    For many rows this is the bootstrap (Breiman 1996), except that the size n of a sample
+    varies by about sqrt(n) (Oza and Russell 2001, *Online bagging and boosting*).
 
     Attributes
     ----------

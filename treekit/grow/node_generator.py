@@ -20,7 +20,7 @@ from treekit.kernels.random_numbers import draw_integer
 
 
 def make_node_generator(state: npt.NDArray[np.uint64]) -> np.random.Generator:
-    """Return a generator that draws from `state`, (1,) uint64, wherever it is set to."""
+    """Return a generator whose state is the array `state`, (1,) uint64, which the caller sets."""
     return np.random.Generator(_NodeBits(state))  # type: ignore[arg-type]
 
 

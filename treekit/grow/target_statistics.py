@@ -371,7 +371,7 @@ def bound_sums(total: float, largest: float) -> float:
 
 
 def sum_upwards(numbers: npt.NDArray[np.float64]) -> float:
-    """Return a bound of the sum of non-negative numbers, the same for any order of them.
+    """Return an upper bound of the sum of non-negative numbers that does not depend on their order.
 
     Each is rounded up to a multiple of 2**-31 of the largest, so that partial sums of
     any division of the numbers add up to the same integer.

@@ -43,7 +43,7 @@ def draw_column(features, state, j):
 
 @inlined
 def start_node_draws(scratch, seed, n_try):
-    """Start the draws of a node: its seed, and columns in their own order."""
+    """Set the seed of a node and put its columns back into table order."""
     scratch.state[np.uint64(0)] = seed
     if n_try < len(scratch.features):
         for j in range(np.uint64(len(scratch.features))):
@@ -54,10 +54,9 @@ def start_node_draws(scratch, seed, n_try):
 def draw_bag(hashes, first, copies, parts, cumulative, seed, counts):
     """Draw how often each row is in the bag of a tree.
 
-    A copy of a row is drawn as often as a Poisson-distributed number, which depends on the
-    contents of the row, the number of the copy among all equal copies, and the seed.  A row has
-    `copies` whole copies and possibly a part of one, each of whose draws is kept with the
-    probability of the part.
+    A row of weight 2.3 has two whole copies and a part of one.  Each copy is drawn a
+    Poisson-distributed number of times, which depends on the contents of the row, the number of
+    the copy among equal ones, and the seed.  A draw of a part is kept with its probability.
 
     Parameters
     ----------

@@ -87,7 +87,7 @@ def join_outcomes(outcomes: Sequence[Outcome]) -> Outcome:
 def score_outcome(dataset: Dataset, plan: Plan, outcome: Outcome, validated: bool) -> Outcome:
     """Add the out-of-bag score of a complete forest to its report.
 
-    `validated` tells that the rows of a validation table, not those out of bag, prune trees.
+    `validated`: whether a validation table, not the out-of-bag rows, pruned the trees.
     """
     settings, report = plan.settings, dict(outcome.report)
     if settings["oob"] and outcome.votes is not None and outcome.times is not None:

@@ -262,7 +262,7 @@ SETTINGS: tuple[Setting, ...] = (
     Setting("bootstrap", True, "forest: draw rows with replacement for each tree"),
     Setting(
         "max_samples", None,
-        "forest with bootstrap: expected rows drawn per tree, a number or a share; none: all",
+        "forest with bootstrap: mean number of rows drawn per tree, or a share; none: all rows",
         type=(int, float, type(None)), minimum=0,
     ),
     Setting("oob", True, "forest with bootstrap: score the out-of-bag rows"),

@@ -166,7 +166,7 @@ def check_memory(sizes: Sequence[tuple[int, int]], limit: int | None) -> None:
     if limit is not None and needed > limit:
         raise ClusterError(
             f"the table takes {table / 1e9:.3g} GB and each worker needs about "
-            f"{needed / 1e9:.3g} GB to grow whole trees, but the smallest has "
+            f"{needed / 1e9:.3g} GB to train on it, but the smallest has "
             f"{limit / 1e9:.3g} GB; give workers more memory, or train on fewer rows"
         )
 

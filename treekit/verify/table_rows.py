@@ -84,7 +84,7 @@ def verify_table(
     names = [path.name for path in paths]
     if len(set(names)) < len(names):
         twice = next(name for name in names if names.count(name) > 1)
-        raise DataError(f"two artifacts are named {twice!r}; verify them one after the other")
+        raise DataError(f"two artifacts are named {twice!r}; verify each in its own run")
     contents = {
         path.name: path.read_bytes()
         for own in paths
@@ -111,7 +111,7 @@ def verify_table(
         run_tasks(client, tasks, count_files)
         found = client.gather(tasks)
         if not any(one.rows or one.error for part in found for one in part):
-            raise DataError(f"the table {files.source!r} has no rows; give at least one")
+            raise DataError(f"the table {files.source!r} has no rows; give at least one row")
     places = {path.name: str(path) for path in paths}
     joined = join_results(found)
     return tuple(replace(one, path=places[Path(one.path).name]) for one in joined)

@@ -19,10 +19,11 @@ import pytest
 from treekit_boosting.xgboost import MAX_NESTING, decode_ubjson, read_xgboost, recognises_xgboost
 
 import treekit
+from tests.export.test_all_targets import model_differences
 from tests.fuzz.damage import broken_bytes, broken_json, broken_text, mixed, pick
 from tests.fuzz.harness import Subject, cases, fuzz
 from tests.interop.test_interop import assert_artifact_equal, is_sound, run
-from tests.snapshots.make_models import MODELS, model_path
+from tests.snapshots.make_models import MODELS, TRAINED, model_path
 from treekit.data.encoding import encode_rows
 from treekit.errors import DataError, ModelError, ModelFileError
 from treekit.model.scoring import leaf_indices
@@ -51,6 +52,11 @@ def margins_in_float32(model: treekit.Model, rows: Any) -> npt.NDArray[np.float3
     for number, tree in enumerate(model.trees):
         total += tree.value[leaves[:, number]].astype(np.float32)
     return total
+
+
+@pytest.mark.parametrize("name", ["read_xgboost", "read_xgboost_counts"])
+def test_reading_again_gives_the_stored_model(name: str) -> None:
+    assert not list(model_differences(treekit.load(model_path(name)), TRAINED[name]()))
 
 
 @pytest.mark.parametrize("file", FILES)
