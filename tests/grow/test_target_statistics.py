@@ -271,7 +271,6 @@ def test_whole_weights_count_as_copies_and_rows_in_any_order():
         later({"class_weight": "cured=3"}),
         later({"costs": "cured>ill=4"}),
         {"pruner": "cost_complexity", "pruner.folds": 3},
-        later({"pruner": "reduced_error"}),
         {"ensemble": "forest", "trees": 3, "bootstrap": False, "max_features": 2},
     ],
     ids=str,

@@ -265,7 +265,7 @@ def make_sampler(
 
 def mix_rows(recipe: Recipe, ids: npt.NDArray[np.uint32], seed: int) -> npt.NDArray[np.uint32]:
     """Return rows in a random order that depends on their contents and the seed alone."""
-    hashes = hash_rows(ids, recipe.table, recipe.target)
+    hashes = hash_rows(ids, recipe.table, recipe.target, per_weight=True)
     numbers = _number_copies(hashes, np.empty(0, np.int64))
     keys = _mix_bits(_mix_bits(hashes ^ _mix_bits(numbers)) ^ np.uint64(seed % 2**64))
     return ids[np.argsort(keys, kind="stable")]
@@ -310,9 +310,11 @@ def compute_poisson_table(rate: float) -> npt.NDArray[np.uint64]:
 
 
 def hash_rows(
-    ids: npt.NDArray[np.uint32], table: Table, target: TargetStatistics
+    ids: npt.NDArray[np.uint32], table: Table, target: TargetStatistics, *, per_weight: bool = False
 ) -> npt.NDArray[np.uint64]:
     """Hash the values and target of each row: (rows,) uint64.
+
+    `per_weight` divides the statistics of a row by its weight first.
 
     Equal rows, which are interchangeable, have equal hashes.  Others collide once in
     2**64 pairs, and then count as equal rows in the order of the table.
@@ -320,6 +322,9 @@ def hash_rows(
     if target.is_dense:
         # Statistics before weights: class weights must not change the draws.
         stats = target.values if target.placed is None else target.placed
+        if per_weight and target.placed is None:
+            shares = target.values / np.maximum(target.values[:, :1], 1e-300)
+            stats = shares.astype(np.float32).astype(np.float64)
         several = target.blocks is not None or target.layout is not None
         key = _mix_bits((stats[ids, min(1, stats.shape[1] - 1)] + 0.0).view(np.uint64))
         for column in stats.T[2:] if several else ():

@@ -264,7 +264,7 @@ def _make_runtime(export: LanguageExport, how: Verify) -> Runtime:
     def explain_unavailable(path: Path) -> str:
         del path
         for name in _expand_command(how.needs):
-            if shutil.which(name) is None and importlib.util.find_spec(name) is None:
+            if not (shutil.which(name) or Path(name).is_file() or importlib.util.find_spec(name)):
                 return f"{name} is not installed"
         return ""
 
