@@ -14,9 +14,9 @@ import re
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
-import numba as nb
 import numpy as np
 
 from treekit._version import __version__
@@ -107,7 +107,7 @@ def describe_process() -> dict[str, str]:
         "treekit": __version__,
         "Python": ".".join(platform.python_version_tuple()[:2]),
         "numpy": np.__version__,
-        "numba": nb.__version__,
+        "numba": version("numba"),
     }
     for plugin in find_plugins(lambda *_: None):
         found[f"plugin {plugin.source.distribution}"] = plugin.source.version
