@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import joblib
@@ -17,6 +18,7 @@ import pandas as pd
 import pytest
 
 import treekit
+from treekit.discovery import find_plugins
 from treekit.distributed import cluster as clusters
 from treekit.distributed.cluster import ClusterError, check_workers, run_tasks
 from treekit.errors import DataError, SettingError
@@ -254,9 +256,13 @@ def test_errors_of_the_data_are_those_of_one_process(client: Any) -> None:
 @pytest.mark.system
 def test_a_worker_that_differs_is_named(client: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     check_workers(client)
-    monkeypatch.setattr(clusters, "find_plugins", lambda _: [])
+    only_here = SimpleNamespace(source=SimpleNamespace(distribution="treekit-one", version="1.0"))
+    monkeypatch.setattr(
+        clusters, "find_plugins", lambda complain: [*find_plugins(complain), only_here]
+    )
     with pytest.raises(
-        ClusterError, match=r"worker tcp://\S+ has plugin treekit-\S+ \S+, this process"
+        ClusterError,
+        match=r"worker tcp://\S+ has plugin treekit-one absent, this process 1\.0",
     ):
         check_workers(client)
 
