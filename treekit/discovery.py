@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from importlib import metadata
 from pathlib import Path
+from types import FunctionType
 from typing import Any, TypeVar
 
 import pluggy
@@ -349,8 +350,13 @@ def _check_callable(
 
 def _find_mismatch(function: Any, arguments: int, settings: tuple[Setting, ...] = ()) -> str:
     """Return why a function does not take these arguments, or an empty text."""
+    core = getattr(function, "py_func", function)
+    if isinstance(core, FunctionType) and not settings and not hasattr(core, "__wrapped__"):
+        code = core.__code__
+        if code.co_argcount == arguments and not code.co_kwonlyargcount:
+            return ""  # the usual case; `inspect.signature` is slow
     try:
-        signature = inspect.signature(getattr(function, "py_func", function))
+        signature = inspect.signature(core)
     except (TypeError, ValueError):  # some C functions have no signature
         return ""
     try:

@@ -16,6 +16,7 @@ import tempfile
 from contextlib import nullcontext
 from decimal import Decimal
 from pathlib import Path
+from typing import Any
 from unittest.mock import patch
 
 import numpy as np
@@ -854,3 +855,37 @@ def test_predictions_for_a_large_file_are_written_block_by_block(tmp_path, monke
     with small_parts():
         refused = CliRunner().invoke(main, command)
     assert "holds 'w' in row 40 (counting from 0)" in refused.stderr
+
+
+FRAMES: dict[str, Any] = {
+    "floats": pd.DataFrame({"a": [1.5, math.nan], "b": [0.1, 2.0]}),
+    "types": pd.DataFrame(
+        {"a": [1.5, 2], "b": [1, 2], "c": np.array([1, 2], np.float32), "d": [True, False]}
+    ),
+    "nullable": pd.DataFrame(
+        {
+            "a": pd.array([1, None], "Int64"),
+            "b": pd.array([2**60 + 1, 2], "Int64"),
+            "c": pd.array([None, None], "Float64"),
+            "d": pd.array([1.5, None], "float64[pyarrow]"),
+        }
+    ),
+    "polars": pl.DataFrame({"a": [1, None], "b": [2**60 + 1, 2], "c": [None, 2.5], "d": [0.1, 2]}),
+    "arrow": pa.table({"a": pa.array([None, None], pa.int64()), "b": [2**60 + 1, 2]}),
+    "texts": pl.DataFrame(
+        {"a": ["x", None], "b": [1, 2], "c": [3, 4], "d": [Decimal("1.5"), None]}
+    ),
+}
+
+
+@pytest.mark.parametrize("name", FRAMES)
+def test_a_small_frame_has_the_cells_of_a_large_one(name: str) -> None:
+    together = csv_files.read_frame(FRAMES[name])
+    with patch.object(csv_files, "_SMALL_FRAME", -1):
+        by_columns = csv_files.read_frame(FRAMES[name])
+    assert together is not None
+    assert by_columns is not None
+    assert together.names == by_columns.names
+    for own, other in zip(together.cells, by_columns.cells, strict=True):
+        assert own.dtype == other.dtype
+        np.testing.assert_array_equal(own, other)

@@ -20,6 +20,7 @@ from tests.reference import grow as reference
 from tests.tiers import later
 from treekit.components.criteria import make_quantile_loss
 from treekit.errors import SettingError
+from treekit.grow import tree_builder
 from treekit.grow.compile_criterion import CompiledCriterion, compile_criterion, order_by_share
 from treekit.grow.compile_plugin import Origin
 from treekit.grow.tree_builder import grow_tree
@@ -30,7 +31,7 @@ from treekit.kernels import quantile_splits as rank_many
 from treekit.kernels import quantile_splits as rank_sweep
 from treekit.kernels import quantile_statistics as ranks
 from treekit.kernels.quantile_splits import count_words
-from treekit.kernels.records import Column
+from treekit.kernels.records import Column, Rows
 from treekit.model.tree import Split
 
 # ---------------------------------------------------------------- grow
@@ -638,3 +639,21 @@ def test_a_criterion_without_impurity_has_no_least_impurity() -> None:
     table = {"a": [1.0, 2.0, 3.0, 4.0], "y": list("abab")}
     with pytest.raises(SettingError, match="'balance' defines no impurity"):
         treekit.train(table, "y", criterion=only_score, min_impurity=0.1)
+
+
+def test_equal_descriptions_of_arguments_have_equal_numba_types() -> None:
+    plain = np.zeros((3, 2))
+    frozen = np.zeros((3, 2))
+    frozen.flags.writeable = False
+    packed = np.zeros(17, np.uint8)
+    values: list[Any] = [
+        plain, plain[1:], plain[:, 0], plain.T, plain[::2], frozen, plain.astype(np.float32),
+        np.zeros(3), np.zeros(0), packed[1:].view(np.float64), None, True, 1, 2, 0.5, 2.5,
+        np.float64(1.0), np.random.default_rng(0), (plain, None), (plain.T, None),
+        Rows(np.zeros(1, np.uint32), np.zeros(1, np.uint32), plain),
+        Rows(np.zeros(2, np.uint32), np.zeros(0, np.uint32), plain[1:]),
+    ]  # fmt: skip
+    for one, other in itertools.product(values, repeat=2):
+        if tree_builder._describe_types(one) == tree_builder._describe_types(other):
+            assert nb.typeof(one) == nb.typeof(other), (one, other)
+    assert len({tree_builder._describe_types(value) for value in values}) >= 14

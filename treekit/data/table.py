@@ -322,6 +322,9 @@ def _read_rows(source: Sequence[Any]) -> Table:
 Declared = tuple[Any, ...] | None
 """The categories that a column's type declares, in order, else None."""
 
+_SMALL_FRAME = 1 << 18
+"""Number of cells up to which a copy of a frame is cheaper than access by columns."""
+
 
 def read_frame(source: Any) -> Table | None:
     """Convert a dataframe to a table; return None if `source` is not a dataframe.
@@ -337,7 +340,7 @@ def read_frame(source: Any) -> Table | None:
         if isinstance(frame, nw.LazyFrame):
             frame = frame.collect()
         if isinstance(frame, nw.DataFrame):
-            return _read_columns(frame.columns, map(_convert_series, frame.iter_columns()))
+            return _read_columns(frame.columns, _convert_frame(frame))
     except DuplicateError as error:
         names = [str(name) for name in source.columns]
         twice = next((name for name in names if names.count(name) > 1), "?")
@@ -352,6 +355,24 @@ def read_frame(source: Any) -> Table | None:
     return None
 
 
+def _convert_frame(frame: Any) -> list[tuple[npt.NDArray[Any], Declared]]:
+    """Convert each column; in a small frame, all numbers of one type together."""
+    found: dict[str, tuple[npt.NDArray[Any], Declared]] = {}
+    names = frame.columns
+    if len(frame) * len(names) <= _SMALL_FRAME:
+        alike: dict[Any, list[str]] = {}
+        for name, dtype in frame.schema.items():
+            if dtype.is_numeric() and not dtype.is_decimal():
+                alike.setdefault(dtype, []).append(name)
+        for dtype, own in alike.items():
+            block = (frame if len(own) == len(names) else frame.select(own)).to_numpy()
+            # Integers beside missing cells would be rounded to floats.
+            if block.dtype.kind == "f" if dtype.is_float() else block.dtype.kind in "iu":
+                cells = ((column, None) for column in block.T)
+                found.update(zip(own, cells, strict=True))
+    return [found[name] if name in found else _convert_series(frame[name]) for name in names]
+
+
 def read_arrow_table(source: Any) -> Table:
     """Convert anything supported by ``pyarrow.table`` to a table."""
     import narwhals.stable.v2 as nw
@@ -361,7 +382,7 @@ def read_arrow_table(source: Any) -> Table:
     except ImportError as error:
         raise MissingExtraError("pyarrow", "arrow") from error
     frame = nw.from_native(pa.table(source), eager_only=True)
-    return _read_columns(frame.columns, map(_convert_series, frame.iter_columns()))
+    return _read_columns(frame.columns, _convert_frame(frame))
 
 
 def convert_to_cells(name: str, values: Any) -> tuple[npt.NDArray[Any], Declared]:
@@ -398,11 +419,13 @@ def _convert_series(series: Any) -> tuple[npt.NDArray[Any], Declared]:
     if isinstance(dtype, (nw.Categorical, nw.Enum)):
         values = series.to_list()
         return make_object_array(values), _get_declared_levels(series, values)
-    if len(series) and series.null_count() == len(series):
-        return np.full(len(series), np.nan), None
-    if isinstance(dtype, nw.Decimal):
+    if dtype.is_decimal():
         series = series.cast(nw.Float64)
         dtype = series.dtype
+    if dtype.is_float():
+        return np.asarray(series.to_numpy()), None
+    if len(series) and series.null_count() == len(series):
+        return np.full(len(series), np.nan), None
     if dtype.is_numeric():
         return np.asarray(series.to_numpy()), None
     if isinstance(dtype, (nw.Datetime, nw.Date, nw.Time)):

@@ -160,7 +160,7 @@ class _Description:
             if self.portable:
                 raise TypeError("the address of a pointer is valid in this process only")
             return FunctionPointer, value
-        if not self.portable and get_package(value.py_func) != self.home and is_unchanging(value):
+        if not self.portable and is_unchanging(value) and self._is_linked(value.py_func):
             return Dispatcher, value
         compilation = repr(describe_compilation(value))
         return "compiled", compilation, self.describe_function(value.py_func)
@@ -169,9 +169,18 @@ class _Description:
         """Check whether a function stands for itself: numba does not compile its present body."""
         if self.portable:
             return _is_stable(function)
-        return get_package(function) != self.home and (
+        return self._is_linked(function) and (
             is_unchanging(function) or not find_templates(function)
         )
+
+    def _is_linked(self, function: FunctionType) -> bool:
+        """Check whether callers link to the function, instead of being compiled with its values.
+
+        Functions of treekit's modules never change; those made by a function differ by closure.
+        """
+        if get_package(function) != self.home:
+            return True
+        return self.home == "treekit" and "<locals>" not in function.__qualname__
 
     def describe_function(self, function: FunctionType) -> tuple[Any, ...]:
         """Describe a function: its code, and all values that the code references."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -55,8 +55,6 @@ class Recipe:
         `known_only`, too.  None: trees have no surrogates.
     row_major_codes : (rows * features,) unsigned, or None
         The codes of `table` in row-major order; see `treekit.kernels.node_statistics`.
-    compiled_grow : list
-        The machine code of `grow` for these types, filled by the first tree.
     """
 
     table: Table
@@ -73,7 +71,6 @@ class Recipe:
     surrogates: SurrogateRule | None = None
     monotonic_signs: npt.NDArray[np.float64] | None = None
     row_major_codes: npt.NDArray[Any] | None = None
-    compiled_grow: list[Any] = field(default_factory=list, repr=False)
 
 
 @dataclass(frozen=True)

@@ -24,6 +24,7 @@ from treekit.grow.recipe import GrownTree, Recipe, SurrogateRule
 from treekit.grow.route import compute_leaf_shares
 from treekit.grow.target_statistics import TargetStatistics, choose_part_steps
 from treekit.kernels.axis_splits import SUBSETS_PER_SCAN
+from treekit.kernels.function_pointers import FunctionPointer
 from treekit.kernels.grow_tree import (
     MAX_PENDING,
     NODE_DTYPE,
@@ -355,7 +356,7 @@ def _run_grow(recipe: Recipe, arguments: tuple[Any, ...]) -> Any:
     thread_state.score, thread_state.rng = recipe.criterion.pointers.score, arguments[-2]
     thread_state.table, thread_state.failures = sample.table, []
     try:
-        outcome = _get_compiled_grow(recipe, arguments)(*arguments)
+        outcome = _get_compiled_grow(arguments)(*arguments)
     except Exception as error:
         plugin_error = thread_state.failures[0] if thread_state.failures else None
         raise plugin_error or attribute_exception(
@@ -402,17 +403,37 @@ def _call_off_main_thread(function: Callable[..., Any], *arguments: Any) -> Any:
     return outcome[0]
 
 
-def _get_compiled_grow(recipe: Recipe, arguments: tuple[Any, ...]) -> Any:
-    """Return `grow` compiled for a recipe's types, which all its trees share.
+def _get_compiled_grow(arguments: tuple[Any, ...]) -> Any:
+    """Return `grow_nodes` compiled for the types of the arguments.
 
-    Typing thirty arrays takes longer than growing a small tree, so it is done once.
+    numba's typing of thirty arrays takes longer than growing a small tree.
     """
-    if not recipe.compiled_grow:
+    key = _describe_types(arguments)
+    if key not in _compiled_grow:
         types = tuple(nb.typeof(argument) for argument in arguments)
         dispatcher: Any = grow_nodes
         dispatcher.compile(types)
-        recipe.compiled_grow.append(dispatcher.overloads[types].entry_point)
-    return recipe.compiled_grow[0]
+        _compiled_grow[key] = dispatcher.overloads[types].entry_point
+    return _compiled_grow[key]
+
+
+_compiled_grow: dict[Any, Any] = {}
+"""Entry points of `grow_nodes` by `_describe_types` of their arguments."""
+
+
+def _describe_types(value: Any) -> Any:
+    """Return a key that is equal for values of one numba type."""
+    if isinstance(value, np.ndarray):
+        layout = value.flags
+        return (
+            value.dtype, value.ndim, layout.c_contiguous, layout.f_contiguous, layout.writeable,
+            layout.aligned,
+        )  # fmt: skip
+    if isinstance(value, tuple):
+        return type(value), *map(_describe_types, value)
+    if isinstance(value, FunctionPointer):
+        return value.pointer_signature
+    return type(value)
 
 
 # ---------------------------------------------------------------- assembly
