@@ -19,6 +19,7 @@ from sklearn.base import clone
 from sklearn.datasets import make_classification, make_regression
 from sklearn.ensemble import AdaBoostClassifier
 from sklearn.exceptions import NotFittedError
+from sklearn.metrics import mean_absolute_error
 from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -668,3 +669,96 @@ def test_small_fits_stay_fast():
         estimator.fit(x, y)
         times.append(time.thread_time() - start)
     assert min(times) < 0.02
+
+
+# ---------------------------------------------------------------- scikit-learn's names
+
+
+def test_scikit_learn_s_names_of_components_are_known():
+    x, y = make_classification(200, 5, random_state=0)
+    entropy = DecisionTreeClassifier(criterion="log_loss", splitter="best").fit(x, y)
+    assert entropy.model_.settings["criterion"] == "entropy"
+    assert entropy.model_.settings["splitter"] == "exact"
+    x, y = make_regression(200, 5, noise=10, random_state=0)
+    x = x.astype(np.float32)
+    friedman = DecisionTreeRegressor(criterion="friedman_mse", max_depth=3).fit(x, y)
+    theirs = sk_tree.DecisionTreeRegressor(max_depth=3, random_state=0)
+    assert friedman.model_.settings["criterion"] == "friedman"
+    assert np.allclose(friedman.predict(x), theirs.fit(x, y).predict(x))
+
+
+def test_a_forest_is_a_sequence_of_its_trees():
+    x, y = make_classification(200, 9, random_state=0)
+    forest = RandomForestClassifier(5, random_state=0).fit(x, y)
+    assert len(forest) == len(list(forest)) == 5
+    assert np.array_equal(forest[2].predict_proba(x), list(forest)[2].predict_proba(x))
+    assert [tree.get_depth() for tree in forest[1:3]] == [forest[k].get_depth() for k in (1, 2)]
+    assert forest.max_features_ == forest[0].max_features_ == 3
+    assert isinstance(forest.estimator_, DecisionTreeClassifier)
+    assert forest.estimator_.max_features == "sqrt"
+    with pytest.raises(NotFittedError):
+        len(RandomForestClassifier())
+
+
+def test_log_probabilities_are_logarithms():
+    x, y = make_classification(200, 5, random_state=0)
+    forest = RandomForestClassifier(5, random_state=0).fit(x, y)
+    assert np.array_equal(np.exp(forest.predict_log_proba(x)) > 0, forest.predict_proba(x) > 0)
+    assert np.allclose(np.exp(forest.predict_log_proba(x)), forest.predict_proba(x))
+    several = RandomForestClassifier(5, random_state=0).fit(x, np.column_stack([y, 1 - y]))
+    assert [own.shape for own in several.predict_log_proba(x)] == [(200, 2), (200, 2)]
+
+
+def test_the_out_of_bag_score_may_be_any_function():
+    x, y = make_classification(200, 5, random_state=0)
+    labels = np.where(y == 1, "yes", "no")
+    plain = RandomForestClassifier(60, oob_score=True, random_state=0).fit(x, labels)
+
+    def share_of_errors(truth, said):
+        assert set(truth) == set(said) == {"yes", "no"}
+        return np.mean(truth != said)
+
+    own = RandomForestClassifier(60, oob_score=share_of_errors, random_state=0).fit(x, labels)
+    assert own.oob_score_ == pytest.approx(1 - plain.oob_score_)
+    numbers = RandomForestRegressor(60, oob_score=mean_absolute_error, random_state=0).fit(x, y)
+    assert numbers.oob_score_ == mean_absolute_error(y, numbers.oob_prediction_)
+
+
+def test_the_out_of_bag_score_of_several_outputs_is_their_score():
+    x, y = make_classification(300, 6, n_classes=3, n_informative=4, random_state=0)
+    both = np.column_stack([y, y % 2])
+    forest = RandomForestClassifier(60, oob_score=True, random_state=0).fit(x, both)
+    said = forest.oob_decision_function_.argmax(axis=1)
+    assert forest.oob_score_ == (said == both).all(axis=1).mean()
+    assert forest.oob_score_ < (said == both).mean()
+
+
+def test_a_warm_start_may_ask_for_the_out_of_bag_score_later():
+    x, y = make_classification(200, 5, random_state=0)
+    whole = RandomForestClassifier(60, oob_score=True, random_state=0).fit(x, y)
+    for first in (60, 40):
+        later = RandomForestClassifier(first, warm_start=True, random_state=0).fit(x, y)
+        later.set_params(n_estimators=60, oob_score=True).fit(x, y)
+        assert later.oob_score_ == whole.oob_score_
+        assert np.array_equal(later.predict_proba(x), whole.predict_proba(x))
+
+
+def test_a_forest_shows_its_progress(capsys):
+    x, y = make_classification(60, 3, n_redundant=0, random_state=0)
+    RandomForestClassifier(20, verbose=1, random_state=0).fit(x, y)
+    assert capsys.readouterr().out.splitlines() == [f"{k} of 20 trees" for k in range(2, 21, 2)]
+
+
+def test_impurities_of_absolute_errors_and_depths_are_scikit_learn_s():
+    x, y = make_regression(150, 4, noise=30, random_state=0)
+    x = x.astype(np.float32)
+    ours = DecisionTreeRegressor(criterion="absolute_error", max_depth=4).fit(x, y)
+    theirs = sk_tree.DecisionTreeRegressor(
+        criterion="absolute_error", max_depth=4, random_state=0
+    ).fit(x, y)
+    assert np.allclose(sorted(ours.tree_.impurity), sorted(theirs.tree_.impurity))
+    alphas = ours.cost_complexity_pruning_path().ccp_alphas
+    assert np.allclose(alphas, theirs.cost_complexity_pruning_path(x, y).ccp_alphas)
+    depths = ours.tree_.compute_node_depths()
+    assert sorted(depths) == sorted(theirs.tree_.compute_node_depths())
+    assert depths.max() == ours.get_depth() + 1

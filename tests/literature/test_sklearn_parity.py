@@ -250,8 +250,6 @@ def test_a_warm_start_that_would_not_be_the_same_forest_is_refused():
     forest.set_params(max_depth=None)
     with pytest.raises(treekit.DataError, match="other columns, levels or classes"):
         forest.fit(IRIS[0][:, :3], IRIS[1])
-    with pytest.raises(SettingError, match="has no out-of-bag votes"):
-        forest.set_params(oob_score=True).fit(*IRIS)
 
 
 def test_votes_and_samples_are_parameters():

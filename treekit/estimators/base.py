@@ -32,6 +32,7 @@ from treekit.data.schema import Output, Schema, python_label
 from treekit.data.table import Table, read_table, suggest_names
 from treekit.errors import DataError, SettingError
 from treekit.estimators.parameters import (
+    COMPONENT_NAMES,
     PARAMETERS_OF_SETTINGS,
     ClassParameters,
     Parameters,
@@ -58,7 +59,7 @@ from treekit.training.class_weights import (
     rescale_factors,
 )
 from treekit.training.importance import Importances, gain_importances, measure_importances
-from treekit.training.settings import select_settings
+from treekit.training.settings import count_features_to_try, select_settings
 from treekit.training.tasks import predicts_numbers
 
 # ---------------------------------------------------------------- inputs
@@ -284,12 +285,14 @@ class EstimatorBase(Parameters, BaseEstimator):
             self, self._make_settings(dataset) | self._get_settings("train_settings")
         )
         if self._task == "classification" and predicts_numbers(settings):
-            who = registry.described(registry.criterion(self.criterion))
+            who = registry.described(registry.criterion(settings["criterion"]))
             raise SettingError(
                 f"{who} predicts numbers instead of classes, which a classifier does not support; "
                 "use treekit.train"
             )
-        fitted = fit(dataset, settings, validation=validation, start=self._get_initial_forest())
+        progress = self._report_progress if getattr(self, "verbose", 0) else None
+        start = self._get_initial_forest()
+        fitted = fit(dataset, settings, progress, validation, start)
         self.model_ = fitted.model
         self.n_outputs_ = len(dataset.schema.outputs)
         self._store_results(fitted, dataset)
@@ -303,6 +306,13 @@ class EstimatorBase(Parameters, BaseEstimator):
         matrix = self._encode_rows(X)
         nodes = leaf_indices(self.model_, matrix, self._count_threads())
         return nodes[:, 0] if self._ensemble == "tree" else nodes
+
+    @property
+    def max_features_(self) -> int:
+        """Number of columns tried at each node."""
+        check_is_fitted(self, "model_")
+        wanted = "all" if self.max_features is None else self.max_features
+        return count_features_to_try(wanted, self.model_.schema.n_features)
 
     @property
     def feature_importances_(self) -> npt.NDArray[np.float64]:
@@ -430,6 +440,9 @@ class EstimatorBase(Parameters, BaseEstimator):
             for setting, names in PARAMETERS_OF_SETTINGS.items()
             if hasattr(self, names[0])
         }
+        for kind, names in COMPONENT_NAMES.items():
+            if isinstance(settings[kind], str):
+                settings[kind] = names.get(settings[kind], settings[kind])
         settings |= {
             "ensemble": self._ensemble,
             "max_features": "all" if self.max_features is None else self.max_features,
@@ -475,6 +488,9 @@ class EstimatorBase(Parameters, BaseEstimator):
     def _get_initial_forest(self) -> Fitted | None:
         """Return the forest to continue, if any."""
         return None
+
+    def _report_progress(self, done: int, total: int) -> None:
+        """Show how far training is."""
 
     def _store_results(self, fitted: Fitted, dataset: Dataset) -> None:
         """Set fitted attributes that only some estimators have."""
@@ -523,9 +539,13 @@ class ClassifierBase(ClassifierMixin, ClassParameters, EstimatorBase):
 
     def predict(self, X: Any) -> npt.NDArray[Any]:
         """Predict the label of each row: (rows,) or (rows, outputs), typed as ``classes_``."""
-        codes = self._transform_sums(X, compute_label_codes)
-        predictions = [labels[codes[:, k]] for k, labels in enumerate(self._list_labels())]
-        return predictions[0] if len(predictions) == 1 else np.column_stack(predictions)
+        return self._decode_labels(self._transform_sums(X, compute_label_codes))
+
+    def _decode_labels(self, codes: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        """Return the labels of codes (rows, outputs): (rows,) for one output."""
+        codes = codes.reshape(len(codes), -1)
+        labels = [own[codes[:, k]] for k, own in enumerate(self._list_labels())]
+        return labels[0] if len(labels) == 1 else np.column_stack(labels)
 
     def predict_proba(self, X: Any) -> Any:
         """Predict class probabilities (rows, classes), in the order of ``classes_``.
@@ -533,6 +553,12 @@ class ClassifierBase(ClassifierMixin, ClassParameters, EstimatorBase):
         Returns a list of such arrays for several outputs.
         """
         return self._transform_sums(X, compute_probabilities)
+
+    def predict_log_proba(self, X: Any) -> Any:
+        """Predict the logarithms of the class probabilities; see `predict_proba`."""
+        shares = self.predict_proba(X)
+        with np.errstate(divide="ignore"):
+            return [np.log(own) for own in shares] if isinstance(shares, list) else np.log(shares)
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """Compute the accuracy; for several outputs, all labels of a row must be correct."""
@@ -690,14 +716,15 @@ def _check_target(estimator: Any, y: Any, dtype: Any = None) -> npt.NDArray[Any]
 def compute_node_statistics(
     model: Model, dataset: Dataset
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float64] | None] | None:
-    """Count the training rows of each node of a single tree, and compute their variance.
+    """Count the training rows of each node of a single tree, and compute their spread.
 
     Returns
     -------
     n_samples : (nodes,) int64
         Unweighted.
-    variance : (nodes,) float64, or None
-        Average over the outputs; None for classes, whose impurity follows from the tree, see
+    spread : (nodes,) float64, or None
+        Variance (criterion ``absolute_error``: mean absolute error), averaged over the
+        outputs; None for classes, whose impurity follows from the tree, see
         `compute_class_impurity`.
 
     With fractional instances, None is returned.
@@ -722,8 +749,20 @@ def compute_node_statistics(
         return n_samples, None
     w = weights[counted]
     weight = np.maximum(sum_rows(w), 5e-324)
+    targets = np.asarray(dataset.y, dtype=np.float64)[counted].reshape(len(leaf), -1)
+    if model.settings["criterion"] == "absolute_error":
+        error = np.zeros(tree.n_nodes)
+        node = leaf.astype(np.int64)
+        parent = tree.parent
+        while len(node):  # each row's leaf, then the leaf's parent, up to the root
+            deviation = np.abs(targets - tree.value[node]).mean(axis=1)
+            error += np.bincount(node, w * deviation, minlength=tree.n_nodes)
+            node = parent[node]
+            above = node >= 0
+            node, targets, w = node[above], targets[above], w[above]
+        return n_samples, error / weight
     variances = []
-    for y in np.asarray(dataset.y, dtype=np.float64)[counted].reshape(len(leaf), -1).T:
+    for y in targets.T:
         deviation = y - np.average(y, weights=w)
         mean = sum_rows(w * deviation) / weight
         square = sum_rows(w * deviation * deviation) / weight

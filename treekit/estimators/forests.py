@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Iterator
 from dataclasses import dataclass, fields
 from itertools import pairwise
 from typing import Any
@@ -10,6 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 from joblib import effective_n_jobs
+from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted
 
 from treekit.data.dataset import Dataset
@@ -26,6 +28,7 @@ from treekit.estimators.trees import DecisionTreeClassifier, DecisionTreeRegress
 from treekit.model.model import make_model
 from treekit.training import Fitted
 from treekit.training.retrain import require_plugins
+from treekit.training.run import predict_voted_labels
 
 
 class ForestBase(ForestParameters, EstimatorBase):
@@ -45,6 +48,8 @@ class ForestBase(ForestParameters, EstimatorBase):
                 f"n_estimators={self.n_estimators} must be larger or equal to {grown}, the number "
                 "of fitted trees, when warm_start is True"
             )
+        if self.n_estimators == grown and self.oob_score and start.oob_votes is None:
+            return False
         if self.n_estimators == grown:
             warnings.warn(
                 "Warm-start fitting without increasing n_estimators does not fit new trees",
@@ -91,10 +96,8 @@ class ForestBase(ForestParameters, EstimatorBase):
     def estimators_(self) -> list[Any]:
         """The trees as fitted estimators, created on access."""
         check_is_fitted(self, "model_")
-        model = self.model_
-        names = {field.name for field in fields(self._tree_class)}
-        own = {name: value for name, value in self.get_params(False).items() if name in names}
-        estimators = [self._tree_class(**own) for _ in model.trees]
+        model, template = self.model_, self.estimator_
+        estimators = [clone(template) for _ in model.trees]
         for estimator, tree in zip(estimators, model.trees, strict=True):
             estimator.model_ = make_model(
                 model.schema,
@@ -108,8 +111,33 @@ class ForestBase(ForestParameters, EstimatorBase):
             copy_fitted_attributes(self, estimator)
         return estimators
 
+    @property
+    def estimator_(self) -> Any:
+        """An unfitted tree with the forest's parameters."""
+        check_is_fitted(self, "model_")
+        names = {field.name for field in fields(self._tree_class)}
+        own = self.get_params(deep=False)
+        return self._tree_class(**{name: own[name] for name in own if name in names})
+
+    def __len__(self) -> int:
+        """Return the number of trees."""
+        check_is_fitted(self, "model_")
+        return int(self.model_.n_trees)
+
+    def __getitem__(self, index: Any) -> Any:
+        """Return a tree, or several of a slice, as fitted estimators."""
+        return self.estimators_[index]
+
+    def __iter__(self) -> Iterator[Any]:
+        """Iterate over the trees as fitted estimators."""
+        return iter(self.estimators_)
+
+    def _report_progress(self, done: int, total: int) -> None:
+        """Print the number of trees grown, ten times in all."""
+        if done == total or done % max(total // 10, 1) == 0:
+            print(f"{done} of {total} trees")  # noqa: T201 - the parameter asks for it
+
     def _store_results(self, fitted: Fitted, dataset: Dataset) -> None:
-        del dataset  # only single trees store statistics of the rows
         if self.warm_start:
             self._fitted = fitted
         if not self.oob_score or fitted.oob_votes is None or fitted.oob_times is None:
@@ -122,15 +150,26 @@ class ForestBase(ForestParameters, EstimatorBase):
                 TreekitWarning,
                 stacklevel=4,
             )
-        report = fitted.model.provenance["oob"]
+        model, seen, y = fitted.model, times > 0, dataset.y
         with np.errstate(invalid="ignore"):
             if self._task == "classification":
-                self.oob_decision_function_ = _normalize_votes(votes, fitted.model.schema.blocks)
-                self.oob_score_ = report.get("accuracy", np.nan)
+                self.oob_decision_function_ = _normalize_votes(votes, model.schema.blocks)
+                costs = None if model.voting == "hard" else model.costs
+                codes = predict_voted_labels(votes, model.schema.blocks, costs)
+                predictions, y = self._decode_labels(codes), self._decode_labels(y)
             else:
                 predictions = votes / times[:, None]
-                self.oob_prediction_ = predictions if self.n_outputs_ > 1 else predictions[:, 0]
-                self.oob_score_ = report.get("r2", np.nan)
+                predictions = predictions if self.n_outputs_ > 1 else predictions[:, 0]
+                self.oob_prediction_ = predictions
+        if callable(self.oob_score):
+            self.oob_score_ = self.oob_score(y[seen], predictions[seen])
+        elif self._task == "classification" and self.n_outputs_ > 1:
+            right = (y == predictions)[seen].all(axis=1)
+            weights = None if dataset.weights is None else dataset.weights[seen]
+            self.oob_score_ = float(np.average(right, weights=weights)) if seen.any() else np.nan
+        else:
+            report = model.provenance["oob"]
+            self.oob_score_ = report.get("accuracy", report.get("r2", np.nan))
 
     def _count_threads(self) -> int:
         return int(effective_n_jobs(self.n_jobs))

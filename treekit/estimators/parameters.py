@@ -35,9 +35,11 @@ class Parameters:
         passed defaults cannot be distinguished; use `train_settings` to override the
         algorithm: ``algorithm="id3", train_settings={"criterion": "gini"}``.
     criterion : str or treekit.Criterion
-        Split criterion: the name of an installed one, or a record.
+        Split criterion: the name of an installed one, or a record.  scikit-learn's
+        ``log_loss`` is ``entropy``, and its ``friedman_mse`` is ``friedman``.
     splitter : str or treekit.Splitter
-        ``auto`` is ``exact`` up to 10,000 rows and ``histogram`` above.
+        ``auto`` is ``exact`` up to 10,000 rows and ``histogram`` above; scikit-learn's
+        ``best`` is ``exact``.
     max_depth : int, optional
     min_samples_split, min_samples_leaf : int or float
         Minimum training weight of a node to be split, and of each branch of a split;
@@ -149,24 +151,34 @@ class ForestParameters:
     max_samples : int or float, optional
         Expected number of rows drawn for each tree, or as a float their share; None: the
         number of rows.
-    oob_score : bool
-        Compute the score of out-of-bag predictions.
+    oob_score : bool or callable
+        Compute the score of out-of-bag predictions: the accuracy (of several outputs, all
+        must be correct) or R squared, or ``oob_score(y, predictions)``.
     warm_start : bool
         Keep the trees of the previous fit and add more; the forest equals one that
         is fitted at once with the same seed.
     n_jobs : int, optional
         Number of threads, -1 for all cores; the forest does not depend on it.
+    verbose : int
+        Above 0: show a progress bar while trees are grown.
     """
 
     n_estimators: int = field(default=100, kw_only=False)
     bootstrap: bool = True
     max_samples: float | None = None
-    oob_score: bool = False
+    oob_score: Any = False
     warm_start: bool = False
     n_jobs: int | None = None
+    verbose: int = 0
 
 
 # ---------------------------------------------------------------- algorithms
+
+COMPONENT_NAMES = {
+    "criterion": {"log_loss": "entropy", "friedman_mse": "friedman"},
+    "splitter": {"best": "exact"},
+}
+"""treekit's names of scikit-learn's criteria and splitters, where they differ."""
 
 _UNCHANGED = (
     *("algorithm", "criterion", "splitter", "nominal_splits", "max_depth", "max_features"),

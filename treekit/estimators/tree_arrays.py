@@ -96,6 +96,13 @@ class TreeArrays:
         """Largest number of classes of an output; 1 for regression."""
         return int(self.n_classes.max())
 
+    def compute_node_depths(self) -> npt.NDArray[np.int64]:
+        """Return the depth of each node (nodes,); the root has depth 1, as in scikit-learn."""
+        depths = np.ones(self.node_count, np.int64)
+        for node in np.flatnonzero(self.children_left != _LEAF):  # parents come first
+            depths[self.children_left[node]] = depths[self.children_right[node]] = depths[node] + 1
+        return depths
+
     def apply(self, X: Any) -> npt.NDArray[np.int64]:
         """Return the leaf of each row (rows,)."""
         rows = np.asarray(X, dtype=self.dtype).astype(np.float64)

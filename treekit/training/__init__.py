@@ -172,6 +172,8 @@ def fit(
 
         return fit_on_cluster(client, dataset, validation, settings, progress)
     dataset, plan, validation = prepare_fit(dataset, validation, settings)
+    if start is not None and plan.settings["oob"] and start.oob_votes is None:
+        start = None  # the same trees grow again, this time with their out-of-bag votes
     if start is not None:
         _check_start(start.model, dataset, plan)
     from treekit.training.run import run_plan, score_outcome  # numba is imported when needed

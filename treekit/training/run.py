@@ -67,8 +67,6 @@ def run_plan(
         dataset, recipe, plan, done, total,
         None if progress is None else lambda more: progress(done + more, total),
     )  # fmt: skip
-    if start.trees and start.votes is None and grown.votes is not None:
-        raise SettingError("the forest to continue has no out-of-bag votes; train a new forest")
     return score_outcome(dataset, plan, join_outcomes([start, grown]), validation is not None)
 
 
@@ -281,9 +279,7 @@ def compute_oob_score(
     y = dataset.y[seen].reshape(int(seen.sum()), -1)
     w = np.ones(len(y)) if dataset.weights is None else dataset.weights[seen]
     if dataset.schema.task == "classification":
-        class_votes = votes[seen].astype(np.int64)
-        ends = itertools.pairwise(dataset.schema.blocks)
-        predicted = np.stack([predict_labels(class_votes[:, a:b], costs) for a, b in ends], axis=1)
+        predicted = predict_voted_labels(votes[seen], dataset.schema.blocks, costs)
         shares = [np.bincount(column, w).max() / w.sum() for column in y.T]
         return {
             "rows": len(y),
@@ -294,6 +290,17 @@ def compute_oob_score(
         "rows": len(y),
         "r2": compute_score("regression", y, votes[seen] / times[seen, None], w),
     }
+
+
+def predict_voted_labels(
+    votes: npt.NDArray[np.float64],
+    blocks: Sequence[int],
+    costs: npt.NDArray[np.int64] | None = None,
+) -> npt.NDArray[np.int64]:
+    """Return the code of each output's label (rows, outputs), by the votes for all classes."""
+    whole = votes.astype(np.int64)
+    labels = [predict_labels(whole[:, a:b], costs) for a, b in itertools.pairwise(blocks)]
+    return np.stack(labels, axis=1)
 
 
 # ---------------------------------------------------------------- pruning
