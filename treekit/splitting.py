@@ -77,6 +77,23 @@ class Split(NamedTuple):
     score: float
 
 
+def _make_split(
+    kind: int,
+    feature: int,
+    cut: int,
+    threshold: float,
+    missing: int,
+    branches: int,
+    levels: npt.NDArray[np.int32],
+    score: float,
+) -> Split:
+    """Return a split of numba's one type: a code may be an int32, a score a float32."""
+    return Split(
+        np.int64(kind), np.int64(feature), np.int64(cut), np.float64(threshold),
+        np.int64(missing), np.int64(branches), levels, np.float64(score),
+    )  # fmt: skip
+
+
 def threshold_split(feature: int, cut: int, threshold: float = np.nan) -> Split:
     """Return a split that sends codes up to `cut` to branch 0, greater ones to branch 1.
 
@@ -84,7 +101,7 @@ def threshold_split(feature: int, cut: int, threshold: float = np.nan) -> Split:
     is rounded down to the model's input type.  If it is NaN, the midpoint of the two
     values is used.
     """
-    return Split(1, feature, cut, threshold, HEAVIEST_BRANCH, 2, np.empty(0, np.int32), 0.0)
+    return _make_split(1, feature, cut, threshold, HEAVIEST_BRANCH, 2, np.empty(0, np.int32), 0.0)
 
 
 def interval_split(feature: int, cuts: npt.NDArray[np.int32], missing_apart: bool = False) -> Split:
@@ -106,19 +123,18 @@ def interval_split(feature: int, cuts: npt.NDArray[np.int32], missing_apart: boo
     """
     first = 1 if missing_apart else 0
     missing = 0 if missing_apart else HEAVIEST_BRANCH
-    return Split(6, feature, 0, np.nan, missing, len(cuts) + 1 + first, cuts, 0.0)
+    return _make_split(6, feature, 0, np.nan, missing, len(cuts) + 1 + first, cuts, 0.0)
 
 
 def level_split(feature: int, levels: npt.NDArray[np.int32], branches: int) -> Split:
     """Return a split that sends category c to branch ``levels[c]``, or as missing values if -1."""
-    return Split(
-        2 if branches == 2 else 3, feature, 0, np.nan, HEAVIEST_BRANCH, branches, levels, 0.0
-    )
+    kind = 2 if branches == 2 else 3
+    return _make_split(kind, feature, 0, np.nan, HEAVIEST_BRANCH, branches, levels, 0.0)
 
 
 def missing_split(feature: int) -> Split:
     """Return a split that sends missing values to branch 0, all others to branch 1."""
-    return Split(4, feature, 0, np.nan, 0, 2, np.empty(0, np.int32), 0.0)
+    return _make_split(4, feature, 0, np.nan, 0, 2, np.empty(0, np.int32), 0.0)
 
 
 def oblique_split(
@@ -135,12 +151,12 @@ def oblique_split(
     for j in range(len(features)):
         terms[2 * j] = features[j]
         bits[2 * j + 1] = weights[j]
-    return Split(5, np.int64(features[0]), 0, threshold, HEAVIEST_BRANCH, 2, terms, 0.0)
+    return _make_split(5, features[0], 0, threshold, HEAVIEST_BRANCH, 2, terms, 0.0)
 
 
 def missing_to(split: Split, branch: int) -> Split:
     """Return the split with missing values sent to `branch`."""
-    return Split(
+    return _make_split(
         split.kind, split.feature, split.cut, split.threshold, branch, split.branches,
         split.levels, split.score,
     )  # fmt: skip
@@ -148,7 +164,7 @@ def missing_to(split: Split, branch: int) -> Split:
 
 def scored(split: Split, score: float) -> Split:
     """Return the split with a score; larger is better."""
-    return Split(
+    return _make_split(
         split.kind, split.feature, split.cut, split.threshold, split.missing, split.branches,
         split.levels, score,
     )  # fmt: skip
@@ -321,5 +337,5 @@ def cut_below(node: Node, feature: int, low: int, high: int, value: float) -> in
     return low
 
 
-HELPER_FUNCTIONS = (_compute_branch_stats, _find_branch, _sum_terms)
+HELPER_FUNCTIONS = (_compute_branch_stats, _find_branch, _make_split, _sum_terms)
 """Functions that the public functions call, to be compiled with them."""

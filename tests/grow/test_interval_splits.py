@@ -281,3 +281,23 @@ def test_a_splitter_is_told_that_intervals_need_known_rows():
     with pytest.raises(PluginError, match=told):
         treekit.train(light_within(9), "y", splitter=wrong, missing="fractional")
     assert "every\n        interval must contain known rows" in interval_split.__doc__
+
+
+def test_a_code_of_any_integer_type_makes_a_split():
+    """A cut from an int32 array, beside an interval split, compiles (no warning)."""
+
+    def find(node, criterion, rng):
+        low, high, _ = code_range(node, 0)
+        if high - low < 3:
+            return None
+        cuts = np.arange(low, high).astype(np.int32)
+        best = threshold_split(0, cuts[len(cuts) // 2])
+        if node.depth > 0:
+            best = interval_split(0, cuts[:2])
+        return scored(best, criterion.score(node.stats, branch_stats(node, best)))
+
+    mixed = Splitter("mixed", lambda: SplitterFunctions(find=find, intervals=True))
+    x = np.arange(40.0)
+    model = treekit.train({"x": x, "y": (x < 1) | (x > 21)}, "y", splitter=mixed, max_depth=2)
+    assert model.trees[0].threshold[:2].tolist() == [19.5, 1.5]
+    assert model.n_leaves == 6

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+import warnings
 
 import numpy as np
 import pytest
@@ -12,7 +13,14 @@ from sklearn.utils.class_weight import compute_class_weight
 
 import treekit
 from tests.reference.evaluate import leaf_rows
-from treekit import Criterion, CriterionFunctions, DataError, DecisionTreeClassifier, SettingError
+from treekit import (
+    Criterion,
+    CriterionFunctions,
+    DataError,
+    DecisionTreeClassifier,
+    SettingError,
+    TreekitWarning,
+)
 from treekit.data.dataset import make_dataset, make_dataset_from_xy
 from treekit.data.encoding import encode_rows
 from treekit.model.tree import Split, Tree
@@ -960,3 +968,21 @@ def test_costs_decide_once_where_leaves_vote_for_their_label():
         told[voting] = model.predict({"x": [0.0]}).tolist(), model.predict_proba({"x": [0.0]})[0]
     assert told["soft"][0] == told["hard"][0] == ["b"]
     assert told["hard"][1].tolist() == [0.0, 1.0, 0.0]
+
+
+@pytest.mark.parametrize("forest", [{}, {"ensemble": "forest", "trees": 3}])
+def test_a_score_with_its_sign_turned_is_told(forest):
+    def score(parent, children):
+        error = 0.0
+        for b in range(children.shape[0]):
+            error += children[b].sum() - children[b].max()
+        return (error - (parent.sum() - parent.max())) / parent.sum()
+
+    turned = Criterion("turned", "classification", lambda: CriterionFunctions(score=score))
+    x = np.arange(60.0)
+    with pytest.warns(TreekitWarning, match="pure branches the score -0.35, below 0"):
+        model = treekit.train({"x": x, "y": x > 20}, "y", criterion=turned, **forest)
+    assert model.n_leaves == len(model.trees)
+    with warnings.catch_warnings():  # nothing to split: no warning
+        warnings.simplefilter("error")
+        treekit.train({"x": np.ones(60), "y": x > 20}, "y", criterion=turned, **forest)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -15,7 +16,7 @@ from treekit.components.pruning import Context, losses_of
 from treekit.contracts import CriterionFunctions
 from treekit.data.dataset import Dataset
 from treekit.discovery import FOREIGN_ERRORS, describe_error
-from treekit.errors import DataError, ModelError, PluginError, SettingError
+from treekit.errors import DataError, ModelError, PluginError, SettingError, TreekitWarning
 from treekit.grow.compile_criterion import make_python_mean_impurity
 from treekit.grow.compile_plugin import call_checked, make_read_only
 from treekit.grow.forest_builder import VoteFunction, draw_tree_seeds, grow_forest, mix_rows
@@ -60,14 +61,42 @@ def run_plan(
     recipe = make_recipe(dataset, plan, validation)
     dataset = use_prediction_schema(dataset, plan.criterion.record, plan.criterion.layout)
     if plan.settings["ensemble"] == "tree":
-        return _grow_single_tree(dataset, recipe, plan)
+        outcome = _grow_single_tree(dataset, recipe, plan)
+        _warn_of_negative_scores(recipe, plan, outcome.trees)
+        return outcome
     start = start or Outcome([])
     done, total = len(start.trees), plan.settings["trees"]
     grown = grow_share(
         dataset, recipe, plan, done, total,
         None if progress is None else lambda more: progress(done + more, total),
     )  # fmt: skip
+    _warn_of_negative_scores(recipe, plan, grown.trees)
     return score_outcome(dataset, plan, join_outcomes([start, grown]), validation is not None)
+
+
+def _warn_of_negative_scores(recipe: Recipe, plan: Plan, trees: Sequence[Tree]) -> None:
+    """Warn if trees are single leaves because a plugin's score has the wrong sign."""
+    origin, functions, target = get_origin(plan.criterion), plan.criterion.functions, recipe.target
+    if not origin.is_foreign or any(tree.n_nodes > 1 for tree in trees):
+        return
+    limits = recipe.limits._replace(max_depth=1, max_leaves=0, min_gain=-np.inf)
+    ids = np.arange(len(target.values), dtype=np.uint32)
+    rows, none = target.select_rows(ids, None), target.select_rows(ids[:0], None)
+    tree = grow_tree(replace(recipe, limits=limits), rows, none, 0).tree
+    if tree.n_nodes == 1:
+        return  # no column can be split
+    score, what = tree.gain[0], "every split of the root"
+    if not target.is_dense and target.blocks is None:
+        first = tree.value[0] * (np.arange(tree.value.shape[1]) == tree.value[0].argmax())
+        score = functions.score(tree.value[0].copy(), np.stack([first, tree.value[0] - first]))
+        what = "a split into pure branches"
+    if score < 0.0:
+        warnings.warn(
+            f"{origin} gives {what} the score {score:.3g}, below 0, so that the tree is one leaf; "
+            "a better split needs a larger score: turn the sign of a loss",
+            TreekitWarning,
+            stacklevel=2,
+        )
 
 
 def join_outcomes(outcomes: Sequence[Outcome]) -> Outcome:
