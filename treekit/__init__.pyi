@@ -38,6 +38,8 @@ from .estimators import ExtraTreesClassifier as ExtraTreesClassifier
 from .estimators import ExtraTreesRegressor as ExtraTreesRegressor
 from .estimators import RandomForestClassifier as RandomForestClassifier
 from .estimators import RandomForestRegressor as RandomForestRegressor
+from .estimators.shap_trees import shap_inputs as shap_inputs
+from .estimators.shap_trees import to_shap as to_shap
 from .evaluation import Evaluation as Evaluation
 from .evaluation import evaluate as evaluate
 from .export import export as export
