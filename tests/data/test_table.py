@@ -449,12 +449,6 @@ def test_what_is_no_table_gets_an_error_with_a_remedy(source, words):
     assert all(word in str(error.value) for word in words), str(error.value)
 
 
-def test_a_sparse_matrix_is_refused_with_the_remedy():
-    sparse = pytest.importorskip("scipy.sparse")
-    with pytest.raises(DataError, match="toarray"):
-        read_table(sparse.csr_matrix(np.eye(2)))
-
-
 def test_an_unknown_column_lists_near_names():
     table = read_table({"income": [1], "age": [2]})
     with pytest.raises(DataError, match=r"'incom'; did you mean 'income'\?"):

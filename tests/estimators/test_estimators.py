@@ -12,7 +12,6 @@ import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
-from scipy import sparse
 from sklearn import ensemble as sk_ensemble
 from sklearn import tree as sk_tree
 from sklearn.base import clone
@@ -60,7 +59,6 @@ def small(cls, **parameters):
 # ------------------------------------------------------------------ scikit-learn's checks
 
 EXPECTED_FAILED_CHECKS: dict[str, str] = {}
-"""None: sparse data is refused in the way that scikit-learn's checks ask for."""
 
 PRUNED = {"pruner": "cost_complexity", "pruner_settings": {"alpha": 1e-3}, "categorical": [0]}
 
@@ -175,16 +173,6 @@ def test_numpy_input_passes_under_array_api_dispatch():
         check=False,
     )
     assert done.returncode == 0, done.stderr
-
-
-@pytest.mark.parametrize("cls", each(ALL))
-@pytest.mark.parametrize("container", [sparse.csr_matrix, sparse.coo_array])
-def test_sparse_data_is_refused_with_a_remedy(cls, container):
-    x, y = make_classification(40, random_state=0)
-    with pytest.raises(DataError, match=rf"{cls.__name__} does not take sparse data.*X\.toarray"):
-        small(cls).fit(container(x), y)
-    with pytest.raises(DataError, match="sparse"):
-        small(cls).fit(x, y).predict(container(x))
 
 
 # ------------------------------------------------------------------ the front door's trees

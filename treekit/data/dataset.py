@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
@@ -17,13 +17,16 @@ from treekit.data.features import (
     DeclaredKinds,
     Floats,
     InputType,
+    LazyColumns,
     LevelIndex,
     check_not_infinite,
     check_unicode,
     convert_to_numbers,
     read_inputs,
+    round_to_dtype,
 )
 from treekit.data.schema import MISSING_MARKS, Output, Schema, Task, level_text, python_label
+from treekit.data.sparse import SparseColumns
 from treekit.data.table import Table, convert_to_cells, make_table, read_table
 from treekit.errors import DataError, SettingError
 
@@ -336,6 +339,15 @@ class Dataset:
             if column.dtype.kind == "i":
                 matrix[column < 0, f] = np.nan
         return matrix
+
+    def iterate_matrices(self) -> Iterator[npt.NDArray[Any]]:
+        """Yield the input matrix, in blocks of rows if the inputs are a sparse matrix."""
+        table = self.columns.table if isinstance(self.columns, LazyColumns) else None
+        if table is None or not isinstance(table.cells, SparseColumns) or self.schema.nominal.any():
+            yield self.to_matrix()
+            return
+        for _, part in table.cells.iterate_blocks():
+            yield np.ascontiguousarray(round_to_dtype(part.to_dense(), self.schema.dtype))
 
     def compute_digest(self) -> str:
         """Return a digest of inputs and target, the same for any order of the rows."""

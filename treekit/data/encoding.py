@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from treekit.data.features import UNSEEN, Floats, convert_to_numbers, encode_levels, round_to_dtype
 from treekit.data.schema import Schema
+from treekit.data.sparse import SparseColumns
 from treekit.data.table import Table, read_table, suggest_names
 from treekit.errors import DataError
 
@@ -60,6 +61,9 @@ def encode_rows(
     marks = schema.missing_marks if missing_marks is None else missing_marks
     table = read_table(rows, missing=marks)
     positions = _match_columns(table, schema)
+    if isinstance(table.cells, SparseColumns) and not schema.nominal.any():
+        matrix = np.ascontiguousarray(round_to_dtype(table.cells.to_dense(), schema.dtype))
+        return _check_missing(matrix, schema, missing, table.first_row)
     matrix = np.empty((table.n_rows, schema.n_features), dtype=schema.dtype)
     for feature, (position, column) in enumerate(zip(positions, schema.columns, strict=True)):
         name = table.names[position]

@@ -133,17 +133,17 @@ class LazyColumns(Sequence[ColumnArray]):
     """
 
     def __init__(self, table: Table, sources: Sequence[ColumnArray | str], dtype: Dtype) -> None:
-        self._table, self._sources, self._dtype = table, tuple(sources), dtype
+        self.table, self._sources, self._dtype = table, tuple(sources), dtype
 
     def __len__(self) -> int:
         return len(self._sources)
 
     def __getitem__(self, position: Any) -> Any:
         if isinstance(position, slice):
-            return LazyColumns(self._table, self._sources[position], self._dtype)
+            return LazyColumns(self.table, self._sources[position], self._dtype)
         source = self._sources[position]
         if isinstance(source, str):
-            source = convert_to_numbers(self._table, source)
+            source = convert_to_numbers(self.table, source)
         elif source.dtype.kind == "i":
             return source.astype(np.int32, copy=False)
         return round_to_dtype(source, self._dtype)
@@ -393,6 +393,10 @@ def find_loss(column: Floats) -> RoundingLoss:
     rounded = round_to_dtype(column, "float32")
     if rounded is column or np.all((rounded == column) | (column != column)):
         return None
+    zeros = column == 0.0
+    if 2 * np.count_nonzero(zeros) > len(column):  # only distinct values matter: one zero is enough
+        column = np.append(column[~zeros], np.zeros(1, column.dtype))
+        rounded = round_to_dtype(column, "float32")
     least, most = float(np.fmin.reduce(column)), float(np.fmax.reduce(column))
     if not np.isfinite(round_to_dtype(np.array([least, most]), "float32")).all():
         return "range"

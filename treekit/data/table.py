@@ -34,6 +34,7 @@ from treekit.data.cells import (
 )
 from treekit.data.out_of_core import StoredCells, StoredColumn, TemporaryStore
 from treekit.data.schema import MISSING_MARKS
+from treekit.data.sparse import SparseColumns, is_sparse
 from treekit.errors import DataError, MissingExtraError
 
 # ---------------------------------------------------------------- table
@@ -73,17 +74,22 @@ class Table:
     missing: frozenset[str] = frozenset(MISSING_MARKS)
     first_row: int = 0
     _typed: dict[str, Cells] = field(default_factory=dict, init=False, repr=False)
+    _positions: dict[str, int] = field(default_factory=dict, init=False, repr=False)
 
     @property
     def n_rows(self) -> int:
         """Number of rows."""
-        return self.cells.n_rows if isinstance(self.cells, StoredCells) else len(self.cells[0])
+        if isinstance(self.cells, StoredCells | SparseColumns):
+            return int(self.cells.n_rows)
+        return len(self.cells[0])
 
     def find_column(self, name: str, role: str = "column", table: str = "the table") -> int:
         """Return the position of a column; `role` and `table` appear in the error message."""
-        if name not in self.names:
+        if not self._positions:
+            self._positions.update({own: at for at, own in enumerate(self.names)})
+        if name not in self._positions:
             raise DataError(f"{table} has no {role} {name!r}; {suggest_names(name, self.names)}")
-        return self.names.index(name)
+        return self._positions[name]
 
     def get_typed_cells(self, name: str) -> Cells:
         """Return the typed cells of a column.
@@ -107,10 +113,19 @@ class Table:
 
     def take(self, rows: npt.NDArray[Any]) -> Table:
         """Select rows, by number or by a bool for each row."""
+        if isinstance(self.cells, SparseColumns):
+            return replace(self, cells=self.cells.take(rows))
         return replace(self, cells=tuple(cells[rows] for cells in self.cells))
 
     def iterate_blocks(self, n_rows: int) -> Iterator[Table]:
-        """Yield parts of `n_rows` rows if the table is on disk, else the complete table."""
+        """Yield parts of `n_rows` rows if the table is on disk, else the complete table.
+
+        The parts of a sparse matrix have as many rows as are small when dense.
+        """
+        if isinstance(self.cells, SparseColumns):
+            for first, cells in self.cells.iterate_blocks():
+                yield replace(self, cells=cells, first_row=first)
+            return
         if not isinstance(self.cells, StoredCells):
             yield self
             return
@@ -199,8 +214,11 @@ def _read_source(
     table = read_frame(source)
     if table is not None:
         return table
-    if hasattr(source, "tocsr"):
-        raise DataError("sparse matrices are not supported; pass source.toarray()")
+    if is_sparse(source):
+        if 0 in source.shape or len(source.shape) != 2:
+            raise DataError(f"a sparse matrix of shape {source.shape} is not a table")
+        names = tuple(f"x{j}" for j in range(source.shape[1]))
+        return Table(names, SparseColumns(source), named=False)
     if hasattr(source, "__array__"):
         return _read_array(np.asarray(source))
     raise DataError(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from numbers import Number, Real
 from typing import Any, Literal
@@ -29,6 +29,7 @@ from treekit.data.dataset import Dataset, make_coded_dataset, make_dataset_from_
 from treekit.data.encoding import encode_rows
 from treekit.data.features import check_unicode
 from treekit.data.schema import Output, Schema, python_label
+from treekit.data.sparse import SparseColumns, is_sparse
 from treekit.data.table import Table, read_table, suggest_names
 from treekit.errors import DataError, SettingError
 from treekit.estimators.parameters import (
@@ -74,20 +75,15 @@ def read_input(estimator: Any, x: Any, *, reset: bool) -> npt.NDArray[Any] | Tab
     Returns
     -------
     (rows, features) array, or Table
-        An array unchanged (bools as numbers), a dataframe as a table.
+        An array unchanged (bools as numbers), a dataframe or sparse matrix as a table.
 
     Raises
     ------
     ValueError, TypeError
-        Raised by scikit-learn for invalid shapes, names and cells; `DataError`
-        for sparse matrices.
+        Raised by scikit-learn for invalid shapes, names and cells.
     """
-    if hasattr(x, "tocsr"):
-        raise DataError(
-            f"{type(estimator).__name__} does not take sparse data, because a zero is a number, "
-            "not an absent cell; pass a dense table, X.toarray(), or avoid sparse output: "
-            "OneHotEncoder(sparse_output=False), ColumnTransformer(..., sparse_threshold=0)"
-        )
+    if is_sparse(x):
+        return _read_sparse(estimator, x, reset=reset)
     if _is_dataframe(x):
         validate_data(estimator, x, reset=reset, skip_check_array=True)
         if 0 in x.shape:
@@ -109,6 +105,17 @@ def read_input(estimator: Any, x: Any, *, reset: bool) -> npt.NDArray[Any] | Tab
             "cells, or use missing='direction'"
         )
     return cells
+
+
+def _read_sparse(estimator: Any, x: Any, *, reset: bool) -> Table:
+    """Check a sparse matrix like scikit-learn; a zero is a number, NaN is missing."""
+    matrix = check_array(
+        x, accept_sparse="csc", ensure_all_finite=False, estimator=estimator, input_name="X"
+    )
+    validate_data(estimator, matrix, reset=reset, skip_check_array=True)
+    if resolve_parameter(estimator, "missing") == "error":
+        assert_all_finite(matrix.data, input_name="X")
+    return read_table(matrix)
 
 
 def _is_dataframe(x: Any) -> bool:
@@ -168,6 +175,8 @@ def _list_bools(x: npt.NDArray[Any] | Table) -> list[str]:
         if x.dtype.kind != "O":
             return []
         x = read_table(x)
+    if isinstance(x.cells, SparseColumns):
+        return []
     return [
         name
         for name, cells in zip(x.names, x.cells, strict=True)
@@ -303,8 +312,10 @@ class EstimatorBase(Parameters, BaseEstimator):
 
         With ``missing="fractional"``, it is the leaf with the largest share of the row.
         """
-        matrix = self._encode_rows(X)
-        nodes = leaf_indices(self.model_, matrix, self._count_threads())
+        threads = self._count_threads()
+        nodes = np.concatenate(
+            [leaf_indices(self.model_, matrix, threads) for matrix in self._encode_rows(X)]
+        )
         return nodes[:, 0] if self._ensemble == "tree" else nodes
 
     @property
@@ -495,19 +506,33 @@ class EstimatorBase(Parameters, BaseEstimator):
     def _store_results(self, fitted: Fitted, dataset: Dataset) -> None:
         """Set fitted attributes that only some estimators have."""
 
-    def _encode_rows(self, X: Any) -> npt.NDArray[Any]:
-        """Encode rows for the fitted model."""
+    def _encode_rows(self, X: Any) -> Iterator[npt.NDArray[Any]]:
+        """Encode rows for the fitted model: those of a sparse matrix in blocks."""
         check_is_fitted(self, "model_")
         model = self.model_
         x = read_input(self, X, reset=False)
-        return encode_rows(x, model.schema, missing=model.missing, unknown=model.unknown)
+        parts: Iterable[Any] = [x]
+        if isinstance(x, Table) and isinstance(x.cells, SparseColumns):
+            parts = x.iterate_blocks(x.n_rows)
+        return (
+            encode_rows(part, model.schema, missing=model.missing, unknown=model.unknown)
+            for part in parts
+        )
 
     def _transform_sums(
         self, X: Any, transform: Callable[[Model, npt.NDArray[np.int64]], Any]
     ) -> Any:
         """Apply `transform` to the rows' sums; see `treekit.model.scoring.transform_sums`."""
-        matrix = self._encode_rows(X)  # first, because it checks that the estimator is fitted
-        return transform_sums(self.model_, matrix, transform, self._count_threads())
+        blocks = self._encode_rows(X)  # first, because it checks that the estimator is fitted
+        found = [
+            transform_sums(self.model_, matrix, transform, self._count_threads())
+            for matrix in blocks
+        ]
+        if len(found) == 1:
+            return found[0]
+        if isinstance(found[0], list):  # several outputs
+            return [np.concatenate(parts) for parts in zip(*found, strict=True)]
+        return np.concatenate(found)
 
     def _count_threads(self) -> int:
         return 1
@@ -517,6 +542,7 @@ class EstimatorBase(Parameters, BaseEstimator):
         tags.input_tags.allow_nan = resolve_parameter(self, "missing") != "error"
         # Text is supported as well, but scikit-learn's tag `string` implies any object.
         tags.input_tags.categorical = True
+        tags.input_tags.sparse = True
         tags.target_tags.multi_output = True
         return tags
 
@@ -738,7 +764,8 @@ def compute_node_statistics(
     weights = apply_class_weights(dataset, factors).statistical_weights
     weights = np.ones(dataset.n_rows) if weights is None else weights
     counted = weights > 0
-    leaf = leaf_indices(model, dataset.to_matrix())[counted, 0]
+    blocks = [leaf_indices(model, matrix)[:, 0] for matrix in dataset.iterate_matrices()]
+    leaf = np.concatenate(blocks)[counted]
 
     def sum_rows(part: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
         in_leaves = np.bincount(leaf, part, minlength=tree.n_nodes)
