@@ -60,7 +60,7 @@ def service(tmp_path: Path) -> Any:
 
 
 def _record(request_id: str = "id-1", **facts: Any) -> HttpRecord:
-    record = HttpRecord(request_id, "/", {}, Working())
+    record = HttpRecord("/", {}, Working(), id=request_id)
     record.status = 200
     for name, value in facts.items():
         setattr(record, name, value)
@@ -605,9 +605,9 @@ from treekit.serve.models.repository import Change
 service = service_of(Twice(), folder=Path(sys.argv[1]))
 metrics = Metrics(service)
 working = service.working
-working.begin(HttpRecord("id", "/", {}, working))
+working.begin(HttpRecord("/", {}, working, id="id"))
 for number in range(70):
-    record = HttpRecord("id", "/", {}, working)
+    record = HttpRecord("/", {}, working, id="id")
     record.model, record.version = "m", f"v{number % int(sys.argv[2])}"
     record.rows, record.status = 2, 200
     metrics.count_request("infer", record, 0.01)

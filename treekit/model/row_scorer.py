@@ -57,6 +57,7 @@ class Scorer:
         self._unit_total = model.unit_total if votes and not model.schema.more else 0
         self._predict = _make_predictor(model)
         self._kernel, self._kernel_arguments = _select_kernel(model)
+        self._n_values = model.units.shape[1]
         # Cells are as wide as the keys, which need 64 bits for many columns or nodes.
         self._cell_dtype = np.dtype(f"f{model.packed.trees.nodes.itemsize}")
         self._is_key_dtype = self._cell_dtype == self._dtype
@@ -135,12 +136,18 @@ class Scorer:
         flags = row.flags
         if not (flags.c_contiguous and flags.writeable and flags.aligned):
             row = row.copy()  # the kernel is compiled for one array type
-        return self.sum_new_row(row)
+        total = np.empty(self._n_values, np.int64)
+        return self.sum_new_row(row, total), total
 
-    def sum_new_row(self, row: npt.NDArray[np.floating[Any]]) -> tuple[int, Sums]:
-        """Return the position of the first largest sum, and the sums (values,), without checks.
+    def sum_new_row(self, row: npt.NDArray[np.floating[Any]], total: Sums) -> int:
+        """Write the sums (values,) of a row to `total`, without checks.
 
         This saves 1 us for rows made by the caller: contiguous arrays (features,) of `dtype`.
+
+        Returns
+        -------
+        int
+            Position of the first largest sum.
 
         Raises
         ------
@@ -150,13 +157,12 @@ class Scorer:
         if not self._is_key_dtype:
             row = row.astype(self._cell_dtype)
         if self._kernel is None:
-            total = sum_leaf_values(self._model, row[None])[0]
-            return int(total.argmax()), total
-        total = np.empty(self._model.units.shape[1], np.int64)
+            total[:] = sum_leaf_values(self._model, row[None])[0]
+            return int(total.argmax())
         first = self._kernel(row, *self._kernel_arguments, total)
         if first < 0:
             validate_matrix(self._model, row[None])  # raises an error that names the rejected cell
-        return first, total
+        return first
 
 
 def _describe_type(row: Any) -> str:

@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 from time import perf_counter
 from typing import Any, TypeVar
 
+import msgspec
+
 from treekit.errors import TreekitError
 from treekit.serve.errors import (
     BusyError,
@@ -21,7 +23,6 @@ from treekit.serve.errors import (
     UnavailableError,
     shown,
 )
-from treekit.serve.models.fast_path import QuickAnswer
 from treekit.serve.models.repository import Do, Repository
 from treekit.serve.models.served_model import Matrix, Served
 from treekit.serve.models.tensors import Tensor
@@ -221,8 +222,7 @@ class Working:
             )
 
 
-@dataclass(slots=True, eq=False, kw_only=True)
-class RequestRecord:
+class RequestRecord(msgspec.Struct, eq=False, kw_only=True):
     """Record of a request for metrics and the log, over any transport.
 
     Attributes
@@ -247,8 +247,8 @@ class RequestRecord:
         Whether the task was cancelled as it passed the deadline.
     """
 
-    id: str = field(kw_only=False)
-    started: float = field(default_factory=perf_counter)
+    id: str
+    started: float = msgspec.field(default_factory=perf_counter)
     status: int = 0
     model: str = ""
     version: str = ""
@@ -292,12 +292,11 @@ class Service:
         """Whether all models are loaded and the server is not closing."""
         return not self.closing and self.repository.ready
 
-    def infer_quick(self, served: Served, body: bytes) -> QuickAnswer | None:
-        """Return the response to a small common request; None if `infer` must be used."""
-        runner = self.runner
+    def infer_quick(self, served: Served, body: bytes) -> tuple[bytes, int] | None:
+        """Return the response to a small common request and its rows; None: use `infer`."""
         if served.fast_path is None or len(body) > MAX_LOOP_BYTES:
             return None
-        most = min(runner.limits.rows, int(_MAX_LOOP_VISITS // served.visits_per_row))
+        most = min(self.runner.limits.rows, int(_MAX_LOOP_VISITS // served.visits_per_row))
         return served.fast_path.try_answer(body, most)
 
     async def infer(

@@ -6,7 +6,6 @@ import asyncio
 import logging
 import secrets
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from time import perf_counter
@@ -97,7 +96,7 @@ class _CallHandler:
 
     async def _handle_call(self, name: str, kind: Any, _: Any, context: Any) -> None:
         """Handle one call, which is in progress until the client has received the response."""
-        call = CallRecord(secrets.token_hex(8), name, _parse_peer(context.peer()))
+        call = CallRecord(name, _parse_peer(context.peer()), id=secrets.token_hex(8))
         self._working.begin(call)
         try:
             answer = await self._compute_response(name, kind, context, call)
@@ -304,8 +303,7 @@ def _check_repository(request: Any) -> None:
 # ---------------------------------------------------------------- call records
 
 
-@dataclass(slots=True, eq=False)
-class CallRecord(RequestRecord):
+class CallRecord(RequestRecord, eq=False):
     """Record of one call; its status is the equivalent HTTP status.
 
     Attributes

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Awaitable, Callable, Iterable, MutableMapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
@@ -60,8 +59,7 @@ class Route(NamedTuple):
     kind: str
 
 
-@dataclass(slots=True, eq=False)
-class HttpRecord(RequestRecord):
+class HttpRecord(RequestRecord, eq=False):
     """Record of one HTTP request, in ``scope["treekit"]``, completed by its endpoint.
 
     Its id is returned in ``X-Request-Id``.

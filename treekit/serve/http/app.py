@@ -142,19 +142,26 @@ class HttpApp:
             request_id = given.decode()
         else:
             request_id = next(self._ids)
-        path = scope["path"].removeprefix(scope.get("root_path", ""))
+        method, path = scope["method"], scope["path"].removeprefix(scope.get("root_path", ""))
         working = self._working
-        record = HttpRecord(request_id, path, headers, working)
+        record = scope["treekit"] = HttpRecord(path, headers, working, id=request_id)
         record.task = asyncio.current_task()
-        scope["treekit"] = record
         working.begin(record)
         if not self._is_sweeping:
             self._cancel_late()
         try:
-            reply = await self._compute_reply(scope, receive, record)
+            try:
+                record.route, scope["path_params"], is_found = self._find_route(method, path)
+                reply = self._check_request(scope, record)
+                if reply is None:
+                    if not is_found or record.route is None:
+                        raise _make_route_error(method, record)
+                    reply = await record.route.handle(scope, receive)
+            except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001
+                reply = self._make_error_reply(record, error)
             record.status = reply.status
             record.deadline = perf_counter() + self._seconds  # a client may not read its responses
-            await send(self._make_start(scope, record, reply))
+            await send(self._make_start(method, record, reply))
             await send({"type": "http.response.body", "body": reply.body})
         finally:
             working.end(record)
@@ -163,8 +170,9 @@ class HttpApp:
             self._metrics.count_request(kind, record, seconds)
             if self._logs_requests or record.status == 500:
                 client = scope.get("client") or ("",)
-                raw_path = scope.get("raw_path") or path.encode()
-                log_request(record, scope["method"], raw_path, client[0], seconds)
+                log_request(
+                    record, method, scope.get("raw_path") or path.encode(), client[0], seconds
+                )
 
     def _cancel_late(self) -> None:
         """Cancel the tasks of late requests, and check again while there are requests.
@@ -182,30 +190,23 @@ class HttpApp:
             delay = min(_MAX_SWEEP_SECONDS, self._seconds / 4)
             asyncio.get_running_loop().call_later(delay, self._cancel_late)
 
-    async def _compute_reply(self, scope: Scope, receive: Receive, record: HttpRecord) -> Reply:
-        """Return the reply of the endpoint, or of the error."""
-        try:
-            match = self._find_route(scope["method"], record.path)
-            record.route, scope["path_params"], is_found = match
-            if reply := self._check_request(scope, record):
-                return reply
-            if not is_found or record.route is None:
-                raise _make_route_error(scope["method"], record)
-            return await record.route.handle(scope, receive)
-        except ServeError as error:
-            record.error = str(error)
-            return make_error_reply(error.status, record.error, error.headers)
-        except asyncio.CancelledError:
+    def _make_error_reply(self, record: HttpRecord, error: BaseException) -> Reply:
+        """Return the reply for an error; raise the error if another task cancelled this one."""
+        if isinstance(error, ServeError):
+            status, message, headers = error.status, str(error), error.headers
+        elif isinstance(error, asyncio.CancelledError):
             if not record.is_late or record.task is None or record.task.uncancel():
-                raise
-            record.error = (
+                raise error
+            status, headers = 408, ()
+            message = (
                 f"the body did not arrive within {self._seconds:g} s; send it faster, or in parts"
             )
-            return make_error_reply(408, record.error)
-        except Exception as error:  # noqa: BLE001 - every error becomes a response
+        else:
             log_failure(record.id, error)
-            record.error = f"internal server error; see the server log for request id {record.id}"
-            return make_error_reply(500, record.error)
+            status, headers = 500, ()
+            message = f"internal server error; see the server log for request id {record.id}"
+        record.error = message
+        return make_error_reply(status, message, headers)
 
     def _match_route(self, method: str, path: str) -> tuple[Route | None, dict[str, str], bool]:
         """Return the route of a path, its parameters, and whether it has the method."""
@@ -222,7 +223,7 @@ class HttpApp:
         path, headers, access = record.path, record.headers, self._access
         if path in HEALTH_PATHS:
             return None
-        host, pairs = headers.get(b"host"), scope["headers"]
+        pairs = scope["headers"]
         if len(headers) != len(pairs):
             _reject_duplicate_headers(scope)
         size = len(scope["path"]) + len(scope.get("query_string", b""))
@@ -235,7 +236,7 @@ class HttpApp:
         origin = headers.get(b"origin")
         # Any page may link to the files of the page, which contain no data.
         site = None if is_public else headers.get(b"sec-fetch-site")
-        if access.check_source(scope["scheme"], host, origin, site):
+        if access.check_source(scope["scheme"], headers.get(b"host"), origin, site):
             allowed = b"access-control-allow-origin", origin or b""
             record.extra_headers += (allowed, _EXPOSE_HEADER)
             if scope["method"] == "OPTIONS" and b"access-control-request-method" in headers:
@@ -246,7 +247,7 @@ class HttpApp:
                 self._working.check_limit(self._max_requests)
         return None
 
-    def _make_start(self, scope: Scope, record: HttpRecord, reply: Reply) -> Message:
+    def _make_start(self, method: str, record: HttpRecord, reply: Reply) -> Message:
         """Return the ASGI message with the status and all headers."""
         headers = [
             (b"content-type", reply.media),
@@ -255,7 +256,7 @@ class HttpApp:
             *record.extra_headers,
             (b"x-request-id", record.id.encode()),
         ]
-        if scope["method"] == "POST":
+        if method == "POST":
             headers.append(_NOSNIFF)
         else:
             own = {name for name, _ in headers}

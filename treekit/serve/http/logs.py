@@ -163,7 +163,7 @@ class LineFormatter(logging.Formatter):
         super().__init__()
         self._is_json = mode == "json"
         self._worker = {"worker": worker} if worker else {}
-        self._cached_second = 0, ""
+        self._cached_stamp = 0, ""
 
     def format(self, record: logging.LogRecord) -> str:
         """Format a record; one of another logger is an event ``message``."""
@@ -184,32 +184,35 @@ class LineFormatter(logging.Formatter):
         level, stamp = _get_level(request.status), self._format_seconds(request.time)
         path, ms = request.path[:_MAX_PATH].decode("latin-1"), request.seconds * 1e3
         if self._is_json:
-            entry: dict[str, Any] = {"time": stamp, "level": level, "event": "request"}
-            entry |= {"id": request.id, "method": request.method, "path": path}
-            entry |= {"status": request.status, "ms": round(ms, 3), "client": request.client}
-            for name in ("model", "version", "rows") if request.model else ():
-                entry[name] = getattr(request, name)
-            return _encode_json(entry | ({"error": request.error} if request.error else {}))
-        what = ""
+            quote = _encode_json  # string by string: a dict takes 2 us more (measured)
+            text = (
+                f'{{"time": "{stamp}", "level": "{level}", "event": "request", '
+                f'"id": {quote(request.id)}, "method": {quote(request.method)}, '
+                f'"path": {quote(path)}, "status": {request.status}, "ms": {ms:.3f}, '
+                f'"client": {quote(request.client)}'
+            )
+            if request.model:
+                text += f', "model": {quote(request.model)}, "version": {quote(request.version)}'
+                text += f', "rows": {request.rows}'
+            return text + (f', "error": {quote(request.error)}}}' if request.error else "}")
+        what = f": {request.error}" if request.error else ""
         if request.model:
             rows = "row" if request.rows == 1 else "rows"
-            what = f" {request.rows} {rows} by {request.model} {request.version}"
-        if request.error:
-            what += f": {request.error}"
-        text = (
-            f"{level:<7} {request.status} {request.method} {path} {ms:.1f} ms{what} "
+            what = f" {request.rows} {rows} by {request.model} {request.version}{what}"
+        return _escape_text(
+            f"{stamp} {level:<7} {request.status} {request.method} {path} {ms:.1f} ms{what} "
             f"[{request.client} {request.id}]"
         )
-        return f"{stamp} {_escape_text(text)}"
 
     def _format_seconds(self, now: float) -> str:
-        """Format a time in UTC with milliseconds (RFC 3339), caching the text of a second."""
-        second, text = self._cached_second
-        if second != int(now):
-            second = int(now)
-            text = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(second))
-            self._cached_second = second, text
-        return f"{text}.{int((now - second) * 1000):03d}Z"
+        """Format a time in UTC with milliseconds (RFC 3339), caching the text of a millisecond."""
+        milliseconds = int(now * 1000)
+        cached, text = self._cached_stamp
+        if cached != milliseconds:
+            text = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(milliseconds // 1000))
+            text = f"{text}.{milliseconds % 1000:03d}Z"
+            self._cached_stamp = milliseconds, text
+        return text
 
 
 _encode_json = json.JSONEncoder(default=str).encode

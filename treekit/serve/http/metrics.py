@@ -45,6 +45,10 @@ _BUCKET_BOUNDS = (
 )  # fmt: skip
 """Upper bounds of the histogram in seconds, inclusive."""
 
+_BATCH = 16
+"""Requests that a single process counts together, at the latest when the metrics are read: more
+would delay the requests in progress."""
+
 _OPENMETRICS_TYPE = "application/openmetrics-text; version=1.0.0"
 _MAX_VERSIONS = 64
 """Maximum versions per model with separate row counts: the latest, since a model retrained every
@@ -94,6 +98,9 @@ class Metrics:
         # A third of the time of `labels` (measured): there are few kinds and models.
         self._get_latency = lru_cache(1024)(self._latency.labels)
         self._row_counters: dict[tuple[str, str], Any] = {}
+        self._pending: list[tuple[str, str, str, int, int, float]] = []
+        # Another process may report the metrics of this one at any time.
+        self._batch = _BATCH if self._folder is None else 1
         self._models = _ModelCollector(service)
         if self._folder is not None:
             service.working.gauge = in_progress
@@ -104,13 +111,25 @@ class Metrics:
 
     def count_request(self, kind: str, record: RequestRecord, seconds: float) -> None:
         """Count an answered request of a kind."""
-        self._get_latency(kind, record.model).observe(seconds)
-        if record.status >= 400:
-            self._errors.labels(kind, str(record.status)).inc()
-        elif record.rows:
-            key = record.model, record.version
+        self._pending.append(
+            (kind, record.model, record.version, record.rows, record.status, seconds)
+        )
+        if len(self._pending) >= self._batch:
+            self._count_pending()
+
+    def _count_pending(self) -> None:
+        """Count the pending requests; in batches, which saves 1 us of a request (measured)."""
+        pending, self._pending = self._pending, []
+        rows: dict[tuple[str, str], int] = {}
+        for kind, model, version, n_rows, status, seconds in pending:
+            self._get_latency(kind, model).observe(seconds)
+            if status >= 400:
+                self._errors.labels(kind, str(status)).inc()
+            elif n_rows:
+                rows[model, version] = rows.get((model, version), 0) + n_rows
+        for key, number in rows.items():
             counter = self._row_counters.get(key) or self._make_row_counter(*key)
-            counter.inc(record.rows)
+            counter.inc(number)
 
     def _make_row_counter(self, model: str, version: str) -> Any:
         same = [known for known in self._row_counters if known[0] == model]
@@ -129,6 +148,7 @@ class Metrics:
 
     def render(self, accept: str = "") -> tuple[bytes, str]:
         """Return all metrics in the format of the Accept header, and the media type."""
+        self._count_pending()
         registry = self._registry
         if self._folder is not None:
             registry = CollectorRegistry()

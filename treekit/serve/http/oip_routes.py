@@ -58,17 +58,17 @@ class _ProtocolEndpoints:
 
     async def infer(self, scope: Scope, receive: Receive) -> Reply:
         """Answer an inference request."""
-        served = self._get_served(scope)
-        body = await read_body(scope, receive, self._service.limits)
+        service, limits = self._service, self._service.runner.limits
+        served = service.repository.get(**scope["path_params"])
+        body = await read_body(scope, receive, limits)
         length = _get_json_length(scope)
-        if length is None:
-            quick = self._service.infer_quick(served, body)
-            if quick is not None:
-                record_prediction(scope, served, quick.rows)
-                return Reply(quick.body)
-        service, size = self._service, len(body)
+        if length is None and (quick := service.infer_quick(served, body)):
+            answer, rows = quick
+            record_prediction(scope, served, rows)
+            return Reply(answer)
+        size = len(body)
         request, rest = await service.runner.run_by_size(size, read_request, body, length)
-        given = request, rest, service.limits.rows
+        given = request, rest, limits.rows
         outputs = await service.infer(served, request.output_names, size, decode_tensors, *given)
         record_prediction(scope, served, len(outputs[0].cells))
         size = 8 * sum(output.cells.size for output in outputs)

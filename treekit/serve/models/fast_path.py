@@ -41,12 +41,8 @@ class _RequestMessage(msgspec.Struct, forbid_unknown_fields=True, gc=False):
     id: str | UnsetType = UNSET
 
 
-class QuickAnswer(msgspec.Struct, gc=False):
-    """Body of a response and its number of rows."""
-
-    body: bytes
-    rows: int
-
+_END = b"}]}"
+"""End of a response after the data of its last output."""
 
 _INPUT_QUOTES = 12
 """Quotation marks of an input without duplicate members, and quotes inside of strings."""
@@ -95,9 +91,26 @@ class FastPath:
         self._divisor = model.unit_total if self._has_labels else model.divisor
         self._labels = [_encode_json(label) for label in labels]
         self._head, self._format = _make_format(name, version, specs)
+        # Responses to one row up to the data of the last output, by class.
+        self._starts = []
+        if self._is_applicable:
+            given: list[tuple[int | bytes, ...]] = [(1, b"")]
+            if self._has_labels:
+                given = [(1, b"[%b]" % label, 1, b"") for label in self._labels]
+            self._starts = [(self._format % own).removesuffix(_END) for own in given]
+        self._pack_row = struct.Struct(f"={self._width}{self._dtype.char}").pack_into
+        # Memory for one row: its cells, the same as an array (features,), and its sums (values,).
+        self._buffers: list[tuple[bytearray, npt.NDArray[Any], Sums]] = []
 
-    def try_answer(self, body: bytes, most: int) -> QuickAnswer | None:
-        """Return the response to a request of at most `most` rows, or None for the general path."""
+    def try_answer(self, body: bytes, most: int) -> tuple[bytes, int] | None:
+        """Return the response to a request and its rows, or None for the general path.
+
+        Parameters
+        ----------
+        body : bytes
+        most : int
+            Maximum number of rows.
+        """
         if not self._is_applicable:
             return None
         try:
@@ -112,17 +125,14 @@ class FastPath:
                 rows, data = self._list_column_cells(inputs)
             if not 0 < rows <= most or len(data) != rows * self._width:
                 return None
-            # "=" raises OverflowError for doubles out of the range of FP32.
-            cells: Any = np.empty((rows, self._width), self._dtype)
-            struct.pack_into(f"={len(data)}{self._dtype.char}", cells, 0, *data)
-            response = self._format % self._encode_outputs(cells)
+            response = self._answer_row(data) if rows == 1 else self._answer_rows(rows, data)
         # Also a number out of range, in request or response.
         except (msgspec.DecodeError, RecursionError, UnicodeDecodeError, DataError, OverflowError):
             return None
         head = self._head
         if request_id is not UNSET:
             head += b'"id":%b,' % _encode_json(request_id)
-        return QuickAnswer(head + response, rows)
+        return head + response, rows
 
     def _list_tensor_cells(self, given: _InputMessage) -> tuple[int, Sequence[float]]:
         """Return the number of rows of a tensor and its cells, row by row; 0 if not applicable."""
@@ -150,23 +160,41 @@ class FastPath:
                 return 0, ()
         return rows[0], list(chain.from_iterable(zip(*[own.data for own in columns], strict=True)))
 
-    def _encode_outputs(self, cells: npt.NDArray[Any]) -> tuple[int | bytes, ...]:
-        """Return the number of rows and the JSON of the data for each output."""
-        rows, labels = len(cells), self._labels
-        if rows == 1:
-            first, total = self._score.sum_new_row(cells[0])
-        else:
-            total = sum_leaf_values(self._model, cells)
-        divisor = self._divisor
-        shares: list[float] = [units / divisor for units in total.ravel().tolist()]
+    def _answer_row(self, data: Sequence[float]) -> bytes:
+        """Return the response to one row after its head and id."""
+        try:
+            buffer = self._buffers.pop()  # so that no two threads use the same one
+        except IndexError:
+            memory = bytearray(self._width * self._dtype.itemsize)
+            sums = np.empty(self._model.units.shape[1], np.int64)
+            buffer = memory, np.frombuffer(memory, self._dtype), sums
+        cells, row, total = buffer
+        # "=" raises OverflowError for doubles out of the range of FP32.
+        self._pack_row(cells, 0, *data)
+        first = self._score.sum_new_row(row, total)
+        numbers = self._divide_sums(total.tolist())
+        self._buffers.append(buffer)
+        return self._starts[first] + _encode_json(numbers) + _END
+
+    def _answer_rows(self, rows: int, data: Sequence[float]) -> bytes:
+        """Return the response to several rows after its head and id."""
+        cells: Any = np.empty((rows, self._width), self._dtype)
+        struct.pack_into(f"={len(data)}{self._dtype.char}", cells, 0, *data)
+        total = sum_leaf_values(self._model, cells)
+        numbers = _encode_json(self._divide_sums(total.ravel().tolist()))
         if not self._has_labels:
-            exponent = self._model.exponent
-            return rows, _encode_json([math.ldexp(own, exponent) for own in shares])
-        if rows == 1:
-            texts = labels[first]
-        else:
-            texts = b",".join([labels[code] for code in total.argmax(axis=1).tolist()])
-        return rows, b"[%b]" % texts, rows, _encode_json(shares)
+            return self._format % (rows, numbers)
+        texts = b",".join([self._labels[code] for code in total.argmax(axis=1).tolist()])
+        return self._format % (rows, b"[%b]" % texts, rows, numbers)
+
+    def _divide_sums(self, total: list[int]) -> list[float]:
+        """Return the probabilities or numbers for sums."""
+        divisor = self._divisor
+        shares: list[float] = [units / divisor for units in total]
+        if self._has_labels:
+            return shares
+        exponent = self._model.exponent
+        return [math.ldexp(own, exponent) for own in shares]
 
 
 def _make_format(name: str, version: str, specs: Iterable[TensorSpec]) -> tuple[bytes, bytes]:
