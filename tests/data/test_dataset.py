@@ -31,6 +31,7 @@ from treekit.data import out_of_core as room
 from treekit.data.binning import encode_columns
 from treekit.data.dataset import make_dataset, make_dataset_from_xy, make_validation
 from treekit.data.encoding import encode_rows
+from treekit.data.features import count_some_distinct
 from treekit.data.schema import MISSING_MARKS, Column, Schema
 from treekit.errors import DataError, SettingError, TreekitError, TreekitWarning
 from treekit.grow.held_out import encode_held_table, make_held_target
@@ -304,6 +305,21 @@ def test_values_that_float32_would_merge_give_float64(column):
     assert data.schema.dtype == "float64"
     np.testing.assert_array_equal(data.columns[1], column)
     assert data.columns[0].dtype == np.float64
+
+
+@given(
+    st.lists(st.floats(width=32, allow_nan=False) | st.sampled_from([0.0, -0.0, 1.0]), max_size=300)
+)
+@settings(max_examples=examples(100), deadline=None)
+def test_no_more_values_are_counted_than_are_distinct(numbers):
+    column = np.array(numbers, np.float32)
+    assert count_some_distinct(column) <= len(np.unique(column))
+
+
+def test_most_of_many_distinct_values_are_counted():
+    column = np.random.default_rng(0).normal(size=100_000).astype(np.float32)
+    assert count_some_distinct(column) > 0.8 * len(column)
+    assert count_some_distinct(np.arange(100_000, dtype=np.float32)) > 50_000
 
 
 def test_float32_on_request_warns_and_names_the_column():

@@ -13,7 +13,7 @@ import random
 import subprocess
 import sys
 import tempfile
-from contextlib import nullcontext
+from contextlib import contextmanager, nullcontext
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -32,9 +32,8 @@ from hypothesis import strategies as st
 
 from tests.examples import examples
 from treekit.cli import main
-from treekit.data import DEMO_TARGET, demo_table
+from treekit.data import DEMO_TARGET, csv_files, demo_table
 from treekit.data import table as arrow_files
-from treekit.data import table as csv_files
 from treekit.data.binning import encode_columns
 from treekit.data.dataset import make_dataset, make_dataset_from_xy
 from treekit.data.encoding import encode_rows
@@ -538,9 +537,11 @@ def as_csv(rows: list[list[str]]) -> str:
     return "\n".join([header, *(",".join(row) for row in quoted)]) + "\n"
 
 
+@contextmanager
 def small_parts():
     """Every file is a large one, read a few rows at a time."""
-    return patch.multiple(csv_files, LARGE=-8, _CHUNK=5)
+    with patch.object(arrow_files, "LARGE", -8), patch.multiple(csv_files, _CHUNK=5, _BLOCK=64):
+        yield
 
 
 def both(path: Path, **arguments):

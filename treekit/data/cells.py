@@ -181,31 +181,31 @@ def parse_numbers(cells: Cells, marks: Collection[str]) -> npt.NDArray[Any] | No
         otherwise the nearest double of each decimal text, NaN = missing.
     """
     values: list[Any] = cells.tolist()
-    if any(map(is_number, marks)):  # a mark such as -999 must not count as a number
-        values = [None if value is None or value.strip() in marks else value for value in values]
-    try:
-        numbers = np.array(list(map(float, values)))
-        whole = not np.isnan(numbers).any()
-    except (TypeError, ValueError):
+    # A mark such as -999 must not count as a number.
+    numbers = None if any(map(is_number, marks)) else _parse_floats(values)
+    if numbers is None:
         gone = _find_missing(set(values), marks)
-        if not gone:
-            return None
         values = ["nan" if value in gone else value for value in values]
-        try:
-            numbers = np.array(list(map(float, values)))
-        except ValueError:
-            return None
-        whole = False
+        numbers = _parse_floats(values)
+    if numbers is None or np.isnan(numbers).any():
+        return numbers
     letters = "".join(values)
-    # float() also accepts 1_000 and digits of other scripts; dataframe libraries do not.
-    if not letters.isascii() or "_" in letters:
-        return None
-    if whole and not any(mark in letters for mark in ".eEiI"):
+    if not any(mark in letters for mark in ".eEiI"):
         try:
             return np.array(list(map(int, values)), dtype=np.int64)
         except (OverflowError, ValueError):  # ValueError: more digits than int() accepts
             pass
     return numbers
+
+
+def _parse_floats(values: list[Any]) -> npt.NDArray[np.float64] | None:
+    try:
+        numbers = np.array(list(map(float, values)))
+    except (TypeError, ValueError):
+        return None
+    # float() also accepts 1_000 and digits of other scripts; dataframe libraries do not.
+    letters = "".join(values)
+    return numbers if letters.isascii() and "_" not in letters else None
 
 
 def parse_untyped(cells: Cells, marks: Collection[str]) -> Cells:

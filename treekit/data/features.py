@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from treekit.data.cells import (
+    Cells,
     is_text,
     map_cells,
     normalize_value_text,
@@ -50,13 +51,13 @@ class DeclaredKinds:
                 f"column {min(both)!r} is declared both numeric and nominal; choose one"
             )
 
-    def is_nominal(self, table: Table, name: str) -> bool:
-        """Check whether a column is nominal."""
+    def is_nominal(self, table: Table, name: str, cells: Cells) -> bool:
+        """Check whether a column, of these typed cells, is nominal."""
         if name in self.numeric:
             return False
         if name in self.nominal or name in self.levels or table.levels.get(name):
             return True
-        return table.get_typed_cells(name).dtype.kind in "Ob"
+        return cells.dtype.kind in "Ob"
 
 
 def read_inputs(
@@ -74,17 +75,17 @@ def read_inputs(
     sources: list[ColumnArray | str] = []
     losses: dict[str, RoundingLoss] = {}
     for name in names:
-        if kinds.is_nominal(table, name):
+        cells = table.get_typed_cells(name)  # read only once from a file
+        if kinds.is_nominal(table, name, cells):
             column, codes = _read_nominal(table, name, kinds.levels.get(name))
             smallest = np.min_scalar_type(~int(codes.max(initial=0)))
             sources.append(codes.astype(smallest, copy=False))
         else:
-            column, values = Column(name), _read_numeric(table, name)
+            column, values = Column(name), _read_numeric(table, name, cells)
             if dtype == "float32" or (dtype == "auto" and not any(losses.values())):
                 losses[name] = find_loss(values)
             # Keep numbers parsed from text: parsing them again would cost more than the memory.
-            parsed = table.get_typed_cells(name).dtype.kind == "O"
-            sources.append(values if parsed else name)
+            sources.append(values if cells.dtype.kind == "O" else name)
         columns.append(column)
     input_type = choose_dtype(losses, dtype)
     return tuple(columns), input_type, LazyColumns(table, sources, input_type)
@@ -104,11 +105,11 @@ def _read_nominal(table: Table, name: str, declared: Sequence[Any] | None) -> tu
     return Column(name, "nominal", levels), codes
 
 
-def _read_numeric(table: Table, name: str) -> Floats:
-    values = convert_to_numbers(table, name)
+def _read_numeric(table: Table, name: str, cells: Cells) -> Floats:
+    values = _convert_cells(table, name, cells)
     remedy = "training needs finite or missing numbers: correct the cell, or make it missing"
     check_not_infinite(values, f"column {name!r}", remedy)
-    warn_if_merged(table, name)
+    _warn_if_merged(name, cells)
     return values
 
 
@@ -327,7 +328,10 @@ def convert_to_numbers(table: Table, name: str) -> Floats:
     DataError
         For text that is not a number; names the first such cell.
     """
-    cells = table.get_typed_cells(name)
+    return _convert_cells(table, name, table.get_typed_cells(name))
+
+
+def _convert_cells(table: Table, name: str, cells: Cells) -> Floats:
     if cells.dtype.kind != "O":
         exact = cells.dtype in (np.float32, np.float64)
         return cells if exact else cells.astype(np.float64)
@@ -352,9 +356,8 @@ def check_not_infinite(values: Floats, what: str, remedy: str) -> None:
         raise DataError(f"{what} is infinite in row {row} (counting from 0); {remedy}")
 
 
-def warn_if_merged(table: Table, name: str) -> None:
+def _warn_if_merged(name: str, cells: Cells) -> None:
     """Warn if distinct integers of a column become equal as float64."""
-    cells = table.get_typed_cells(name)
     if cells.dtype.kind not in "iu" or cells.dtype.itemsize < 8:
         return
     huge = np.unique(cells[(cells >= 2**53) | (cells <= -(2**53))])
@@ -404,10 +407,20 @@ def find_loss(column: Floats) -> RoundingLoss:
     # Numbers that round to the same float32 differ by at most the spacing at the largest one.
     apart = max(max(-least, most) * 2.0**-23, 2.0**-149)
     if apart < 0.99e-6 * (most - least):
-        singles = np.sort(rounded[known])
-        if 2 * (np.count_nonzero(singles[1:] != singles[:-1]) + 1) >= len(singles):
+        singles = rounded[known]
+        if 2 * count_some_distinct(singles) >= len(singles):
             return None  # found faster than by `_loses_values`
     return "values" if _loses_values(np.sort(column[known])) else None
+
+
+def count_some_distinct(singles: npt.NDArray[np.float32]) -> int:
+    """Return at most the number of distinct values: the number of their distinct hashes."""
+    bits = len(singles).bit_length() + 1
+    positive = singles + np.float32(0)  # -0.0 is 0.0
+    hashes = (positive.view(np.uint32) * np.uint32(0x9E3779B1)) >> np.uint32(max(32 - bits, 0))
+    taken = np.zeros(1 << bits, np.bool_)
+    taken[hashes] = True
+    return int(np.count_nonzero(taken))
 
 
 def _loses_values(ordered: npt.NDArray[np.float64]) -> bool:

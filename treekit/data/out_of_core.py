@@ -64,11 +64,16 @@ class TemporaryStore:
                 ) from error
         return start
 
-    def read(self, dtype: np.dtype[Any], place: int, n_cells: int) -> npt.NDArray[Any]:
-        """Return the array (n_cells,) at an offset."""
+    def read(self, place: int, cells: npt.NDArray[Any]) -> None:
+        """Fill an array (n,) from an offset."""
+        rest = cells.view(np.uint8).data
         with self._lock:
             self._file.seek(place)
-            return np.fromfile(self._file, dtype, n_cells)
+            while rest:
+                n_bytes = self._file.readinto(rest)
+                if not n_bytes:
+                    raise DataError("the temporary file of a table has been cut off; start again")
+                rest = rest[n_bytes:]
 
 
 # ---------------------------------------------------------------- stored columns
@@ -100,18 +105,22 @@ class StoredColumn:
     def append(self, cells: Cells) -> None:
         """Append tidy cells: numbers, or text or bools and None, of the column's kind."""
         if cells.dtype.kind not in "iuf":
-            if self.codes is None:  # 0 is the code of missing cells before the first value
-                self.codes = {None: 0} if self.n_rows else {}
             values = cells.tolist()
-            for value in dict.fromkeys(values):
-                self.codes.setdefault(value, len(self.codes))
-            codes = map(self.codes.__getitem__, values)
-            self._append_piece(np.fromiter(codes, np.int32, len(values)))
+            codes = {value: code for code, value in enumerate(dict.fromkeys(values))}
+            own = np.fromiter(map(codes.__getitem__, values), np.int32, len(values))
+            self.append_codes(list(codes), own)
         elif self.codes is None:
             self._append_piece(cells)
         else:  # a piece of a text column whose cells are all missing is tidied to NaN
             assert np.isnan(cells).all()  # noqa: S101 - or the source gave two types
             self.append_missing(len(cells))
+
+    def append_codes(self, values: Sequence[Any], codes: npt.NDArray[np.int32]) -> None:
+        """Append text, or bools and None: the cell ``values[code]`` for each code."""
+        if self.codes is None:  # 0 is the code of missing cells before the first value
+            self.codes = {None: 0} if self.n_rows else {}
+        own = [self.codes.setdefault(value, len(self.codes)) for value in values]
+        self._append_piece(np.array(own, np.int32)[codes])
 
     def append_missing(self, n: int) -> None:
         """Append `n` missing cells, of the type that the other cells have or will have."""
@@ -161,8 +170,11 @@ class StoredColumn:
                 cells[start - first : end - first] = missing
             else:
                 place = piece.place + (start - piece.first) * piece.dtype.itemsize
-                own = self._spill.read(piece.dtype, place, end - start)
-                cells[start - first : end - first] = own
+                own = cells[start - first : end - first]
+                same = own if piece.dtype == dtype else np.empty(end - start, piece.dtype)
+                self._spill.read(place, same)
+                if same is not own:
+                    own[:] = same
         return cells
 
 

@@ -6,18 +6,12 @@ array(['Oslo', None], dtype=object)
 
 from __future__ import annotations
 
-import csv
 import difflib
-import gzip
-import io
 import os
-import zlib
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cache
-from itertools import chain, islice
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -26,7 +20,6 @@ from treekit.data.cells import (
     Cells,
     is_text,
     make_object_array,
-    parse_numbers,
     parse_untyped,
     replace_marks,
     sort_naturally,
@@ -474,6 +467,11 @@ def _get_declared_levels(series: Any, values: list[Any]) -> tuple[Any, ...]:
 
 # ---------------------------------------------------------------- files
 
+LARGE = 1 << 25
+"""Size (bytes of CSV, cells of Arrow files) above which columns are stored in a temporary file.
+
+As lists of text, CSV columns would take twenty times that in memory."""
+
 _SEPARATORS = {".csv": ",", ".tsv": "\t", ".tab": "\t"}
 _ARROW_FORMATS = {
     ".parquet": "parquet",
@@ -529,186 +527,11 @@ def read_file(
         raise DataError(f"there is no file {os.fspath(source)!r}; check the path")
     if ending[0] in _ARROW_FORMATS:
         return read_arrow_file(path, _ARROW_FORMATS[ending[0]], marks, progress)
-    rows = _CsvSource(path, _SEPARATORS[ending[0]], packed)
-    large = path.stat().st_size > (LARGE // 4 if packed else LARGE)
-    return _read_to_disk(rows, marks, progress) if large else _read_in_memory(rows)
+    from treekit.data.csv_files import read_csv_file  # it makes a `Table`
 
-
-# ---------------------------------------------------------------- CSV files
-# CSV files with the standard library: small ones in memory, large ones in chunks.
-
-LARGE = 1 << 25
-"""Size (bytes of CSV, cells of Arrow files) above which columns are stored in a temporary file.
-
-As lists of text, CSV columns would take twenty times that in memory."""
-
-_CHUNK = 16_384
-"""Number of rows read at once, few enough to become columns while still in the cache."""
-
-_READ_REMEDY = "save it as UTF-8, or read it with a dataframe library and pass the dataframe"
-
-Progress = Callable[[int, int], None]
-Chunk = list[tuple[str, ...]]
-"""Some rows, as columns."""
-
-
-class _CsvSource:
-    """A file of separated cells, which may be read repeatedly and must not change meanwhile."""
-
-    def __init__(self, path: Path, separator: str, packed: bool) -> None:
-        self.path, self.separator, self.packed = path, separator, packed
-        self.names: list[str] = []  # known when the first chunk is read
-        self._state: tuple[int, int] | None = None
-
-    def _check_unchanged(self) -> None:
-        """Raise `DataError` if the file has changed: rows of two versions would be mixed."""
-        stat = self.path.stat()
-        state = stat.st_size, stat.st_mtime_ns
-        if state != (self._state or state):
-            raise DataError(
-                f"{self.path.name!r} has changed while treekit was reading it; start again when "
-                "no program writes to it"
-            )
-        self._state = state
-
-    def open_text(self) -> IO[str]:
-        """Open the file as text."""
-        if self.packed:
-            return io.TextIOWrapper(gzip.open(self.path, "rb"), encoding="utf-8-sig", newline="")
-        return self.path.open(encoding="utf-8-sig", newline="")
-
-    def iterate_chunks(self, progress: Progress | None = None) -> Iterator[Chunk]:
-        """Read the names, then yield the rows in chunks, at least one.
-
-        Raises
-        ------
-        DataError
-            If the file is not a table; names the line.
-        """
-        try:
-            self._check_unchanged()
-            with self.open_text() as stream:
-                yield from self._iterate_chunks(stream, progress)
-            self._check_unchanged()
-        except UnicodeDecodeError as error:
-            raise DataError(
-                f"{self.path.name!r} is not UTF-8 text (byte {error.object[error.start]:#04x}); "
-                + _READ_REMEDY
-            ) from error
-        except (OSError, EOFError, zlib.error) as error:
-            raise DataError(f"{self.path.name!r} cannot be read: {error}") from error
-
-    def _iterate_chunks(self, stream: IO[str], progress: Progress | None) -> Iterator[Chunk]:
-        empty, reader = True, csv.reader(stream, delimiter=self.separator, strict=True)
-        try:
-            header = next((row for row in reader if row), [])  # skip blank lines
-            if not header:
-                raise DataError(
-                    f"{self.path.name!r} is empty; a table needs a header line and rows"
-                )
-            _check_header(self.path, header, self.separator)
-            self.names = header
-            while chunk := list(islice(reader, _CHUNK)):
-                if len(header) == 1:
-                    chunk = [row or [""] for row in chunk]
-                lengths = set(map(len, chunk))
-                if 0 in lengths:
-                    chunk = list(filter(None, chunk))
-                if lengths - {0, len(header)}:
-                    self._raise_ragged_row(len(header))
-                if chunk:
-                    empty = False
-                    yield list(zip(*chunk, strict=True))
-                    if progress is not None:
-                        progress(self._count_bytes_read(stream), self.path.stat().st_size)
-            if empty:
-                raise DataError(
-                    f"{self.path.name!r} has a header but no rows; it needs at least one"
-                )
-        except csv.Error as error:
-            raise DataError(
-                f"{self.path.name!r}, line {reader.line_num}: {error}; check the quotes near it"
-            ) from error
-
-    def _count_bytes_read(self, stream: Any) -> int:
-        """Return the number of bytes read; a text stream cannot report it during iteration."""
-        return int((stream.buffer.fileobj if self.packed else stream.buffer).tell())
-
-    def _raise_ragged_row(self, width: int) -> None:
-        """Raise the `DataError` for the first row whose length is not `width`."""
-        with self.open_text() as stream:
-            reader = csv.reader(stream, delimiter=self.separator, strict=True)
-            row = next((row for row in reader if row and len(row) != width), [])
-        self._check_unchanged()
-        raise DataError(
-            f"{self.path.name!r}, line {reader.line_num} has {len(row)} cells, but the header has "
-            f"{width}; check its separators and quotes"
-        )
-
-
-def _check_header(path: Path, header: list[str], separator: str) -> None:
-    try:
-        check_column_names(header)
-    except DataError as error:
-        raise DataError(f"{path.name!r}: {error}") from None
-    others = [mark for mark in ";\t|," if mark != separator and mark in header[0]]
-    if len(header) == 1 and others:
-        raise DataError(
-            f"{path.name!r} has one column {header[0]!r}, whose cells seem to be separated by "
-            f"{others[0]!r}; treekit expects commas in .csv and tabs in .tsv"
-        )
-
-
-def _read_in_memory(source: _CsvSource) -> Table:
-    """Read the table with all its text in memory."""
-    parts = list(source.iterate_chunks())
-    columns = [
-        make_object_array(list(chain.from_iterable(column))) for column in zip(*parts, strict=True)
-    ]
-    return make_table(source.names, columns, untyped=True)
-
-
-def _read_to_disk(source: _CsvSource, marks: frozenset[str], progress: Progress | None) -> Table:
-    """Read the table with its columns on disk: as numbers if all cells are, else as text."""
-    spill = TemporaryStore()
-    columns: list[StoredColumn] = []
-    texts: set[int] = set()
-    late: set[int] = set()  # columns found to be text after some cells were stored as numbers
-    for chunk in source.iterate_chunks(progress):
-        columns = columns or [StoredColumn(spill) for _ in source.names]
-        for i, cells in enumerate(chunk):
-            numbers = (
-                None if i in texts or i in late else parse_numbers(make_object_array(cells), marks)
-            )
-            if numbers is not None:
-                columns[i].append(numbers)
-            elif columns[i].n_rows == 0 or i in texts:
-                texts.add(i)
-                columns[i].append(make_object_array(cells))
-            else:
-                late.add(i)
-    # The text of cells stored as numbers must be read again: at once for all late columns,
-    # and on access for a column that is declared nominal.
-    as_text = dict(zip(late, _read_texts(source, spill, late, progress), strict=True))
-
-    @cache
-    def read_text(position: int) -> StoredColumn:
-        return _read_texts(source, spill, [position], progress)[0]
-
-    stored = tuple(as_text.get(i, column) for i, column in enumerate(columns))
-    lazy = StoredCells(stored, marks, read_text, 0, stored[0].n_rows)
-    return Table(tuple(source.names), lazy, untyped=frozenset(source.names))
-
-
-def _read_texts(
-    source: _CsvSource, spill: TemporaryStore, positions: Collection[int], progress: Progress | None
-) -> list[StoredColumn]:
-    """Read columns as text."""
-    columns = [StoredColumn(spill) for _ in positions]
-    for chunk in source.iterate_chunks(progress) if columns else ():
-        for i, column in zip(positions, columns, strict=True):
-            column.append(make_object_array(chunk[i]))
-    return columns
+    return read_csv_file(
+        path, _SEPARATORS[ending[0]], packed=packed, marks=marks, progress=progress
+    )
 
 
 # ---------------------------------------------------------------- Arrow files
@@ -724,7 +547,7 @@ Parts = Iterator[tuple[int, Any]]
 
 
 def read_arrow_file(
-    path: Path, form: str, marks: frozenset[str], progress: Progress | None = None
+    path: Path, form: str, marks: frozenset[str], progress: Callable[[int, int], None] | None = None
 ) -> Table:
     """Read a file of format ``parquet`` or ``feather`` (Arrow IPC).
 
@@ -819,7 +642,7 @@ def _store_arrow_parts(
     n_rows: int,
     parts: Parts,
     marks: frozenset[str],
-    progress: Progress | None,
+    progress: Callable[[int, int], None] | None,
 ) -> Table:
     """Store the columns on disk and return the table."""
     import pyarrow as pa

@@ -154,6 +154,18 @@ def find_highest_bit(typingctx, word):
 
 
 @intrinsic
+def multiply_high(typingctx, a, b):
+    """Return the high 64 bits of the product of two uint64."""
+
+    def codegen(context, builder, signature, args):
+        wide = ir.IntType(128)
+        product = builder.mul(*(builder.zext(value, wide) for value in args))
+        return builder.trunc(builder.lshr(product, ir.Constant(wide, 64)), ir.IntType(64))
+
+    return nb.uint64(nb.uint64, nb.uint64), codegen
+
+
+@intrinsic
 def prefetch_row(typingctx, array, row):
     """Prefetch the memory at the start of a row of a C-contiguous array."""
 
