@@ -33,6 +33,10 @@ class _CallablePackage(ModuleType):
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return getattr(self, self.__name__.rpartition(".")[2])(*args, **kwargs)
 
+    def __reduce__(self) -> Any:
+        """Pickle by name, as `_LazyPackage`."""
+        return importlib.import_module, (self.__name__,)
+
 
 class _LazyPackage(ModuleType):
     """Make ``treekit.export`` both a package and its public function.
@@ -44,6 +48,10 @@ class _LazyPackage(ModuleType):
         if name in _CALLABLE_PACKAGES and type(value) is ModuleType:
             value.__class__ = _CallablePackage
         super().__setattr__(name, value)
+
+    def __reduce__(self) -> Any:
+        """Pickle by name, as functions of a notebook are sent to Dask and Spark."""
+        return importlib.import_module, (self.__name__,)
 
 
 sys.modules[__name__].__class__ = _LazyPackage

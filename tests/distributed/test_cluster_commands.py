@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import shlex
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -18,7 +17,6 @@ from click.testing import CliRunner, Result
 
 from tests.distributed.test_whole_trees import make_frame
 from treekit.cli import main
-from treekit.data import demo_table
 
 distributed = pytest.importorskip("distributed")
 
@@ -201,17 +199,3 @@ def test_without_dask_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> Non
     for table in ("one.csv", "rows"):
         result = run("train", table, *FOREST, "-o", "b", "--cluster", "local:1", code=2)
         assert "pip install 'treekit-ml[dask]'" in result.stderr
-
-
-def test_the_commands_of_the_page_run() -> None:
-    page = Path(__file__).parents[2] / "docs" / "distributed.md"
-    frame = pd.read_csv(demo_table(), na_values=["?"])
-    for path in Path("rows").iterdir():
-        path.unlink()
-    frame.iloc[:200].to_parquet("rows/a.parquet")
-    frame.iloc[200:].to_parquet("rows/b.parquet")
-    block = re.search(r"^```sh\n(.*?)^```$", page.read_text("utf-8"), re.MULTILINE | re.DOTALL)
-    assert block is not None
-    for line in block[1].splitlines():
-        run(*shlex.split(line)[1:])
-    assert len(list(Path("said").iterdir())) == 2

@@ -12,7 +12,7 @@ from tests.distributed.test_whole_trees import ANY, FOREST, make_frame
 from treekit.data.table import read_table
 from treekit.distributed.cluster import locate_part, locate_row
 from treekit.errors import DataError, SettingError
-from treekit.estimators import RandomForestClassifier
+from treekit.estimators import RandomForestClassifier, RandomForestRegressor
 
 dd = pytest.importorskip("dask.dataframe")
 da = pytest.importorskip("dask.array")
@@ -60,6 +60,62 @@ def test_lazy_predictions_of_an_array() -> None:
     np.testing.assert_array_equal(shares.compute(scheduler="sync"), model.predict_proba(x))
     with pytest.raises(DataError, match="two-dimensional Dask array, got Array"):
         model.predict(blocks[:, 0])
+
+
+def test_lazy_predictions_of_several_outputs() -> None:
+    frame = make_frame()
+    model = treekit.train(frame, ["y", "c"], ignore=["number", "w"], **FOREST)
+    rows = dd.from_pandas(frame, npartitions=5)
+    labels, shares = model.predict(rows), model.predict_proba(rows)
+    found = labels.compute(scheduler="synchronous")
+    assert list(found.columns) == list(labels.columns) == ["y", "c"]
+    assert list(found.dtypes) == list(labels.dtypes)
+    np.testing.assert_array_equal(found, model.predict(frame))
+    found = shares.compute(scheduler="synchronous")
+    assert list(found.columns) == ["y=no", "y=rare", "y=yes", "c=p", "c=q", "c=r"]
+    np.testing.assert_array_equal(found, np.hstack(model.predict_proba(frame)))
+    x = np.random.default_rng(0).normal(size=(300, 3))
+    blocks = da.from_array(x[:, :1], chunks=(70, 1))
+    numbers = treekit.train(x, ["x1", "x2"], task="regression", seed=0)
+    found = numbers.predict(blocks).compute(scheduler="sync")
+    np.testing.assert_array_equal(found, numbers.predict(x[:, :1]))
+    x[:, 1:] = x[:, 1:] > 0
+    classes = treekit.train(x, ["x1", "x2"], task="classification", max_depth=3, seed=0)
+    both = classes.predict_proba(blocks)
+    for lazy, expected in zip(both, classes.predict_proba(x[:, :1]), strict=True):
+        np.testing.assert_array_equal(lazy.compute(scheduler="sync"), expected)
+
+
+def test_lazy_predictions_of_estimators_keep_index_and_types() -> None:
+    frame = make_frame()
+    frame.index = np.arange(len(frame))[::-1] * 3
+    inputs, rows = frame[["a", "b", "c"]], dd.from_pandas(frame, npartitions=5, sort=False)
+    for target in ("y", "b", "number"):
+        kind = RandomForestRegressor if target == "number" else RandomForestClassifier
+        columns = [name for name in ("a", "b", "c") if name != target]
+        forest = kind(5, random_state=0).fit(inputs[columns], frame[target])
+        lazy = forest.predict(rows[columns])
+        found = lazy.compute(scheduler="synchronous")
+        np.testing.assert_array_equal(found, forest.predict(inputs[columns]))
+        np.testing.assert_array_equal(found.index, frame.index)
+        assert found.dtype == lazy.dtype
+        empty = forest.predict(rows[rows["w"] > 99][columns])
+        assert empty.compute(scheduler="synchronous").dtype == lazy.dtype
+    # Two forests of the same parameters differ by their rows only.
+    x = np.random.default_rng(0).normal(size=(300, 3))
+    blocks = da.from_array(x, chunks=(70, 2))
+    first, second = (RandomForestClassifier(5, random_state=0).fit(x, x[:, k] > 0) for k in (0, 1))
+    both = da.stack([first.predict_proba(blocks), second.predict_proba(blocks)])
+    expected = np.stack([first.predict_proba(x), second.predict_proba(x)])
+    np.testing.assert_array_equal(both.compute(scheduler="sync"), expected)
+    with pytest.raises(DataError, match=r"got a Dask collection; pass X\.compute\(\)"):
+        first.apply(blocks)
+
+
+def test_functions_that_use_the_package_are_sent_to_workers() -> None:
+    cloudpickle = pytest.importorskip("cloudpickle")
+    for module in (treekit, treekit.export):
+        assert cloudpickle.loads(cloudpickle.dumps(module)) is module
 
 
 def test_errors_of_lazy_predictions_name_the_partition_and_its_row() -> None:

@@ -7,6 +7,7 @@ import os
 import signal
 import threading
 import time
+import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -16,13 +17,21 @@ import joblib
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn.base import RegressorMixin, clone
 
 import treekit
+from treekit.data.parquet_files import find_files
 from treekit.discovery import find_plugins
 from treekit.distributed import cluster as clusters
 from treekit.distributed.cluster import ClusterError, check_workers, run_tasks
 from treekit.errors import DataError, SettingError
-from treekit.estimators import RandomForestClassifier, RandomForestRegressor
+from treekit.estimators import (
+    DecisionTreeClassifier,
+    DecisionTreeRegressor,
+    RandomForestClassifier,
+    RandomForestRegressor,
+)
+from treekit.model.score_files import predict_files
 from treekit.training import whole_trees
 
 dd = pytest.importorskip("dask.dataframe")
@@ -155,6 +164,92 @@ def test_estimators_use_joblib_s_dask_backend(kind: Any, client: Any, tmp_path: 
         shared = kind(40, oob_score=True, random_state=0).fit(x, y)
     assert save(shared.model_, tmp_path) == save(alone.model_, tmp_path)
     assert shared.oob_score_ == alone.oob_score_
+
+
+ESTIMATORS: list[Any] = [
+    RandomForestClassifier(7, oob_score=True, random_state=0),
+    RandomForestRegressor(7, random_state=0),
+    DecisionTreeClassifier(random_state=0, ccp_alpha=0.001),
+    DecisionTreeRegressor(random_state=0, max_depth=5),
+]
+
+
+@pytest.mark.system
+@pytest.mark.filterwarnings("ignore:.* rows were out of bag for no tree")
+@pytest.mark.parametrize("kind", ESTIMATORS, ids=lambda own: type(own).__name__)
+def test_estimators_are_fitted_to_collections(kind: Any, client: Any, tmp_path: Path) -> None:
+    frame = make_frame()
+    target = "number" if isinstance(kind, RegressorMixin) else "y"
+    inputs = frame[["a", "b", "c"]]
+    alone = clone(kind).fit(inputs, frame[target], frame["w"])
+    rows = dd.from_pandas(frame, npartitions=3)
+    blocks = da.from_array(frame["w"].to_numpy(), chunks=200)
+    shared = clone(kind).fit(rows[["a", "b", "c"]], rows[target], blocks)
+    assert save(shared.model_, tmp_path) == save(alone.model_, tmp_path)
+    assert list(vars(shared)) == list(vars(alone))
+    assert list(shared.feature_names_in_) == ["a", "b", "c"]
+    assert getattr(shared, "oob_score_", 0) == getattr(alone, "oob_score_", 0)
+    numbers = frame[["b", "w"]].to_numpy()
+    alone = clone(kind).fit(numbers, frame[target].to_numpy())
+    shared = clone(kind).fit(
+        da.from_array(numbers, chunks=(250, 1)), da.from_array(frame[target].to_numpy(), 170)
+    )
+    assert save(shared.model_, tmp_path) == save(alone.model_, tmp_path)
+    lazy = shared.predict(da.from_array(numbers, chunks=(250, 1)))
+    assert lazy.dtype == alone.predict(numbers).dtype
+    np.testing.assert_array_equal(lazy.compute(), alone.predict(numbers))
+
+
+@pytest.mark.system
+def test_estimators_refuse_by_name_what_a_collection_cannot_do(client: Any) -> None:
+    frame = make_frame()
+    rows = dd.from_pandas(frame, npartitions=3)
+    forest = RandomForestClassifier(2, warm_start=True, random_state=0)
+    forest.fit(rows[["a", "b"]], rows["y"])
+    with pytest.raises(SettingError, match="warm_start continues no forest on Dask collections"):
+        forest.set_params(n_estimators=3).fit(rows[["a", "b"]], rows["y"])
+    with pytest.raises(ValueError, match="inconsistent numbers of samples"):
+        DecisionTreeClassifier().fit(rows[["a", "b"]], rows["y"].partitions[:2])
+    frame.loc[430, "number"] = np.inf
+    rows = dd.from_pandas(frame, npartitions=3)
+    with pytest.raises(DataError, match=r"row 30 of partition 2 \(counting from 0\)"):
+        DecisionTreeClassifier().fit(rows[["number"]], rows["y"])
+
+
+@pytest.mark.system
+def test_values_of_one_file_only_do_not_matter(client: Any, tmp_path: Path) -> None:
+    frame = make_frame()
+    frame["c"] = frame["c"].astype(object)
+    frame.loc[250, "c"] = "only here"
+    frame.loc[200:399, "d"] = None  # of type null in this file
+    frame.loc[:199, "d"] = "s"
+    frame.loc[400:, "d"] = "t"
+    frame["k"] = frame["b"].astype(object)
+    frame.loc[599, "k"] = None  # an integer elsewhere
+    (tmp_path / "rows").mkdir()
+    for k in range(3):
+        part = frame.iloc[200 * k : 200 * k + 200]
+        part = part.assign(k=part["k"].astype(float if k == 2 else int))
+        part.to_parquet(tmp_path / f"rows/p{k}.parquet")
+    settings = {"ignore": ["number", "w"], **FOREST}
+    expected = treekit.train(frame.assign(k=frame["k"].astype(float)), "y", **settings)
+    assert {"only here"} < set(expected.schema.columns[2].levels)
+    found = treekit.train(f"{tmp_path}/rows", "y", cluster=client, **settings)
+    assert save(found, tmp_path) == save(expected, tmp_path)
+    predict_files(found, find_files(tmp_path / "rows"), f"{tmp_path}/said", client)
+    parts = [pd.read_parquet(path) for path in sorted((tmp_path / "said").iterdir())]
+    np.testing.assert_array_equal(pd.concat(parts)["y"], expected.predict(frame))
+
+
+@pytest.mark.system
+def test_a_model_file_says_nothing_of_workers(client: Any, tmp_path: Path) -> None:
+    content = save(treekit.train(make_frame(), **ANY, **FOREST, cluster=client), tmp_path)
+    names = ["cluster", "worker", "dask", "partition", "tcp:"]
+    names += [address.partition("//")[2] for address in client.scheduler_info()["workers"]]
+    with zipfile.ZipFile(tmp_path / "m.treekit") as archive:
+        content += b"".join(archive.read(name) for name in archive.namelist())
+    assert b"training_table" in content
+    assert [name for name in names if name.encode() in content] == []
 
 
 @pytest.mark.system

@@ -100,7 +100,8 @@ def answers(model: treekit.Model, columns: list[str], x: Any) -> Any:
 def assert_rises(model: treekit.Model, x: Any, signs: list[int]) -> None:
     """No answer falls when one cell of a row rises along the constraint of its column.
 
-    In a forest, whose trees' shares are rounded before they are added, by at most a unit.
+    In a forest, whose trees' shares are rounded before they are added, by at most a unit: the
+    class weights of clipped leaves are rounded with their weight, to shares that differ by an ulp.
     """
     slack = 0.0 if model.n_trees == 1 else 2.0**-23
     names = list(model.schema.names)

@@ -10,7 +10,7 @@ import os
 import re
 import secrets
 from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
@@ -94,11 +94,18 @@ def _open_filesystem(url: str) -> tuple[Any, str]:
         system, path = url_to_fs(url)
     except (ImportError, ValueError) as error:  # an unknown protocol, or a missing library for it
         raise DataError(f"{url!r} cannot be opened: {error}; check the address") from None
+    system.invalidate_cache()  # other processes write to it, too
     return system, path
 
 
 def _list_folder(system: Any, root: str) -> list[str]:
     """List the Parquet files below a folder, or all visible files if none is Parquet."""
+    with suppress(FileNotFoundError):  # raised for a bucket that does not exist
+        return _select_visible(system, root)
+    return []
+
+
+def _select_visible(system: Any, root: str) -> list[str]:
     below = [
         path for path in system.find(root) if not re.search(r"/[._]", path[len(root.rstrip("/")) :])
     ]
@@ -195,7 +202,7 @@ def write_folder(url: str) -> Iterator[Callable[[str], IO[bytes]]]:
     """Yield a function that opens a file to write by its name in a new folder.
 
     The files are written to a temporary folder beside it, which is renamed at the end and
-    removed on failure.
+    removed on failure.  Object stores rename no folder: there the files are copied one by one.
 
     Raises
     ------
@@ -205,15 +212,36 @@ def write_folder(url: str) -> Iterator[Callable[[str], IO[bytes]]]:
     system, root = _open_filesystem(url)
     if system.exists(root):
         raise DataError(f"the output {url!r} exists; remove it, or give the name of a new folder")
-    above, slash, name = root.rstrip("/").rpartition("/")
+    root = root.rstrip("/")
+    above, slash, name = root.rpartition("/")
     temporary = f"{above}{slash}.{name}.{secrets.token_hex(8)}.tmp"
+    names = []
+
+    def open_file(name: str) -> IO[bytes]:
+        names.append(name)
+        stream: IO[bytes] = system.open(f"{temporary}/{name}", "wb")
+        return stream
+
     system.makedirs(temporary)
     try:
-        yield lambda name: system.open(f"{temporary}/{name}", "wb")
+        yield open_file
         if Path(temporary).is_dir():
             Path(temporary).rename(root)  # `system.mv` would move into a folder that exists by now
         else:
-            system.mv(temporary, root, recursive=True)
+            _copy_files(system, names, temporary, root)
     finally:
         if system.exists(temporary):
             system.rm(temporary, recursive=True)
+
+
+def _copy_files(system: Any, names: Sequence[str], source: str, folder: str) -> None:
+    """Copy files to a new folder, and remove the copies if one fails."""
+    system.makedirs(folder, exist_ok=True)
+    try:
+        # One by one: s3fs copies no folder that is not an object itself.
+        for name in names:
+            system.cp_file(f"{source}/{name}", f"{folder}/{name}")
+    except BaseException:
+        with suppress(FileNotFoundError):  # no file was copied
+            system.rm(folder, recursive=True)
+        raise

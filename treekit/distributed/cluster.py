@@ -11,6 +11,7 @@ import logging
 import pickle
 import platform
 import re
+import threading
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -75,7 +76,11 @@ def connect(cluster: Any = None) -> Iterator[Client]:
             f"expected a cluster such as tcp://HOST:8786 or local:4, got {cluster!r}"
         )
     if local is not None:
+        import dask.config
+
         with (
+            # By default a worker that takes 15 seconds to restart never comes back.
+            dask.config.set({"distributed.deploy.lost-worker-timeout": "1 day"}),
             LocalCluster(
                 n_workers=int(local[1]),
                 threads_per_worker=1,
@@ -178,18 +183,24 @@ def run_tasks(
     Raises
     ------
     ClusterError
-        If a task ended several workers, usually by their memory.
+        If a task ended several workers, usually by their memory, or if no worker is left.
     """
     from distributed import as_completed
     from distributed.scheduler import KilledWorker
 
     position = {task.key: k for k, task in enumerate(tasks)}
     try:
-        for task in as_completed(tasks):
-            if task.status == "error":
-                task.result()
-            if done is not None:
-                done(position[task.key])
+        with _watch_workers(client, tasks) as none_left:
+            for task in as_completed(tasks):
+                if none_left.is_set():
+                    raise ClusterError(
+                        f"the cluster has had no worker for {_PATIENCE} seconds; start workers, "
+                        "look at the logs of the lost ones, and run again"
+                    )
+                if task.status == "error":
+                    task.result()
+                if done is not None:
+                    done(position[task.key])
     except KilledWorker as error:
         raise ClusterError(
             f"{error.allowed_failures + 1} workers died while running task {error.task}, usually "
@@ -200,22 +211,50 @@ def run_tasks(
         raise
 
 
+_PATIENCE = 60
+"""Seconds without any worker after which tasks are given up; a restart takes some seconds."""
+
+
+@contextmanager
+def _watch_workers(client: Client, tasks: Sequence[Future]) -> Iterator[threading.Event]:
+    """Cancel the tasks, which would wait for ever, and set an event if no worker is left."""
+    none_left, ended = threading.Event(), threading.Event()
+
+    def watch() -> None:
+        absent = 0.0
+        while not ended.wait(1.0):
+            try:
+                absent = 0.0 if client.nthreads() else absent + 1.0
+            except (OSError, TimeoutError):  # the scheduler is gone, too: Dask ends the tasks
+                return
+            if absent >= _PATIENCE and not ended.is_set():
+                none_left.set()
+                client.cancel(list(tasks), force=True)
+                return
+
+    watcher = threading.Thread(target=watch, daemon=True)
+    watcher.start()
+    try:
+        yield none_left
+    finally:
+        ended.set()
+        watcher.join()
+
+
 # ---------------------------------------------------------------- collections
 
 
 def split_collection(rows: Any, client: Client) -> list[Future]:
-    """Compute the partitions of a Dask dataframe, or the row blocks of a two-dimensional array.
+    """Compute the partitions of a Dask dataframe or series, or the row blocks of an array.
 
     Raises
     ------
     DataError
         If it is another collection.
     """
-    if getattr(rows, "ndim", 0) != 2 or not hasattr(rows, "to_delayed"):
-        raise DataError(
-            f"expected a Dask dataframe or a two-dimensional Dask array, got {type(rows).__name__}"
-        )
-    if hasattr(rows, "rechunk"):
+    if getattr(rows, "ndim", 0) not in (1, 2) or not hasattr(rows, "to_delayed"):
+        raise DataError(f"expected a Dask dataframe, series or array, got {type(rows).__name__}")
+    if hasattr(rows, "rechunk") and rows.ndim == 2:
         rows = rows.rechunk({1: -1})
     delayed = np.ravel(np.asarray(rows.to_delayed(), dtype=object))
     parts: list[Future] = client.compute(list(delayed))
@@ -223,11 +262,13 @@ def split_collection(rows: Any, client: Client) -> list[Future]:
 
 
 def join_partitions(parts: Sequence[Any]) -> Any:
-    """Join computed partitions, in order, to one dataframe or array."""
+    """Join computed partitions, in order, to one dataframe, series or array."""
     if isinstance(parts[0], np.ndarray):
         return np.concatenate(parts)
     import pandas as pd
 
+    if isinstance(parts[0], pd.Series):
+        return join_partitions([part.to_frame() for part in parts]).iloc[:, 0]
     frames = [part for part in parts if len(part)] or [parts[0]]
     for name in frames[0].columns:
         columns = [frame[name] for frame in frames]

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
+import itertools
+import pickle
 from typing import Any
 
 import numpy as np
@@ -10,72 +13,104 @@ from treekit.distributed.cluster import locate_part
 from treekit.errors import DataError
 
 
-def map_partitions(model: Any, rows: Any, method: str) -> Any:
+def map_partitions(model: Any, schema: Any, rows: Any, method: str, example: Any) -> Any:
     """Return lazy predictions of a Dask dataframe, with its index, or of a Dask array.
 
     Each worker fetches the model once.
 
     Parameters
     ----------
-    model : Model
+    model : Model, or fitted estimator
+    schema : Schema
+        Of the model.
     rows : Dask dataframe, or two-dimensional Dask array
     method : {"predict", "predict_proba"}
+    example : array, or list of arrays
+        What the method returns for some row, for the types of predictions.
 
     Returns
     -------
-    Dask series or dataframe (a column per class, or per output), or array
+    Dask series or dataframe, or array
+        A dataframe has a column per output, or per class: named by the class, or
+        ``TARGET=CLASS`` for several outputs.  Probabilities of an array are a list of arrays
+        for several outputs.
 
     Raises
     ------
     DataError
-        For another collection, or a model of several outputs with classes.
+        For another collection.
     """
     if getattr(rows, "ndim", 0) != 2:
         raise DataError(
             f"expected a Dask dataframe or a two-dimensional Dask array, got {type(rows).__name__}"
         )
-    schema = model.schema
-    if schema.more:
-        raise DataError(
-            "predictions of a Dask collection support one output, but the model has several; use "
-            "rows.map_partitions(model.predict)"
-        )
     from dask import delayed
 
-    whole = delayed(model, pure=True)
-    classes = schema.classes if method == "predict_proba" else None
-    empty = getattr(model, method)({name: [] for name in schema.names})
+    # Dask would name an estimator by its parameters alone.
+    digest = hashlib.sha256(pickle.dumps(model)).hexdigest()
+    whole = delayed(model, name=f"model-{digest}", traverse=False)
+    several = isinstance(example, list)
+    if several:
+        ends = np.cumsum([0, *(own.shape[1] for own in example)])
+        example = np.concatenate(example, axis=1)
+    empty = example[:0]
     if hasattr(rows, "map_blocks") and hasattr(rows, "rechunk"):
         rows = rows.rechunk({1: -1})
-        width = {"drop_axis": 1} if classes is None else {"chunks": (rows.chunks[0], len(classes))}
-        return rows.map_blocks(
-            _predict_block, model=whole, method=method, meta=empty, dtype=empty.dtype, **width
+        width = (
+            {"drop_axis": 1} if empty.ndim == 1 else {"chunks": (rows.chunks[0], empty.shape[1])}
         )
-    import pandas as pd
+        found = rows.map_blocks(
+            _predict_block, model=whole, method=method, empty=empty, meta=empty,
+            dtype=empty.dtype, **width,
+        )  # fmt: skip
+        return [found[:, a:b] for a, b in itertools.pairwise(ends)] if several else found
+    meta = _make_frame(example, None, _name_columns(schema, method)).iloc[:0]
+    return rows.map_partitions(_predict_frame, whole, method, empty, meta.copy(), meta=meta)
 
-    if classes is None:
-        meta: Any = pd.Series(empty, name=schema.target)
-    else:
-        meta = pd.DataFrame(empty, columns=list(map(str, classes)))
-    return rows.map_partitions(_predict_frame, whole, method, meta=meta)
+
+def _name_columns(schema: Any, method: str) -> list[str]:
+    """Name the columns of predictions: by output, by class, or by both."""
+    outputs = schema.outputs
+    if method == "predict":
+        return [output.name for output in outputs]
+    if len(outputs) == 1:
+        return [str(label) for label in schema.classes]
+    return [f"{own.name}={label}" for own in outputs for label in own.classes]
 
 
-def _predict_block(block: Any, model: Any, method: str, block_info: Any = None) -> Any:
+def _predict(model: Any, method: str, rows: Any, empty: Any) -> Any:
+    if len(rows) == 0:  # refused by estimators, as by scikit-learn
+        return empty
+    found = getattr(model, method)(rows)
+    return np.concatenate(found, axis=1) if isinstance(found, list) else found
+
+
+def _predict_block(block: Any, model: Any, method: str, empty: Any, block_info: Any = None) -> Any:
     try:
-        return getattr(model, method)(np.asarray(block))
+        return _predict(model, method, np.asarray(block), empty)
     except DataError as error:
         number = block_info[0]["chunk-location"][0] if block_info else 0
         raise locate_part(error, f"block {number}", len(block)) from None
 
 
-def _predict_frame(frame: Any, model: Any, method: str, partition_info: Any = None) -> Any:
-    import pandas as pd
-
+def _predict_frame(
+    frame: Any, model: Any, method: str, empty: Any, like: Any, partition_info: Any = None
+) -> Any:
     try:
-        found = getattr(model, method)(frame)
+        found = _predict(model, method, frame, empty)
     except DataError as error:
         number = partition_info["number"] if partition_info else 0
         raise locate_part(error, f"partition {number}", len(frame)) from None
-    if method == "predict":
-        return pd.Series(found, index=frame.index, name=model.schema.target)
-    return pd.DataFrame(found, index=frame.index, columns=list(map(str, model.schema.classes)))
+    if like.ndim == 1:  # no rows, or text as objects, do not tell their type
+        return _make_frame(found, frame.index, [like.name]).astype(like.dtype)
+    made = _make_frame(found, frame.index, list(like.columns))
+    return made if method == "predict_proba" else made.astype(dict(like.dtypes))
+
+
+def _make_frame(found: Any, index: Any, names: list[str]) -> Any:
+    """Make a series, or a dataframe, of predictions."""
+    import pandas as pd
+
+    if found.ndim == 1:
+        return pd.Series(found, index=index, name=names[0])
+    return pd.DataFrame(found, index=index, columns=names)

@@ -30,7 +30,7 @@ from treekit.data.encoding import encode_rows
 from treekit.data.features import check_unicode
 from treekit.data.schema import Output, Schema, python_label
 from treekit.data.sparse import SparseColumns, is_sparse
-from treekit.data.table import Table, read_table, suggest_names
+from treekit.data.table import Table, is_dask_collection, read_table, suggest_names
 from treekit.errors import DataError, SettingError
 from treekit.estimators.parameters import (
     COMPONENT_NAMES,
@@ -50,6 +50,7 @@ from treekit.model.scoring import (
     compute_probabilities,
     leaf_indices,
     predict_from_sums,
+    predict_lazily,
     transform_sums,
 )
 from treekit.model.tree import Split, Tree
@@ -82,6 +83,11 @@ def read_input(estimator: Any, x: Any, *, reset: bool) -> npt.NDArray[Any] | Tab
     ValueError, TypeError
         Raised by scikit-learn for invalid shapes, names and cells.
     """
+    if is_dask_collection(x):
+        raise DataError(
+            "expected rows in memory, got a Dask collection; pass X.compute() (only fit, predict "
+            "and predict_proba accept Dask collections)"
+        )
     if is_sparse(x):
         return _read_sparse(estimator, x, reset=reset)
     if _is_dataframe(x):
@@ -266,7 +272,8 @@ class EstimatorBase(Parameters, BaseEstimator):
         Parameters
         ----------
         X : array-like or dataframe
-            Numbers, text and categories; NaN, None and null are missing.
+            Numbers, text and categories; NaN, None and null are missing.  Dask dataframes
+            and arrays are trained on by the workers of the active client.
         y : array-like of shape (rows,) or (rows, outputs)
             Labels, or finite numbers; one model predicts all outputs.
         sample_weight : array-like of shape (rows,), optional
@@ -280,12 +287,27 @@ class EstimatorBase(Parameters, BaseEstimator):
         -------
         self
         """
+        pair = validation if isinstance(validation, (tuple, list)) else (validation,)
+        if any(map(is_dask_collection, (X, y, sample_weight, *pair))):
+            return self._fit_collections(X, y, sample_weight, validation)
+        prepared = self._prepare_fit(X, y, sample_weight, validation)
+        if prepared is None:
+            return self
+        dataset, validation, settings = prepared
+        progress = self._report_progress if getattr(self, "verbose", 0) else None
+        fitted = fit(dataset, settings, progress, validation, self._get_initial_forest())
+        return self._finish_fit(fitted, dataset)
+
+    def _prepare_fit(
+        self, X: Any, y: Any, sample_weight: Any, validation: Any
+    ) -> tuple[Dataset, Dataset | None, dict[str, Any]] | None:
+        """Return the training and validation datasets, and the settings; None: nothing to fit."""
         x = read_input(self, X, reset=True)
         target = self._read_target(y)
         check_consistent_length(X, target)
         weights = self._compute_training_weights(sample_weight, target)
         if self._has_nothing_to_fit():
-            return self
+            return None
         kinds = resolve_column_kinds(self.categorical, x)
         dataset = self._make_dataset(x, target, weights, kinds)
         if validation is not None:
@@ -299,9 +321,29 @@ class EstimatorBase(Parameters, BaseEstimator):
                 f"{who} predicts numbers instead of classes, which a classifier does not support; "
                 "use treekit.train"
             )
-        progress = self._report_progress if getattr(self, "verbose", 0) else None
-        start = self._get_initial_forest()
-        fitted = fit(dataset, settings, progress, validation, start)
+        return dataset, validation, settings
+
+    def _fit_collections(self, X: Any, y: Any, sample_weight: Any, validation: Any) -> Any:
+        """Fit to Dask collections, on the cluster of the active client."""
+        from treekit.training.whole_trees import fit_estimator
+
+        if self._get_initial_forest() is not None:
+            raise SettingError(
+                "warm_start continues no forest on Dask collections; set warm_start=False, or "
+                "fit to X.compute() and y.compute()"
+            )
+        held = (None, None) if validation is None else validation
+        if not isinstance(held, (tuple, list)) or len(held) != 2:
+            raise SettingError("validation must be a pair (X, y) with the training columns")
+        fitted = fit_estimator(self, (X, y, sample_weight, *held), make_seed(self.random_state))
+        given = self.get_params(deep=False)
+        for name, value in vars(fitted).items():
+            if name not in given:
+                setattr(self, name, value)
+        return self
+
+    def _finish_fit(self, fitted: Fitted, dataset: Dataset) -> Any:
+        """Set the fitted attributes."""
         self.model_ = fitted.model
         self.n_outputs_ = len(dataset.schema.outputs)
         self._store_results(fitted, dataset)
@@ -520,9 +562,18 @@ class EstimatorBase(Parameters, BaseEstimator):
         )
 
     def _transform_sums(
-        self, X: Any, transform: Callable[[Model, npt.NDArray[np.int64]], Any]
+        self,
+        X: Any,
+        transform: Callable[[Model, npt.NDArray[np.int64]], Any],
+        method: str = "",
     ) -> Any:
-        """Apply `transform` to the rows' sums; see `treekit.model.scoring.transform_sums`."""
+        """Apply `transform` to the rows' sums; see `treekit.model.scoring.transform_sums`.
+
+        With `method`, that of the public method, Dask collections have lazy predictions.
+        """
+        if method and is_dask_collection(X):
+            check_is_fitted(self, "model_")
+            return predict_lazily(self.model_, X, method, transform, self)
         blocks = self._encode_rows(X)  # first, because it checks that the estimator is fitted
         found = [
             transform_sums(self.model_, matrix, transform, self._count_threads())
@@ -565,7 +616,11 @@ class ClassifierBase(ClassifierMixin, ClassParameters, EstimatorBase):
 
     def predict(self, X: Any) -> npt.NDArray[Any]:
         """Predict the label of each row: (rows,) or (rows, outputs), typed as ``classes_``."""
-        return self._decode_labels(self._transform_sums(X, compute_label_codes))
+        labels: npt.NDArray[Any] = self._transform_sums(X, self._choose_labels, "predict")
+        return labels
+
+    def _choose_labels(self, model: Model, sums: npt.NDArray[np.int64]) -> npt.NDArray[Any]:
+        return self._decode_labels(compute_label_codes(model, sums))
 
     def _decode_labels(self, codes: npt.NDArray[Any]) -> npt.NDArray[Any]:
         """Return the labels of codes (rows, outputs): (rows,) for one output."""
@@ -578,7 +633,7 @@ class ClassifierBase(ClassifierMixin, ClassParameters, EstimatorBase):
 
         Returns a list of such arrays for several outputs.
         """
-        return self._transform_sums(X, compute_probabilities)
+        return self._transform_sums(X, compute_probabilities, "predict_proba")
 
     def predict_log_proba(self, X: Any) -> Any:
         """Predict the logarithms of the class probabilities; see `predict_proba`."""
@@ -713,7 +768,7 @@ class RegressorBase(RegressorMixin, EstimatorBase):
 
     def predict(self, X: Any) -> npt.NDArray[np.float64]:
         """Predict the target of each row: (rows,) or (rows, outputs) float64."""
-        numbers: npt.NDArray[np.float64] = self._transform_sums(X, predict_from_sums)
+        numbers: npt.NDArray[np.float64] = self._transform_sums(X, predict_from_sums, "predict")
         return numbers
 
     def _read_target(self, y: Any) -> npt.NDArray[Any]:

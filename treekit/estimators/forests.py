@@ -54,7 +54,7 @@ class ForestBase(ForestParameters, EstimatorBase):
             warnings.warn(
                 "Warm-start fitting without increasing n_estimators does not fit new trees",
                 TreekitWarning,
-                stacklevel=3,
+                stacklevel=4,
             )
             return True
         # Components given as records, not by name, need no installed plugin.
@@ -148,7 +148,7 @@ class ForestBase(ForestParameters, EstimatorBase):
                 f"{int((times == 0).sum())} of {len(times)} rows were out of bag for no tree and "
                 "have no out-of-bag prediction (NaN); increase n_estimators",
                 TreekitWarning,
-                stacklevel=4,
+                stacklevel=5,
             )
         model, seen, y = fitted.model, times > 0, dataset.y
         with np.errstate(invalid="ignore"):

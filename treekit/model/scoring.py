@@ -47,7 +47,7 @@ def predict(model: Model, rows: Any, n_threads: int = 1) -> npt.NDArray[Any]:
         If the rows do not fit the schema, or a policy rejects a cell.
     """
     if is_dask_collection(rows):
-        lazy: npt.NDArray[Any] = map_partitions(model, rows, "predict")
+        lazy: npt.NDArray[Any] = predict_lazily(model, rows, "predict", predict_from_sums)
         return lazy
     predictions: npt.NDArray[Any] = transform_sums(
         model, encode_table(model, rows), predict_from_sums, n_threads
@@ -61,8 +61,30 @@ def predict_proba(model: Model, rows: Any, n_threads: int = 1) -> Any:
     Returns a list of such arrays if the model has several outputs.
     """
     if is_dask_collection(rows):
-        return map_partitions(model, rows, "predict_proba")
+        return predict_lazily(model, rows, "predict_proba", compute_probabilities)
     return transform_sums(model, encode_table(model, rows), compute_probabilities, n_threads)
+
+
+def predict_lazily(
+    model: Model,
+    rows: Any,
+    method: str,
+    transform: Callable[[Model, npt.NDArray[np.int64]], Any],
+    estimator: Any = None,
+) -> Any:
+    """Return lazy predictions of a Dask collection, see `map_partitions`.
+
+    Parameters
+    ----------
+    method : {"predict", "predict_proba"}
+        Of the estimator if one is given, else of the model.
+    transform : callable
+        See `transform_sums`; tells the type of predictions.
+    """
+    example = transform(model, np.zeros((1, model.schema.n_values), dtype=np.int64))
+    return map_partitions(
+        model if estimator is None else estimator, model.schema, rows, method, example
+    )
 
 
 def transform_sums(

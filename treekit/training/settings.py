@@ -255,7 +255,8 @@ SETTINGS: tuple[Setting, ...] = (
     Setting(
         "monotonic", None,
         "columns with which the prediction (a number, or the share of the second class) may only "
-        "increase (1) or decrease (-1): age=1,debt=-1", type=(str, type(None)),
+        "increase (1) or decrease (-1): age=1,debt=-1; a share may fall by the rounding of votes, "
+        "at most 2**-24 per tree", type=(str, type(None)),
     ),
     Setting("voting", "soft", "forest: average the class shares of leaves, or count their labels",
             choices=("soft", "hard")),

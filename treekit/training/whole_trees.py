@@ -5,11 +5,15 @@ Trees do not depend on each other, so that the model equals, byte for byte, that
 
 from __future__ import annotations
 
+import copy
+import math
 import secrets
 import threading
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
 
 from treekit.data.dataset import Dataset, make_dataset, make_validation
 from treekit.data.parquet_files import ParquetFiles, find_if_many, join_tables, read_file
@@ -85,6 +89,40 @@ _Places = list[tuple[str, int]]
 """Names and numbers of rows of the partitions of a table."""
 
 
+def fit_estimator(estimator: Any, tables: Sequence[Any], seed: int) -> Any:
+    """Fit an estimator to Dask collections by the workers of the active client.
+
+    Parameters
+    ----------
+    estimator : EstimatorBase
+    tables : sequence
+        Inputs, target, weights, and inputs and target of validation; each a Dask collection, a
+        table of this process, or None.
+    seed : int
+
+    Returns
+    -------
+    EstimatorBase
+        A fitted copy.
+    """
+    with connect() as client:
+        held = [_hold(table, client) for table in tables]
+        parts = [own for own, _ in held]
+        places = held[0][1] if tables[3] is None else []
+        prepared = client.submit(_prepare_estimator, send(client, estimator), *parts, pure=False)
+        data = client.submit(_get_datasets, prepared, pure=False)
+        del parts, held
+        try:
+            run_tasks(client, [data])
+        except DataError as error:
+            raise locate_row(error, places) from None
+        settings = client.submit(_get_settings, prepared, pure=False).result() | {"seed": seed}
+        fitted = _grow_model(client, data, settings, None)
+        finished = client.submit(_finish_estimator, prepared, fitted, pure=False)
+        run_tasks(client, [finished])
+        return finished.result()
+
+
 def _hold(source: Any, client: Client) -> tuple[list[Any], _Places]:
     """Compute the partitions of a table, after a check that they fit a worker."""
     if isinstance(source, ParquetFiles):
@@ -122,13 +160,23 @@ def _train(
     settings: dict[str, Any],
     progress: Callable[[int, int], None] | None,
 ) -> Fitted:
+    return _grow_model(client, data, settings, progress).result()  # type: ignore[no-any-return]
+
+
+def _grow_model(
+    client: Client,
+    data: Future,
+    settings: dict[str, Any],
+    progress: Callable[[int, int], None] | None,
+) -> Future:
+    """Grow all trees; return the finished task that made their model."""
     planned = client.submit(_count_trees, data, settings, pure=False)
     run_tasks(client, [planned])
     n_trees = planned.result()
     if n_trees is None:  # a single tree
         whole = client.submit(_fit, data, settings, None, pure=False)
         run_tasks(client, [whole])
-        return whole.result()  # type: ignore[no-any-return]
+        return whole
     token = uuid.uuid4().hex
     n_shares = min(n_trees, _SHARES_PER_THREAD * count_threads(client))
     ends = [n_trees * k // n_shares for k in range(n_shares + 1)]
@@ -152,7 +200,7 @@ def _train(
         ]
     whole = client.submit(_fit, data, settings, shares[0], pure=False)
     run_tasks(client, [whole])
-    return whole.result()  # type: ignore[no-any-return]
+    return whole
 
 
 def check_memory(sizes: Sequence[tuple[int, int]], limit: int | None) -> None:
@@ -176,9 +224,9 @@ def check_memory(sizes: Sequence[tuple[int, int]], limit: int | None) -> None:
 
 def _measure(part: Any) -> tuple[int, int, int]:
     """Return the bytes, cells and rows of a partition."""
-    if hasattr(part, "memory_usage"):
-        return int(part.memory_usage(deep=True).sum()), part.size, len(part)
-    return part.nbytes, part.shape[0] * part.shape[1], len(part)
+    if hasattr(part, "memory_usage"):  # a number for a series
+        return int(np.sum(part.memory_usage(deep=True))), part.size, len(part)
+    return part.nbytes, math.prod(part.shape), len(part)
 
 
 def _load(
@@ -261,3 +309,37 @@ def _fit(
 ) -> Fitted:
     """Make the model of all trees, or train a single tree."""
     return fit(data[0], settings, None, data[1], grown=grown)
+
+
+# ---------------------------------------------------------------- tasks of estimators
+
+
+class _PreparedEstimator(NamedTuple):
+    """An estimator that has read its tables."""
+
+    estimator: Any
+    datasets: tuple[Dataset, Dataset | None]
+    settings: dict[str, Any]
+
+
+def _prepare_estimator(estimator: Any, *tables: Sequence[Any]) -> _PreparedEstimator:
+    """Read the tables of an estimator, given by their partitions."""
+    x, y, weights, *held = (_join(parts, []) for parts in tables)
+    estimator = copy.copy(estimator)
+    dataset, validation, settings = estimator._prepare_fit(
+        x, y, weights, None if held[0] is None else tuple(held)
+    )
+    return _PreparedEstimator(estimator, (dataset, validation), settings)
+
+
+def _get_datasets(prepared: _PreparedEstimator) -> tuple[Dataset, Dataset | None]:
+    return prepared.datasets
+
+
+def _get_settings(prepared: _PreparedEstimator) -> dict[str, Any]:
+    return prepared.settings
+
+
+def _finish_estimator(prepared: _PreparedEstimator, fitted: Fitted) -> Any:
+    """Set the fitted attributes of an estimator."""
+    return copy.copy(prepared.estimator)._finish_fit(fitted, prepared.datasets[0])

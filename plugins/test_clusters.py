@@ -1,0 +1,85 @@
+"""Plugins train on a Dask cluster, unchanged, the models of one process."""
+
+import numpy as np
+import pytest
+
+import treekit
+
+pd = pytest.importorskip("pandas")
+dd = pytest.importorskip("dask.dataframe")
+distributed = pytest.importorskip("distributed")
+
+pytestmark = [
+    pytest.mark.system,
+    pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::ResourceWarning"),
+]
+
+
+def simulate():
+    """Simulate classes, a treatment, times and events, with missing cells in the last rows."""
+    rng = np.random.default_rng(0)
+    rows = 500
+    frame = pd.DataFrame(
+        {
+            "a": rng.normal(size=rows).round(2),
+            "b": rng.normal(size=rows).round(1),
+            "c": pd.Categorical(rng.choice(["p", "q", "r"], rows)),
+        }
+    )
+    treated, noise = rng.integers(0, 2, rows), rng.normal(size=rows)
+    frame["class"] = np.where(frame["a"] + treated * frame["b"] + noise > 0, "yes", "no")
+    frame["arm"] = np.where(treated == 1, "new", "old")
+    frame["time"] = rng.exponential(np.exp(-frame["a"])).round(2) + 0.01
+    frame["event"] = (rng.random(rows) < 0.7).astype(int)
+    frame.loc[rows - 60 :, "b"] = np.nan
+    return frame
+
+
+FOREST = {"ensemble": "forest", "trees": 4}
+CLASSES = {"target": "class", "ignore": ["arm", "time", "event"]}
+UPLIFT = {
+    "target": "class",
+    "ignore": ["time", "event"],
+    "criterion.treatment": "arm",
+    "criterion.control": "old",
+}
+SURVIVAL = {"target": "time", "ignore": ["class", "arm"], "criterion.event": "event"}
+TRAININGS = {
+    "hellinger": {**CLASSES, "criterion": "hellinger"},
+    "uplift": {**UPLIFT, "criterion": "uplift"},
+    "log_rank": {**SURVIVAL, "criterion": "log_rank"},
+    "relative_risk": {**SURVIVAL, "criterion": "relative_risk"},
+    "significance": {**CLASSES, "pruner": "significance"},
+}
+
+
+@pytest.fixture(scope="module")
+def client():
+    with (
+        distributed.LocalCluster(
+            n_workers=2, threads_per_worker=1, dashboard_address="127.0.0.1:0"
+        ) as cluster,
+        distributed.Client(cluster) as client,
+    ):
+        yield client
+
+
+def save(model, folder):
+    model.save(folder / "model.treekit")
+    return (folder / "model.treekit").read_bytes()
+
+
+@pytest.mark.parametrize("ensemble", [FOREST, {}], ids=["forest", "tree"])
+@pytest.mark.parametrize("training", TRAININGS)
+def test_a_cluster_trains_the_model_of_one_process(training, ensemble, client, tmp_path):
+    frame, settings = simulate(), TRAININGS[training] | ensemble | {"seed": 3}
+    model = treekit.train(frame, **settings)
+    assert model.n_leaves > model.n_trees
+    expected = save(model, tmp_path)
+    rows = dd.from_pandas(frame, npartitions=3)
+    assert save(treekit.train(rows, **settings, cluster=client), tmp_path) == expected
+    assert save(treekit.train(frame, **settings, cluster=client), tmp_path) == expected
+    found = model.predict(rows)
+    names = [output.name for output in model.schema.outputs]
+    assert names == ([found.name] if found.ndim == 1 else list(found.columns))
+    np.testing.assert_array_equal(found.compute(), model.predict(frame))
