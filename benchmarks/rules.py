@@ -77,8 +77,8 @@ def of_imodels(side: str, parts: Parts, size: int, seed: int) -> dict[str, float
 
 def of_treekit(side: str, parts: Parts, size: int, seed: int) -> dict[str, float]:
     """Measure a rule learner of treekit."""
-    from treekit_rule_learning.rulefit import rulefit
-    from treekit_rule_learning.sirus import sirus
+    from treekit_rule_learning.frequent_paths import sirus
+    from treekit_rule_learning.penalised_rules import rulefit
 
     learn = {"rulefit": rulefit, "sirus": sirus}[side.split()[1]]
     table = parts.frame.assign(_y=parts.target)

@@ -1,5 +1,6 @@
 """Let an expert read, edit and sign rules, and deploy exactly the signed rules.
 
+    pip install treekit-rule-learning
     python examples/sign_the_rules.py
 
 A tree of sick horses becomes a rule list: in English, in Chinese and as a page to print. A
@@ -20,7 +21,7 @@ def main() -> None:
     """Learn, write, edit, read, verify and explain rules."""
     horses = demo_table()
     tree = treekit.train(horses, DEMO_TARGET, algorithm="c45", max_depth=4, seed=0)
-    found = treekit.c45rules(tree, horses)
+    found = treekit.simplify(tree, horses)
     print(f"rule list:\n{found}\n")
     signed = found.rules.model()
     with tempfile.TemporaryDirectory() as folder:

@@ -17,13 +17,10 @@ from typing import Any
 
 import lazy_loader
 
-from treekit import _moved
 from treekit._version import __version__ as __version__
 
-_moved.install_finder()
-
 _import_name, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
-_PLUGIN_NAMES = ("rulefit", "sirus")
+_PLUGIN_NAMES = ("c45rules", "rulefit", "sirus")
 _CALLABLE_PACKAGES = ("export", "plot", "verify")
 
 
@@ -60,9 +57,14 @@ sys.modules[__name__].__class__ = _LazyPackage
 def __getattr__(name: str) -> Any:
     if name in _CALLABLE_PACKAGES:
         return importlib.import_module(f"treekit.{name}")
+    if name in ("Bootstrapped", "bootstrap"):
+        raise AttributeError(
+            "treekit.bootstrap is removed; use scipy.stats.bootstrap with method='percentile' and "
+            "rng=numpy.random.default_rng(seed), which draws the same samples"
+        )
     if name in _PLUGIN_NAMES:
         raise AttributeError(
-            "sirus and rulefit are in a plugin: pip install treekit-rule-learning, and "
+            f"{name} is in a plugin: pip install treekit-rule-learning, and "
             f"from treekit_rule_learning import {name}"
         )
     return _import_name(name)

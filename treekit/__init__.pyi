@@ -49,10 +49,7 @@ from .interop.skl2onnx import register_skl2onnx as register_skl2onnx
 from .model.model import Model as Model
 from .model.model_file import load as load
 from .plot import plot as plot
-from .resampling import Bootstrapped as Bootstrapped
-from .resampling import bootstrap as bootstrap
 from .rule_learning import simplify as simplify
-from .rule_learning.c45rules import c45rules as c45rules
 from .training import train as train
 from .training.importance import gain_importances as gain_importances
 from .training.importance import permutation_importances as permutation_importances

@@ -28,25 +28,14 @@ that it was written for::
 
     treekit_contract = 2
 
-Without that line version 1 is assumed.  A plugin
-
-- for this version gets everything that this page promises;
-- for an older version is adapted for as long as that version is supported: at least
-  two minor releases of treekit, and a year, after the release that replaced it.  If a
-  removed feature is used, one warning names the plugin and the replacement; there is
-  no warning for features that still work;
-- for a version that is no longer supported, is newer than this treekit supports, or
-  is not an integer, is left out, and named in a warning.
-
-A change of the contract increments the number, adds a line below, and a function to
-`treekit.discovery`, the only module that handles older versions; a plugin of the
-former version stays in the tests and must train the same models as its successor.
+Without that line version 2 is assumed, the oldest supported one.  A plugin for a version
+that is no longer supported, is newer than this treekit supports, or is not an integer, is
+left out, and named in a warning with the remedy.  A change of the contract increments the
+number and adds a line below.
 
 2
-    `CriterionFunctions.choose` takes ``(gains, scores, levels)``.  In version 1 it could
-    also take two arguments, ``(gains, scores)``.
-1
-    The first.
+    `CriterionFunctions.choose` takes ``(gains, scores, levels)``.  Version 1, in which it
+    could take two arguments, is no longer supported.
 """
 
 from __future__ import annotations
@@ -533,7 +522,7 @@ class Simplifier:
     ----------
     simplify : callable
         ``simplify(model, table, test, **settings) -> LearnedList``, with the figures of the
-        rows of `test`, or of `table` if it is None; see `treekit.rule_learning.report`.
+        rows of `test`, or of `table` if it is None; see `treekit.rule_learning`.
     """
 
     name: str

@@ -12,11 +12,10 @@ import inspect
 import math
 import os
 import re
-import sys
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from importlib import metadata
 from pathlib import Path
 from types import FunctionType
@@ -67,7 +66,8 @@ class Kind:
         The hook that returns records of this kind.
     builtin : str
         Module of treekit's own components: a name, because the registry is a lower layer
-        than the packages that implement them; imported on first use.
+        than the packages that implement them; imported on first use.  Empty if plugins alone
+        have this kind.
     callables : tuple of (str, int)
         Callable attributes of the record, each with its number of positional
         arguments; the last one also takes the settings by keyword.
@@ -101,10 +101,10 @@ KINDS: dict[str, Kind] = {
             "simplifier",
             Simplifier,
             "treekit_simplifiers",
-            "treekit.rule_learning",
+            "",
             (("simplify", 3),),
         ),
-        Kind("explainer", Explainer, "treekit_explainers", "treekit.explain", (("explain", 1),)),
+        Kind("explainer", Explainer, "treekit_explainers", "", (("explain", 1),)),
     )
 }
 
@@ -554,13 +554,12 @@ def _find_misspelt_hooks(manager: pluggy.PluginManager) -> list[str]:
 
 
 # ---------------------------------------------------------------- compatibility
-# Only this part of treekit handles plugins of older contracts; the promises of each version
-# are in `treekit.contracts`.
+# The changes of each version are in `treekit.contracts`.
 
 CONTRACT_ATTRIBUTE = "treekit_contract"
 """Attribute of a plugin's module: the contract version that it was written for."""
 
-OLDEST_CONTRACT = 1
+OLDEST_CONTRACT = 2
 """The oldest supported version, and the default of modules without the attribute."""
 
 
@@ -585,55 +584,17 @@ def read_contract_version(plugin: object) -> int:
             f"is {CONTRACT_VERSION}"
         )
     if not OLDEST_CONTRACT <= version <= CONTRACT_VERSION:
-        remedy = "upgrade treekit" if version > CONTRACT_VERSION else "update the plugin"
+        remedy = (
+            "upgrade treekit"
+            if version > CONTRACT_VERSION
+            else "update the plugin: choose takes (gains, scores, levels), and its module declares "
+            f"{CONTRACT_ATTRIBUTE} = {CONTRACT_VERSION}"
+        )
         raise PluginError(
             f"was written for version {version} of the contract, but this treekit supports "
-            f"versions {OLDEST_CONTRACT} to {CONTRACT_VERSION}; {remedy}"
+            f"version {CONTRACT_VERSION}; {remedy}"
         )
     return version
-
-
-def read_maker_contract(make: Callable[..., Any]) -> int:
-    """Return the contract version of the module of `make`, for records without a plugin."""
-    return read_contract_version(sys.modules.get(getattr(make, "__module__", None) or ""))
-
-
-def adapt_functions(functions: Any, contract: int) -> tuple[Any, str]:
-    """Adapt the result of ``make`` to the current contract.
-
-    Parameters
-    ----------
-    functions : object
-        Not checked yet: objects that need no adapting are returned unchanged.
-    contract : int
-        The version that its plugin was written for.
-
-    Returns
-    -------
-    functions : object
-    note : str
-        The obsolete feature that was used, and its replacement, as the end of a
-        sentence; empty if there is none.
-    """
-    choose = getattr(functions, "choose", None)  # with two arguments in version 1
-    former = contract < 2 and callable(choose) and not _find_mismatch(choose, 2)
-    if not former or not _find_mismatch(choose, 3):
-        return functions, ""
-    note = (
-        "has a choose with two arguments, as in version 1 of the contract; write "
-        "choose(gains, scores, levels), and treekit_contract = 2 in the plugin's module"
-    )
-    return replace(functions, choose=_ignoring_levels(choose)), note
-
-
-def _ignoring_levels(choose: Any) -> Callable[..., int]:
-    def of_three(gains: Any, scores: Any, levels: Any) -> int:  # noqa: ARG001 - what is new in 2
-        result: int = choose(gains, scores)
-        return result
-
-    # In the plugin's package, so that numba also compiles the functions that it calls.
-    of_three.__module__ = getattr(choose, "__module__", None) or __name__
-    return of_three
 
 
 # ---------------------------------------------------------------- isolation

@@ -34,7 +34,6 @@ from treekit.discovery import (
     Plugin,
     Record,
     Source,
-    adapt_functions,
     builtin_plugin,
     call_isolated,
     check_functions,
@@ -44,7 +43,6 @@ from treekit.discovery import (
     find_kind,
     find_plugins,
     list_settings,
-    read_maker_contract,
 )
 from treekit.errors import PluginError, SettingError, TreekitError, TreekitWarning
 from treekit.settings import resolve, suggestion
@@ -92,8 +90,11 @@ _ABSENT_PLUGINS = {
     ("document", "pmml-rules"): "treekit-interchange",
     ("document", "overlaps"): "treekit-audit",
     ("document", "drift"): "treekit-audit",
-    ("importer", "lightgbm"): "treekit-boosting",
-    ("importer", "xgboost"): "treekit-boosting",
+    ("importer", "lightgbm"): "treekit-importers",
+    ("importer", "onnx"): "treekit-importers",
+    ("importer", "skops"): "treekit-importers",
+    ("importer", "xgboost"): "treekit-importers",
+    ("simplifier", "c45rules"): "treekit-rule-learning",
     ("simplifier", "sirus"): "treekit-rule-learning",
     ("simplifier", "rulefit"): "treekit-rule-learning",
     ("explainer", "counterfactuals"): "treekit-counterfactuals",
@@ -343,7 +344,7 @@ def make(
     settings = settings_of(record, given)
     own = {setting.name: settings[setting.name] for setting in record.settings}
     first = () if find_custom_task(record) is None else (layout,)
-    who, found = described(record), _find_component(record)
+    who = described(record)
     try:
         functions = call_isolated(who, record.make, *first, **own)
     except SettingError:
@@ -352,13 +353,6 @@ def make(
         raise PluginError(
             f"{who} failed in make with settings {own}: {describe_error(error)}"
         ) from error
-    try:
-        contract = found.contract if found else read_maker_contract(record.make)
-    except PluginError as error:
-        raise PluginError(f"{who} {error}") from None
-    functions, note = adapt_functions(functions, contract)
-    if note and _get_host().first_time(who):
-        warnings.warn(f"{who} {note}", TreekitWarning, stacklevel=2)
     check_functions(functions, record, who)
     return functions, settings
 
@@ -434,7 +428,6 @@ class Host:
         self.faults: list[str] = []
         self._plugins: list[Plugin] | None = None
         self._catalogues: dict[str, Catalogue] = {}
-        self._warned: set[str] = set()
         self._left_out: list[str] = []
         # Reentrant: a plugin may use the registry while it is imported.
         self._lock = threading.RLock()
@@ -446,20 +439,15 @@ class Host:
                 self._catalogues[kind.name] = self._discover_kind(kind)
             return self._catalogues[kind.name]
 
-    def first_time(self, who: str) -> bool:
-        """Return whether this is the first call for `who`, so that warnings are given once."""
-        with self._lock:
-            new = who not in self._warned
-            self._warned.add(who)
-            return new
-
     def leave_out(self, what: str) -> None:
         """Record a fault in a user's addition to built-in components, reported after listing."""
         with self._lock:
             self._left_out.append(what)
 
     def _discover_kind(self, kind: Kind) -> Catalogue:
-        own = builtin_plugin(kind).list_components(kind, _raise_fault)
+        own: list[Component] = []
+        if kind.builtin:
+            own = builtin_plugin(kind).list_components(kind, _raise_fault)
         # Reported after treekit's own hook: inside it, a strict error would blame the hook.
         left_out, self._left_out = self._left_out, []
         for what in left_out:

@@ -28,7 +28,7 @@ LIBRARIES = {
     **dict.fromkeys(
         ("imodels RuleFit", "imodels FIGS", "imodels BoostedRules", "imodels SkopeRules"), "imodels"
     ),
-    "treekit boosting": "treekit_boosting",
+    "treekit boosting": "treekit_importers",
     **dict.fromkeys(("treekit rulefit", "treekit sirus"), "treekit_rule_learning"),
 }
 """Module to import for each peer, and for a side of treekit that needs a plugin."""

@@ -1191,18 +1191,6 @@ def test_an_edit_that_cannot_be_read_writes_nothing(rules, output, said, here):
     assert not Path("n.treekit").exists()
 
 
-def test_a_list_is_made_of_a_model_and_its_table(here):
-    said = cli_rules_call("simplify", "m.treekit", "rows.csv", "-o", "l.treekit").stdout
-    assert "written to 'l.treekit'" in said
-    assert treekit.load("l.treekit").provenance["simplified"] == "c45rules"
-    zh = cli_rules_call(
-        "simplify", "m.treekit", "rows.csv", "-o", "l.treekit", "--lang", "zh"
-    ).stdout
-    assert zh.splitlines()[0] != said.splitlines()[0]
-    refused = cli_rules_call("simplify", "m.treekit", "rows.csv", "-o", "rows.csv", code=2).stderr
-    assert "is an input of this command" in refused
-
-
 def test_rules_as_sql_name_the_extra_that_they_need(here, monkeypatch):
     monkeypatch.setitem(sys.modules, "sqlglot", None)
     monkeypatch.delitem(sys.modules, "treekit.documents.sql", raising=False)

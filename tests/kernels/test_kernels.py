@@ -45,7 +45,6 @@ from treekit.kernels import quantile_splits as rank_many
 from treekit.kernels import quantile_statistics as ranks
 from treekit.kernels import records
 from treekit.kernels import route_rows as leading
-from treekit.kernels import rule_bitsets as dropping
 from treekit.kernels import score_batch as derived
 from treekit.kernels import score_batch as divided
 from treekit.kernels import score_batch as predict
@@ -59,7 +58,6 @@ from treekit.kernels.records import Rows, Scratch, SplitRules
 from treekit.model import scoring as scorer
 from treekit.model.builder import build_tree, leaf, oblique, subset, threshold
 from treekit.model.model import make_model
-from treekit.rule_learning.c45rules import make_rate_bound
 
 # ---------------------------------------------------------------- kernel style
 
@@ -210,21 +208,6 @@ def test_subscripts_in_scoring_a_row_or_a_single_tree_are_unsigned() -> None:
     signed, checked = signed_in(single, straight)
     assert signed == []
     assert checked >= 2
-
-
-@pytest.mark.system
-def test_subscripts_in_dropping_conditions_are_unsigned() -> None:
-    sets, node = np.zeros((3, 1), np.uint64), np.array([1, 2])
-    bound = make_rate_bound(0.25)
-    kept, rates = np.zeros(2, np.bool_), np.zeros(2)
-    classes = sets[:2].copy()
-    dropping.drop_conditions(
-        sets, node, node, node - 1, classes, sets[0].copy(), rates[:0], bound, kept, rates
-    )
-    dropping.weigh_sets(sets, rates, np.zeros(3))
-    signed, checked = signed_in(dropping)
-    assert signed == []
-    assert checked >= 4
 
 
 def test_the_rule_sees_a_signed_subscript() -> None:

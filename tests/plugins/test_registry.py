@@ -6,22 +6,18 @@ The distributions are real to `importlib.metadata`: a module and a
 
 from __future__ import annotations
 
-import importlib.metadata
 import subprocess
 import sys
 import textwrap
-import tomllib
 import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
-from click.testing import CliRunner
 
 import treekit
 from treekit import contracts, registry
-from treekit.cli import main
 from treekit.contracts import (
     CONTRACT_VERSION,
     Criterion,
@@ -427,98 +423,6 @@ def former(monkeypatch):
     return treekit_former
 
 
-def latest_ratio(former):
-    """The criterion of the former plugin, as contract 2 has it."""
-
-    def make(slack):
-        def choose(gains, scores, levels):
-            mean, offered, best = 0.0, 0, -1
-            for f in range(gains.shape[0]):
-                if gains[f] == gains[f]:
-                    mean, offered = mean + gains[f], offered + 1
-            for f in range(gains.shape[0]):
-                if gains[f] >= mean / offered - slack and (best < 0 or scores[f] > scores[best]):
-                    best = f
-            return best
-
-        return CriterionFunctions(impurity=former.bits, score=former.ratio, choose=choose)
-
-    listed = registry.criterion("former_ratio")
-    return Criterion("latest_ratio", "classification", make, listed.settings)
-
-
-def same_trees(one, other):
-    assert one.n_nodes == other.n_nodes > 3
-    for a, b in zip(one.trees, other.trees, strict=True):
-        assert a.feature.tolist() == b.feature.tolist()
-        np.testing.assert_array_equal(a.threshold, b.threshold)
-        np.testing.assert_array_equal(a.value, b.value)
-
-
-def test_the_plugin_of_the_former_contract_is_installable_as_it_is_kept(former):
-    project = tomllib.loads((FORMER / "pyproject.toml").read_text("utf-8"))["project"]
-    installed = importlib.metadata.distribution("treekit-former")
-    assert installed.version == project["version"]
-    (entry_point,) = installed.entry_points
-    assert {entry_point.name: entry_point.value} == project["entry-points"]["treekit"]
-    assert not hasattr(former, "treekit_contract")
-
-
-@pytest.mark.matrix
-def test_a_former_criterion_trains_the_tree_of_its_twin_after_one_warning(former):
-    settings = {"criterion.slack": 0.01, "max_depth": 5, "seed": 0}
-    with pytest.warns(TreekitWarning) as told:
-        old = treekit.train(DATA, "y", criterion="former_ratio", **settings)
-    assert len(told) == 1
-    message = str(told[0].message)
-    assert "criterion 'former_ratio' (from treekit-former 1.4.0)" in message
-    assert "write choose(gains, scores, levels), and treekit_contract = 2" in message
-    new = treekit.train(DATA, "y", criterion=latest_ratio(former), **settings)
-    same_trees(old, new)
-    again = treekit.train(DATA, "y", criterion="former_ratio", **settings)  # told already
-    same_trees(again, new)
-
-
-@pytest.mark.matrix
-def test_what_still_holds_of_a_former_contract_is_used_without_a_word(former, tmp_path):
-    model = treekit.train(
-        DATA, "y", splitter="former_middle", pruner="former_large", **{"pruner.rows": 20}
-    )
-    inner = model.trees[0].n_children > 0
-    assert model.trees[0].weight[inner].min() >= 20
-    assert model.provenance["pruner"] == {"nodes": model.n_nodes}
-    (path,) = treekit.export(model, "former_summary", tmp_path / "m", indent=0)
-    assert f'"leaves": {model.n_leaves}' in path.read_text("utf-8")
-    model.save(tmp_path / "m.treekit")
-    (tmp_path / "m.link").write_text(str(tmp_path / "m.treekit"), "utf-8")
-    assert treekit.read_model(tmp_path / "m.link").n_nodes == model.n_nodes
-
-
-def test_the_listing_tells_the_contract_of_each_plugin(former, monkeypatch):
-    contracts_of = {c.distribution: c.contract for c in registry.components()}
-    assert contracts_of["treekit"] == CONTRACT_VERSION == 2
-    assert contracts_of["treekit-former"] == 1
-    monkeypatch.setenv("COLUMNS", "200")
-    lines = CliRunner().invoke(main, ["plugins"]).output.splitlines()
-    at = lines[0].index("contract")
-    (row,) = [line for line in lines if "former_ratio" in line]
-    assert row[at:].split()[0] == "1"
-
-
-def test_a_record_given_directly_is_adapted_by_its_own_module():
-    def choose(gains, scores):
-        return int(np.nanargmax(scores))
-
-    record = Criterion(
-        "mine",
-        "classification",
-        lambda: CriterionFunctions(lambda s: 0.0, lambda p, c: 0.0, choose),
-    )
-    with pytest.warns(TreekitWarning, match="criterion 'mine' has a choose with two arguments"):
-        functions, _ = registry.make(record, {})
-    assert functions.choose(np.array([1.0, 2.0]), np.array([3.0, 1.0]), np.zeros(2)) == 0
-
-
 def test_a_plugin_of_this_contract_is_held_to_it(former, monkeypatch):
     monkeypatch.setattr(former, "treekit_contract", 2, raising=False)
     with pytest.raises(
@@ -530,7 +434,7 @@ def test_a_plugin_of_this_contract_is_held_to_it(former, monkeypatch):
 
 UNSUPPORTED = {
     "newer": (CONTRACT_VERSION + 1, "for version 3 of the contract, .* upgrade treekit"),
-    "too old": (OLDEST_CONTRACT - 1, "for version 0 of the contract, .* update the plugin"),
+    "too old": (1, r"for version 1 of the contract, .* choose takes \(gains, scores, levels\)"),
     "no whole number": ("2", "treekit_contract = '2', which is not an integer"),
     "a truth value": (True, "treekit_contract = True, which is not an integer"),
 }
@@ -556,14 +460,5 @@ def test_every_version_since_the_oldest_says_what_it_changed():
     assert versions == list(range(CONTRACT_VERSION, OLDEST_CONTRACT - 1, -1))
 
 
-@pytest.mark.matrix
-def test_the_age_is_told_once_whatever_the_filters_of_warnings(former):
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        treekit.train(DATA, "y", criterion="former_ratio", max_depth=1)
-        treekit.train(DATA, "y", criterion="former_ratio", max_depth=1)
-    assert len([w for w in caught if "choose with two arguments" in str(w.message)]) == 1
-
-
-def test_a_module_that_says_nothing_is_of_the_first_contract():
-    assert read_contract_version(None) == read_contract_version(pytest) == 1
+def test_a_module_that_says_nothing_is_of_the_oldest_contract():
+    assert read_contract_version(None) == read_contract_version(pytest) == OLDEST_CONTRACT

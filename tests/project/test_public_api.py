@@ -16,7 +16,6 @@ import pytest
 
 import treekit
 from tests.snapshots import FOLDER, SNAPSHOTS
-from treekit._moved import MOVED_MODULES
 
 # ---------------------------------------------------------------- public api
 
@@ -130,31 +129,6 @@ def test_the_version_is_the_distribution_s():
     assert treekit.__version__ == metadata.version("treekit-ml")
 
 
-@pytest.mark.parametrize(("former", "present"), MOVED_MODULES.items())
-def test_a_former_import_path_works_with_a_warning(former: str, present: str) -> None:
-    code = (
-        "import importlib, warnings\n"
-        "with warnings.catch_warnings(record=True) as seen:\n"
-        "    warnings.simplefilter('always')\n"
-        f"    old = importlib.import_module({former!r})\n"
-        f"new = importlib.import_module({present!r})\n"
-        "names = [name for name in vars(new) if name[:1] != '_']\n"
-        "assert all(getattr(old, name) is getattr(new, name) for name in names)\n"
-        f"assert any({present!r} in str(one.message) for one in seen), seen\n"
-    )
-    subprocess.run([sys.executable, "-c", code], check=True)
-
-
-@pytest.mark.parametrize(
-    "place",
-    [
-        "forms:make_listing", "model.build:build_tree", "model.ensemble:make_model",
-        "model.predict:leaf_indices", "model.store:load", "plot.colours:class_colour",
-        "plot.markup:escaped", "pruners.collapse:collapse", "pruners.context:Context",
-        "rules.changed:changed", "rules.explain:explain", "rules.learn.c45rules:c45rules",
-    ],
-)  # fmt: skip
-@pytest.mark.filterwarnings("ignore:.*has moved to:DeprecationWarning")
-def test_a_former_import_path_has_its_public_name(place: str) -> None:
-    module, name = place.split(":")
-    assert hasattr(importlib.import_module(f"treekit.{module}"), name)
+def test_the_replacement_of_the_bootstrap_is_named() -> None:
+    with pytest.raises(AttributeError, match=r"use scipy\.stats\.bootstrap"):
+        treekit.bootstrap  # noqa: B018

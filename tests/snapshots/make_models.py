@@ -34,7 +34,7 @@ from treekit.model.model import Model, make_model
 __all__ = ["MODELS", "TRAINED", "model_path"]
 
 _TABLES = Path(__file__).parents[1] / "tables"
-_XGBOOST = Path(__file__).parents[2] / "plugins" / "treekit-boosting" / "tests" / "xgboost"
+_XGBOOST = Path(__file__).parents[2] / "plugins" / "treekit-importers" / "tests" / "xgboost"
 _IRIS = (_TABLES / "iris.csv", "class")
 _IRIS_NUMBERS = (_TABLES / "iris.csv", ["petallength", "petalwidth"])
 _CPU = (_TABLES / "cpu.csv", "class")
@@ -91,7 +91,7 @@ def _read(path: Path) -> Callable[[], Model]:
 def _ordered_rules() -> Model:
     """Learn a short ordered rule list, whose last rule has no conditions."""
     tree = treekit.train(*_HORSES, algorithm="c45", seed=0)
-    return treekit.c45rules(tree, _HORSES[0]).rules.model()
+    return treekit.simplify(tree, _HORSES[0]).rules.model()
 
 
 def _weighted_rules() -> Model:

@@ -50,7 +50,7 @@ def listed(module):
 
 
 def built_in():
-    modules = [importlib.import_module(kind.builtin) for kind in KINDS.values()]
+    modules = [importlib.import_module(kind.builtin) for kind in KINDS.values() if kind.builtin]
     return [found for module in modules for found in listed(module)]
 
 

@@ -225,8 +225,8 @@ def _is_skipped(path: Path, model: str, artifacts: tuple[str, ...]) -> bool:
 def import_command(source: str, output: Path, assignments: tuple[str, ...]) -> None:
     """Convert FILE, a model of another library, to a treekit model file.
 
-    Supported are ONNX graphs with one tree operator and scikit-learn trees saved by skops,
-    and with the plugin treekit-boosting LightGBM text files and XGBoost JSON and UBJSON;
+    Supported are, with the plugin treekit-importers, ONNX graphs with one tree operator,
+    scikit-learn trees saved by skops, LightGBM text files, and XGBoost JSON and UBJSON;
     pickles are never read.  The result can be used by all other commands, such as export,
     rules, verify and predict.
     """

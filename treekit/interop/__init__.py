@@ -37,12 +37,14 @@ __all__ = [
 # ---------------------------------------------------------------- importers
 
 _PICKLE_SUFFIXES = (".pkl", ".pickle", ".joblib")
-_BOOSTING_CLASSES = ("Booster", "LGBMModel", "XGBModel")
-_BOOSTING_FILES = {
+_PLUGIN_CLASSES = ("Booster", "LGBMModel", "XGBModel", "ModelProto")
+_PLUGIN_FILES = {
     "lightgbm": ((".txt", ".lgb", ".model"), rb"tree\r?\n"),
+    "onnx": ((".onnx",), rb"\x08"),
+    "skops": ((".skops",), rb"PK\x03\x04"),
     "xgboost": ((".json", ".ubj"), rb'\s*\{\s*"(learner|version)"\s*:|\{L.{8}learner'),
 }
-"""Suffixes and first bytes of the files that the plugin treekit-boosting imports."""
+"""Suffixes and first bytes of the files that the plugin treekit-importers imports."""
 
 
 def read_model(source: Any, **settings: Any) -> Model:
@@ -51,8 +53,9 @@ def read_model(source: Any, **settings: Any) -> Model:
     Parameters
     ----------
     source : object or pathlib.Path
-        A fitted object of scikit-learn, an ONNX `ModelProto`, or a file, ONNX or skops;
-        with the plugin treekit-boosting also an object or file of LightGBM or XGBoost.
+        A fitted object of scikit-learn; with the plugin treekit-importers also an ONNX
+        `ModelProto`, an object of LightGBM or XGBoost, or a file of ONNX, skops, LightGBM or
+        XGBoost.
         The modules of the importers document which predictions are equal to the last bit.
     **settings
         Settings of the importer: ``answer="margins"`` for the raw scores of boosted
@@ -62,7 +65,7 @@ def read_model(source: Any, **settings: Any) -> Model:
     ------
     ModelError
         If no installed importer recognises `source`, or it is a pickle; names the plugin
-        to install for a model of LightGBM or XGBoost.
+        to install for a model of ONNX, skops, LightGBM or XGBoost.
     SettingError
         If the importer does not have a setting.
     PluginError
@@ -98,16 +101,16 @@ def importer_of(source: Any) -> Importer:
             "load it: load it yourself if you trust it and pass the object, or save the model in "
             "another format of its library"
         )
-    for library, (suffixes, start) in _BOOSTING_FILES.items():
+    for library, (suffixes, start) in _PLUGIN_FILES.items():
         is_model = re.match(start, beginning(source, suffixes), re.DOTALL) or find_class_name(
-            source, library, _BOOSTING_CLASSES
+            source, library, _PLUGIN_CLASSES
         )
         if is_model and library not in catalogue:
             raise ModelError(
                 f"{_describe_source(source)} is a model of {library}, whose importer is in the "
-                "plugin treekit-boosting, which is not installed; run "
-                "pip install treekit-boosting, or in treekit's repository "
-                "pip install ./plugins/treekit-boosting"
+                "plugin treekit-importers, which is not installed; run "
+                "pip install treekit-importers, or in treekit's repository "
+                "pip install ./plugins/treekit-importers"
             )
     raise ModelError(
         f"no importer recognises {_describe_source(source)}; installed: "

@@ -17,7 +17,7 @@ from treekit.explain import explain
 from treekit.explain.explanation import ExplanationCase
 from treekit.explain.text import ExplanationWords
 from treekit.model.model import Model, hash_model
-from treekit.rule_learning.report import LearnedList
+from treekit.rule_learning import LearnedList
 from treekit.rules.language import list_languages, load_language
 from treekit.rules.rule_list import RuleList
 from treekit.testing.example_models import (
@@ -140,7 +140,7 @@ DOCUMENT_LAWS: Laws = (
 LEARNS = Law(
     "learns-a-rule-list",
     "The result is a LearnedList whose rules are a model of the same columns and outputs.",
-    "the result of `simplify`, and `treekit.rule_learning.report.LearnedList`",
+    "the result of `simplify`, and `treekit.rule_learning.LearnedList`",
 )
 SAME_LIST = Law(
     "same-table-same-list",

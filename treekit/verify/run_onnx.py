@@ -1,4 +1,4 @@
-"""Execution of ONNX files in onnxruntime, and reading of their trees."""
+"""Execution of ONNX files in onnxruntime, and their comparison with a fresh export."""
 
 from __future__ import annotations
 
@@ -10,78 +10,57 @@ import numpy as np
 import numpy.typing as npt
 
 from treekit.data.schema import Column, Schema
-from treekit.errors import TreekitError, VerificationError
-from treekit.export.onnx.sums import sums_second_class_only
-from treekit.model.fixed_point import to_double_threshold
+from treekit.errors import VerificationError
+from treekit.export.onnx import export_onnx
 from treekit.model.model import Model
 from treekit.verify.answers import Answers, concatenate_answers, encode_labels, make_refusals
 from treekit.verify.probe_values import find_levels, make_unseen_text
 from treekit.verify.runtime import Job, Runtime
-from treekit.verify.tree_equivalence import BinaryTables, StructureComparison, compare_paths
+from treekit.verify.tree_equivalence import (
+    NOT_FRESH,
+    StructureComparison,
+    compare_with_export,
+)
 
-# ---------------------------------------------------------------- comparison of paths
+# ---------------------------------------------------------------- comparison with a fresh export
 
-
-Array = npt.NDArray[Any]
-
-_UNSUPPORTED = "unsupported ONNX graph: expected one TreeEnsembleRegressor of integer votes"
+_MAX_BYTES = 2**31
+"""Maximum size of an ONNX file, a limit of its format."""
 
 
 def compare_onnx_structure(path: Path, model: Model) -> StructureComparison:
-    """Compare the trees of the graph with the model's, on every path."""
+    """Compare a graph with the one that this version of treekit writes for the model."""
+    settings = _find_graph_settings(path)
+    if settings is None:
+        return NOT_FRESH
+    return compare_with_export(path, lambda: export_onnx(model, path.stem, **settings))
+
+
+def _find_graph_settings(path: Path) -> dict[str, Any] | None:
+    """Return the settings that a graph was exported with, None if treekit did not export it."""
+    from google.protobuf.message import DecodeError
+    from onnx import ModelProto
+
+    proto = ModelProto()
     try:
-        tables = _read_tables(path, model)
-    except (TreekitError, LookupError, ValueError, TypeError, OverflowError) as error:
-        return StructureComparison(False, f"not proved: its trees cannot be read ({error})")
-    return compare_paths(model, tables)
-
-
-def _read_tables(path: Path, model: Model) -> BinaryTables:
-    """Read the trees of the only tree operator."""
-    from treekit.interop.onnx_nodes import LEAF, LEQ, Attributes, load_proto, read_id_trees
-
-    try:
-        nodes = load_proto(path).graph.node
-    except TreekitError as error:
-        raise VerificationError("not an ONNX file") from error
-    operators = [node for node in nodes if node.op_type.startswith("TreeEnsemble")]
-    if len(operators) != 1 or operators[0].op_type != "TreeEnsembleRegressor":
-        raise VerificationError(_UNSUPPORTED)
-    schema, attributes = model.schema, Attributes(operators[0])
-    second = sums_second_class_only(model)
-    n_targets = 1 if second else schema.n_values
-    # Otherwise it compares converted columns.
-    single = "nodes_values_as_tensor" not in attributes.by_name
-    if single != (schema.dtype == "float32") or attributes.get_integer("n_targets", 0) != n_targets:
-        raise VerificationError(_UNSUPPORTED)
-    trees = read_id_trees(attributes, "target", n_targets)
-    leaf = trees.mode == LEAF
-    feature, value = trees.feature[~leaf], trees.split[~leaf]
-    leaves = trees.value[leaf]
-    if np.any(trees.mode[~leaf] != LEQ) or np.any(leaves != np.rint(leaves)):
-        raise VerificationError(_UNSUPPORTED)
-    if np.any(feature >= schema.n_features):
-        raise VerificationError(
-            "unsupported ONNX graph: oblique splits, surrogates and rules cannot be read"
-        )
-    leaves = leaves.astype(np.int64)
-    if second:  # the first class has the remaining votes
-        leaves = np.hstack([model.unit_total // model.n_trees - leaves, leaves])
-    if single:
-        rounds = np.isfinite(value) & ~schema.nominal[feature]
-        value[rounds] = to_double_threshold(value[rounds])
-    number = np.where(leaf, -np.cumsum(leaf), np.cumsum(~leaf) - 1)
-    return BinaryTables(
-        feature=feature,
-        kind=trees.missing_true[~leaf].astype(np.int64),
-        value=value,
-        yes=number[trees.true[~leaf]],
-        no=number[trees.false[~leaf]],
-        root=number[trees.roots],
-        set_start=np.zeros(len(feature) + 1, dtype=np.int64),
-        set_codes=np.empty(0, dtype=np.int64),
-        leaves=leaves,
-    )
+        if path.stat().st_size > _MAX_BYTES:
+            return None
+        proto.ParseFromString(path.read_bytes())
+    except (DecodeError, OSError, ValueError, RuntimeError):
+        return None
+    metadata = {one.key: one.value for one in proto.metadata_props}
+    maker, _, runtime = str(metadata.get("treekit.runtime", "")).partition(" ")
+    if maker != "onnxruntime":
+        return None
+    outputs = {one.name for one in proto.graph.output}
+    return {
+        "target_runtime": runtime,
+        "opset": next((one.version for one in proto.opset_import if not one.domain), None),
+        "inputs": "columns" if "treekit.inputs" in metadata else "tensor",
+        "zipmap": any(node.op_type == "ZipMap" for node in proto.graph.node),
+        "leaf": "leaf" in outputs,
+        "decision_path": "path" in outputs,
+    }
 
 
 # ---------------------------------------------------------------- run onnx

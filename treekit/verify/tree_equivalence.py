@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from treekit.errors import ExportError, VerificationError
+from treekit.errors import ExportError, SettingError, VerificationError
 from treekit.export.lowering import FORM_REASON, NodeTable, leaf_table, lower, node_table
 from treekit.export.readable import UNREADABLE
 from treekit.model.fixed_point import to_double_threshold
@@ -111,11 +111,16 @@ def compare_with_export(
     """Compare files, byte for byte, with those that this version writes for the model."""
     try:
         is_fresh = all(
-            normalize_line_ends(path.with_name(name).read_bytes()) == content
+            content in (found, normalize_line_ends(found))
             for name, content in write().items()
+            for found in (path.with_name(name).read_bytes(),)
         )
-    except (ExportError, OSError):  # this model cannot have been exported with these settings
-        is_fresh = False
+    except (
+        ExportError,
+        SettingError,
+        OSError,
+    ):
+        is_fresh = False  # this model cannot have been exported with these settings
     if is_fresh:
         return StructureComparison(
             True, "proved: equal, byte for byte, to what this version of treekit writes"

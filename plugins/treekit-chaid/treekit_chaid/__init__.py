@@ -9,7 +9,6 @@ from __future__ import annotations
 from functools import lru_cache
 
 from treekit import Setting, Splitter, SplitterFunctions, hookimpl
-from treekit_chaid.search import make_find
 
 __all__ = ["make", "treekit_splitters"]
 
@@ -45,6 +44,8 @@ def make(
     most_levels: int,
 ) -> SplitterFunctions:
     """Return the splitter's functions for given settings; cached, so they compile only once."""
+    from treekit_chaid.search import make_find  # imports numba
+
     find = make_find(alpha_split, alpha_merge, alpha_split_merged, bonferroni, bins, most_levels)
     return SplitterFunctions(find=find, intervals=True)
 

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from treekit import Document, hookimpl
-from treekit.documents import Listing
+
+if TYPE_CHECKING:
+    from treekit.documents import Listing
 
 __all__ = ["treekit_documents"]
 

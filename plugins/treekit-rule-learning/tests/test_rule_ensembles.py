@@ -11,15 +11,20 @@ from treekit_rule_learning.candidates import (
     extract_candidates,
     find_independent,
 )
+from treekit_rule_learning.frequent_paths import (
+    compute_cut_points,
+    compute_dice_index,
+    count_paths,
+    sirus,
+)
 from treekit_rule_learning.linear_models import (
     fit_nonnegative_ridge,
     fit_penalised,
     refit_weights,
     select_smallest_size,
 )
+from treekit_rule_learning.penalised_rules import rulefit
 from treekit_rule_learning.report import compute_auc
-from treekit_rule_learning.rulefit import rulefit
-from treekit_rule_learning.sirus import compute_cut_points, compute_dice_index, count_paths, sirus
 
 import treekit
 from tests.reference.short import adds, meets, table_of

@@ -1,27 +1,47 @@
-"""Short rule lists from forests: SIRUS and RuleFit."""
+"""Short rule lists from trees and forests: C4.5rules, SIRUS and RuleFit."""
 
 from __future__ import annotations
 
+import importlib
 from typing import TYPE_CHECKING, Any
 
 from treekit import Setting, Simplifier, hookimpl
-from treekit_rule_learning.report import ShortList
-from treekit_rule_learning.rulefit import rulefit
-from treekit_rule_learning.sirus import sirus
 
 if TYPE_CHECKING:
     from treekit import Model
+    from treekit.rule_learning import LearnedList
+    from treekit_rule_learning.frequent_paths import sirus
+    from treekit_rule_learning.generalised_paths import c45rules
+    from treekit_rule_learning.penalised_rules import rulefit
+    from treekit_rule_learning.report import ShortList
 
-__all__ = ["ShortList", "rulefit", "sirus", "treekit_simplifiers"]
+__all__ = ["ShortList", "c45rules", "rulefit", "sirus", "treekit_simplifiers"]
 
 treekit_contract = 2
 
+_MODULE_OF = {
+    "ShortList": "report",
+    "c45rules": "generalised_paths",
+    "rulefit": "penalised_rules",
+    "sirus": "frequent_paths",
+}
+
+
+def _run_c45rules(model: Model, table: Any, test: Any, **settings: Any) -> LearnedList:
+    from treekit_rule_learning.generalised_paths import c45rules
+
+    return c45rules(model, table, test=test, **settings)
+
 
 def _run_sirus(model: Model, table: Any, test: Any, **settings: Any) -> ShortList:
+    from treekit_rule_learning.frequent_paths import sirus
+
     return sirus(table, model=model, test=test, **settings)
 
 
 def _run_rulefit(model: Model, table: Any, test: Any, **settings: Any) -> ShortList:
+    from treekit_rule_learning.penalised_rules import rulefit
+
     return rulefit(table, model=model, test=test, **settings)
 
 
@@ -30,6 +50,21 @@ def treekit_simplifiers() -> list[Simplifier]:
     """Register the simplifiers."""
     seed = Setting("seed", 0, "seed of the random choices", minimum=0)
     return [
+        Simplifier(
+            "c45rules",
+            _run_c45rules,
+            (
+                Setting("rules", None, "maximum number of rules", int, minimum=1),
+                Setting(
+                    "confidence",
+                    0.25,
+                    "confidence factor of the error estimates; lower values drop more conditions",
+                    above=0,
+                    maximum=0.5,
+                ),
+            ),
+            "an ordered list; the first matching rule predicts (Quinlan 1993)",
+        ),
         Simplifier(
             "sirus",
             _run_sirus,
@@ -68,3 +103,10 @@ def treekit_simplifiers() -> list[Simplifier]:
             "a weighted sum of few rules (Friedman and Popescu 2008)",
         ),
     ]
+
+
+def __getattr__(name: str) -> Any:
+    # Imported on first use: treekit imports this module at start-up.
+    if name not in _MODULE_OF:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(f"{__name__}.{_MODULE_OF[name]}"), name)

@@ -13,7 +13,6 @@ from treekit.data.dataset import Dataset, make_dataset, make_validation
 from treekit.errors import DataError, SettingError
 from treekit.model.model import Model, make_model
 from treekit.model.tree import Tree
-from treekit.rule_learning.c45rules import check_not_rule_list
 from treekit.rules.evaluate import make_cells
 from treekit.rules.extract import (
     rules,
@@ -24,6 +23,7 @@ from treekit.training.class_weights import (
     compute_class_weights,
     rescale_factors,
 )
+from treekit_rule_learning.generalised_paths import check_not_rule_list
 
 __all__ = [
     "WeightedRows",

@@ -14,7 +14,7 @@ from treekit.data.dataset import Dataset
 from treekit.model.links import convert_sums
 from treekit.model.model import Model, predict_labels
 from treekit.model.scoring import compute_label_codes, sum_leaf_values
-from treekit.rule_learning.report import LearnedList, compute_agreement, compute_r_squared
+from treekit.rule_learning import LearnedList, compute_agreement, compute_r_squared
 from treekit.rules.language import Language, load_language, load_phrases
 from treekit.rules.rule_list import RuleList, take_rules
 from treekit_rule_learning.candidates import compute_indicators

@@ -5,10 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 from treekit import Exporter, hookimpl
-from treekit.exporting import language_exporter
 
 
 @hookimpl
 def treekit_exporters() -> list[Exporter]:
     """Register the exporter."""
+    from treekit.exporting import language_exporter
+
     return [language_exporter(Path(__file__).with_name("templates") / "zig")]

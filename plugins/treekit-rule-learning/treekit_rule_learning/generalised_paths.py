@@ -24,7 +24,7 @@ from treekit.grow.target_statistics import round_weights
 from treekit.model.fixed_point import MASS
 from treekit.model.model import Model, distribute_votes, predict_labels
 from treekit.model.tree import Split, Tree
-from treekit.rule_learning.report import LearnedList, evaluate_list
+from treekit.rule_learning import LearnedList, evaluate_list
 from treekit.rules.evaluate import make_cells, pack_bits, unpack_bits
 from treekit.rules.extract import (
     is_rule_list,
@@ -236,7 +236,7 @@ class RowSets:
     def _weigh_sets(self, sets: Bits) -> Numbers:
         if self.is_unweighted:
             return np.asarray(np.bitwise_count(sets).sum(axis=1, dtype=np.int64), np.float64)
-        from treekit.kernels.rule_bitsets import weigh_sets
+        from treekit_rule_learning.row_bitsets import weigh_sets
 
         sums = np.empty(len(sets))
         weigh_sets(sets, self.row_weights, sums)
@@ -350,8 +350,7 @@ def c45rules(
     made = make_ordered_list(model, conditions, sum_first_match_weights(met[order], ground))
     column = None if isinstance(test, Dataset) else weights
     judges = dataset if test is None else _read_dataset(model, test, column)
-    codes = predict_labels(made.sums(judges.to_matrix()), None)
-    return evaluate_list(made, codes, model, judges)
+    return evaluate_list(made, model, judges)
 
 
 def _check_inputs(model: Model, confidence: float, rules: int | None) -> None:
@@ -679,7 +678,7 @@ def make_rate_bound(confidence: float) -> Any:
 
 def compute_base_rates(ground: RowSets, bound: Any) -> list[float]:
     """Return, for each class, the pessimistic error rate of predicting it for all rows."""
-    from treekit.kernels.rule_bitsets import estimate_error_rate
+    from treekit_rule_learning.row_bitsets import estimate_error_rate
 
     total = float(ground.class_totals.sum())
     return [float(estimate_error_rate(total, own, bound)) for own in ground.class_totals.tolist()]
@@ -703,7 +702,7 @@ def generalise_paths(paths: TreePaths, met: Bits, ground: RowSets, bound: Any) -
     -----
     A path of d conditions takes up to d rounds over their words: O(d² rows / 64).
     """
-    from treekit.kernels.rule_bitsets import drop_conditions
+    from treekit_rule_learning.row_bitsets import drop_conditions
 
     kept = np.zeros(len(paths.node), dtype=np.bool_)
     rate = np.empty(len(paths.end))

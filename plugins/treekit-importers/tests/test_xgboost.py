@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pytest
-from treekit_boosting.xgboost import MAX_NESTING, decode_ubjson, read_xgboost, recognises_xgboost
+from treekit_importers.xgboost import MAX_NESTING, decode_ubjson, read_xgboost, recognises_xgboost
 
 import treekit
 from tests.export.test_all_targets import model_differences

@@ -13,7 +13,7 @@ import lightgbm
 import numpy as np
 import numpy.typing as npt
 import pytest
-from treekit_boosting.lightgbm import read_lightgbm, recognises_lightgbm
+from treekit_importers.lightgbm import read_lightgbm, recognises_lightgbm
 
 import treekit
 from tests.foreign import beside, dyed, frame

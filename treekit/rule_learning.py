@@ -1,4 +1,10 @@
-"""Report on a rule list made from a model: size, fidelity and accuracy."""
+"""Learning of short rule lists from models, with reports of their fidelity.
+
+>>> print(treekit.simplify(model, "train.csv", "sirus", rules=20))
+
+The methods are plugins; those of the plugin treekit-rule-learning are "c45rules", "sirus" and
+"rulefit".
+"""
 
 from __future__ import annotations
 
@@ -9,7 +15,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from treekit.data.dataset import Dataset
+from treekit import registry
+from treekit.contracts import Simplifier
+from treekit.data.dataset import Dataset, make_validation
 from treekit.errors import DataError
 from treekit.model.links import convert_sums
 from treekit.model.model import Model
@@ -17,9 +25,60 @@ from treekit.model.scoring import compute_label_codes, sum_leaf_values
 from treekit.rules.language import Language, load_language
 from treekit.rules.rule_list import RuleList
 
-# ---------------------------------------------------------------- report
+__all__ = [
+    "LearnedList",
+    "compute_agreement",
+    "compute_r_squared",
+    "evaluate_list",
+    "simplify",
+]
+
 
 Numbers = npt.NDArray[np.float64]
+
+
+def simplify(
+    model: Model,
+    table: Any,
+    method: str | Simplifier = "c45rules",
+    *,
+    test: Any = None,
+    **settings: Any,
+) -> LearnedList:
+    """Learn a short rule list from a model and its training table.
+
+    Parameters
+    ----------
+    model : Model
+    table : table
+        Any table that `treekit.train` accepts, with the target.
+    method : str or Simplifier
+        An installed simplifier; ``treekit plugins`` lists them.
+    test : table, optional
+        Rows for the report; default those of `table`.
+    **settings
+        Settings of the method, such as ``rules``, the maximum number of rules.
+
+    Returns
+    -------
+    LearnedList
+        ``rules`` and the figures of the report.
+
+    Raises
+    ------
+    SettingError
+        For an unknown method or setting, or a method whose plugin is not installed.
+    ModelError, DataError
+        If the method does not support the model, or cannot read the table.
+    PluginError
+        If the method of a plugin fails.
+    """
+    simplifier = registry.simplifier(method)
+    values = registry.settings_of(simplifier, settings)
+    learned: LearnedList = registry.call(
+        simplifier, simplifier.simplify, model, table, test, **values
+    )
+    return learned
 
 
 @dataclass(frozen=True)
@@ -75,34 +134,40 @@ class LearnedList:
         return ["learned_size", "learned_agrees", "learned_accuracy"]
 
 
-def evaluate_list(
-    rules: RuleList, predicted: npt.NDArray[Any], model: Model, rows: Dataset
-) -> LearnedList:
+def evaluate_list(rules: RuleList, model: Model, rows: Any) -> LearnedList:
     """Evaluate a rule list made from `model`, a model with one target.
 
     Parameters
     ----------
     rules : RuleList
-    predicted : (rows,) int64 or float64
-        Prediction of the list for each row: class index, or number.
     model : Model
-    rows : Dataset
-        With the model's schema.
+    rows : table or Dataset
+        With the target; a dataset has the model's schema.
     """
-    total = sum_leaf_values(model, rows.to_matrix())
-    compare: Callable[[Any, Any, Numbers | None], float]
-    if model.schema.task == "classification":
-        theirs: npt.NDArray[Any] = compute_label_codes(model, total)[:, 0]
-        compare = compute_agreement
-    else:
-        theirs = convert_sums(model, total)[:, 0]
-        compare = compute_r_squared
+    if not isinstance(rows, Dataset):
+        rows = make_validation(
+            rows, model.schema, missing=model.missing, unknown=model.unknown,
+            noun="the table of the rules",
+        )  # fmt: skip
+    matrix = rows.to_matrix()
+    ours, theirs = _predict(rules.model(), matrix), _predict(model, matrix)
+    compare: Callable[[Any, Any, Numbers | None], float] = (
+        compute_agreement if model.schema.task == "classification" else compute_r_squared
+    )
     return LearnedList(
         rules=rules,
-        fidelity=compare(predicted, theirs, rows.weights),
-        accuracy=compare(predicted, rows.y, rows.weights),
+        fidelity=compare(ours, theirs, rows.weights),
+        accuracy=compare(ours, rows.y, rows.weights),
         accuracy_of_model=compare(theirs, rows.y, rows.weights),
     )
+
+
+def _predict(model: Model, matrix: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Return the class indices (rows,) int64, or numbers float64, of the first target."""
+    sums = sum_leaf_values(model, matrix)
+    if model.schema.task == "classification":
+        return compute_label_codes(model, sums)[:, 0]
+    return convert_sums(model, sums)[:, 0]
 
 
 def compute_agreement(

@@ -30,7 +30,7 @@ Probabilities
     having equal sums) are read as votes, within ``T / 2**24``; LOGISTIC and
     SOFTMAX as link functions of margins.
 
-`tests/interop/test_onnx.py` measures these differences.
+`tests/test_onnx.py` measures these differences.
 """
 
 from __future__ import annotations
@@ -44,7 +44,19 @@ import numpy.typing as npt
 from treekit._version import __version__
 from treekit.data.schema import Label, Schema
 from treekit.errors import ModelError, ModelFileError
-from treekit.interop.onnx_nodes import (
+from treekit.interop.tree_assembly import (
+    NodeTable,
+    Outcome,
+    check_names,
+    floor_thresholds,
+    make_boosted_model,
+    make_columns,
+    make_trees,
+)
+from treekit.model.links import Combine, Link
+from treekit.model.model import MissingPolicy, Model, UnknownPolicy, Voting, make_model
+from treekit.model.validation import check_model
+from treekit_importers.onnx_nodes import (
     GTE,
     LEQ,
     MEMBER,
@@ -60,18 +72,6 @@ from treekit.interop.onnx_nodes import (
     read_tensor,
     recognises_onnx,
 )
-from treekit.interop.tree_assembly import (
-    NodeTable,
-    Outcome,
-    check_names,
-    floor_thresholds,
-    make_boosted_model,
-    make_columns,
-    make_trees,
-)
-from treekit.model.links import Combine, Link
-from treekit.model.model import MissingPolicy, Model, UnknownPolicy, Voting, make_model
-from treekit.model.validation import check_model
 
 if TYPE_CHECKING:
     from onnx import ModelProto, NodeProto

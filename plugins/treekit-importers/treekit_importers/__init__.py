@@ -1,11 +1,13 @@
-"""Importers of the boosted trees of LightGBM and XGBoost."""
+"""Importers of the models of ONNX, skops, LightGBM and XGBoost."""
 
 from __future__ import annotations
 
 from treekit import Importer, Setting, hookimpl
 from treekit.interop.tree_assembly import ANSWER_SETTING, DTYPE_SETTING
-from treekit_boosting.lightgbm import read_lightgbm, recognises_lightgbm
-from treekit_boosting.xgboost import read_xgboost, recognises_xgboost
+from treekit_importers.lightgbm import read_lightgbm, recognises_lightgbm
+from treekit_importers.onnx import read_onnx, recognises_onnx
+from treekit_importers.skops import read_skops, recognises_skops
+from treekit_importers.xgboost import read_xgboost, recognises_xgboost
 
 __all__ = ["treekit_importers"]
 
@@ -30,6 +32,20 @@ def treekit_importers() -> list[Importer]:
             read=read_lightgbm,
             settings=(DTYPE_SETTING, ANSWER_SETTING, _ITERATIONS_SETTING),
             summary="LightGBM text files, boosters and estimators",
+        ),
+        Importer(
+            name="onnx",
+            recognises=recognises_onnx,
+            read=read_onnx,
+            settings=(ANSWER_SETTING,),
+            summary="ONNX models with one tree operator, from any converter",
+        ),
+        Importer(
+            name="skops",
+            recognises=recognises_skops,
+            read=read_skops,
+            settings=(DTYPE_SETTING, ANSWER_SETTING),
+            summary="scikit-learn trees in skops files",
         ),
         Importer(
             name="xgboost",

@@ -1,6 +1,6 @@
 """Make the files of the folder ``xgboost``: models, and what XGBoost answers to rows.
 
-    PYTHONPATH=. python plugins/treekit-boosting/tests/make.py
+    PYTHONPATH=. python plugins/treekit-importers/tests/make.py
 
 They were made by XGBoost 3.2.0, which is too large for the test extra (its
 Linux wheel pulls a library of 200 MB for graphics cards).

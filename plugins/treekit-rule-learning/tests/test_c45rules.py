@@ -4,18 +4,40 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from click.testing import CliRunner
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from treekit_rule_learning import row_bitsets
+from treekit_rule_learning.generalised_paths import (
+    MAX_EXHAUSTIVE,
+    ClassRules,
+    c45rules,
+    compute_exception_bits,
+    compute_rule_bits,
+    extract_paths,
+    find_matching_rows,
+    generalise_paths,
+    make_rate_bound,
+    make_row_sets,
+    order_by_false_positives,
+    prune_rule_list,
+    select_shortest_subset,
+)
 
+import treekit
 from tests.examples import examples
+from tests.kernels.test_kernels import signed_in
 from tests.reference import c45rules as oracle
 from tests.reference import rules as matching
 from tests.strategies import matrices, models
 from treekit import DataError, ModelError, SettingError
+from treekit.cli import main
+from treekit.data import DEMO_TARGET, demo_table
 from treekit.data.dataset import Dataset, make_coded_dataset
 from treekit.data.schema import Column, Schema
 from treekit.model import builder as build
@@ -32,24 +54,10 @@ from treekit.model.builder import (
 from treekit.model.fixed_point import MASS
 from treekit.model.model import Model, make_model
 from treekit.model.scoring import compute_label_codes, sum_leaf_values
-from treekit.rule_learning.c45rules import (
-    MAX_EXHAUSTIVE,
-    ClassRules,
-    c45rules,
-    compute_exception_bits,
-    compute_rule_bits,
-    extract_paths,
-    find_matching_rows,
-    generalise_paths,
-    make_rate_bound,
-    make_row_sets,
-    order_by_false_positives,
-    prune_rule_list,
-    select_shortest_subset,
-)
-from treekit.rule_learning.report import LearnedList, compute_r_squared
+from treekit.rule_learning import LearnedList
 from treekit.rules.evaluate import pack_bits
 from treekit.rules.rule_list import ConditionTuple
+from treekit.testing import check_simplifier
 
 NAN = float("nan")
 WEATHER = Schema(
@@ -428,8 +436,40 @@ def test_what_is_no_list_of_rules_for_classes_is_refused_by_name() -> None:
         c45rules(model, table | {"w": [0.0, 0.0]}, weights="w")
 
 
-def test_r_squared_of_a_constant_is_whether_it_is_met() -> None:
-    ones = np.ones(3)
-    assert compute_r_squared(ones, ones) == 1.0
-    assert compute_r_squared(ones * 2, ones) == 0.0
-    assert compute_r_squared(np.array([1.0, 2, 4]), np.array([1.0, 2, 3])) == pytest.approx(0.5)
+@pytest.mark.system
+def test_subscripts_in_dropping_conditions_are_unsigned() -> None:
+    sets, node = np.zeros((3, 1), np.uint64), np.array([1, 2])
+    bound = make_rate_bound(0.25)
+    kept, rates = np.zeros(2, np.bool_), np.zeros(2)
+    classes = sets[:2].copy()
+    row_bitsets.drop_conditions(
+        sets, node, node, node - 1, classes, sets[0].copy(), rates[:0], bound, kept, rates
+    )
+    row_bitsets.weigh_sets(sets, rates, np.zeros(3))
+    signed, checked = signed_in(row_bitsets)
+    assert signed == []
+    assert checked >= 4
+
+
+def test_c45rules_keeps_the_contract_of_simplifiers() -> None:
+    assert check_simplifier("c45rules").ok
+
+
+def test_a_list_is_made_of_a_model_and_its_table(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    treekit.train(demo_table(), DEMO_TARGET, algorithm="c45", seed=0).save("m.treekit")
+    Path("rows.csv").write_bytes(demo_table().read_bytes())
+
+    def call(*options: str, code: int = 0) -> str:
+        result = CliRunner().invoke(main, ["simplify", "m.treekit", "rows.csv", *options])
+        assert result.exit_code == code, result.output
+        return result.output
+
+    said = call("-o", "l.treekit")
+    assert "written to 'l.treekit'" in said
+    assert treekit.load("l.treekit").provenance["simplified"] == "c45rules"
+    zh = call("-o", "l.treekit", "--lang", "zh")
+    assert zh.splitlines()[0] != said.splitlines()[0]
+    assert "is an input of this command" in call("-o", "rows.csv", code=2)

@@ -21,11 +21,11 @@ from sklearn.ensemble import (
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.tree import DecisionTreeClassifier
+from treekit_importers.onnx import read_onnx
 
 import treekit
 from tests.extremes import EXTREMES, extreme_rows, refused
 from treekit.errors import ExportError, ModelError, ModelFileError
-from treekit.interop.onnx import read_onnx
 from treekit.model.scoring import predict_from_sums, sum_leaf_values
 from treekit.testing import check_importer
 
