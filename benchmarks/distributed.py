@@ -30,23 +30,30 @@ _SIDES = {
     "treekit": ("treekit", 0),
     "treekit, local:1": ("treekit", 1),
     "treekit, local:2": ("treekit", 2),
+    "treekit, levels, local:1": ("treekit levels", 1),
+    "treekit, levels, local:2": ("treekit levels", 2),
     "xgboost, 1 worker": ("xgboost", 1),
     "xgboost, 2 workers": ("xgboost", 2),
     "lightgbm, 1 worker": ("lightgbm", 1),
     "lightgbm, 2 workers": ("lightgbm", 2),
 }
-"""Library and number of workers of each side; 0: this process."""
+"""Library (and mode) and number of workers of each side; 0: this process."""
 
 
-def _train_treekit(client: Any, table: Any, options: Options) -> bytes:
+def _train_treekit(client: Any, table: Any, options: Options, mode: str = "auto") -> bytes:
     import treekit
 
     model = treekit.train(
         table, _TARGET, ensemble="forest", trees=options.trees, seed=0, cluster=client,
-        max_depth=options.depth or None, oob=False, n_jobs=1,
+        max_depth=options.depth or None, oob=False, n_jobs=1, cluster_mode=mode,
+        splitter="histogram",
     )  # fmt: skip
     model.save(options.folder / "m.treekit")
     return (options.folder / "m.treekit").read_bytes()
+
+
+def _train_treekit_by_levels(client: Any, table: Any, options: Options) -> bytes:
+    return _train_treekit(client, table, options, "levels")
 
 
 def _train_lightgbm(client: Any, table: Any, options: Options) -> bytes:
@@ -80,6 +87,7 @@ def _train_xgboost(client: Any, table: Any, options: Options) -> bytes:
 
 _TRAIN: dict[str, Callable[[Any, Any, Options], bytes]] = {
     "treekit": _train_treekit,
+    "treekit levels": _train_treekit_by_levels,
     "xgboost": _train_xgboost,
     "lightgbm": _train_lightgbm,
 }
@@ -99,16 +107,20 @@ def _run(options: Options) -> Iterator[Entry]:
             with _start(library, workers, rows) as (client, table):
                 trees, cost = _measure(client, lambda: _TRAIN[library](client, table, options))  # noqa: B023 - called here
             walls[library] = cost.wall
-            equal = {"equal": float(trees == known.setdefault(library, trees))}
+            first = known.setdefault(library.partition(" ")[0], trees)
+            equal = {"equal": float(trees == first)}
             yield Entry("a forest", side, cost.figures() | equal)
         for side in options.sides:
             library, workers = _SIDES[side]
             if workers == 2 and library in walls:
-                yield _kill(side, rows, known[library], walls[library] / 2, options)
+                yield _kill(
+                    side, rows, known[library.partition(" ")[0]], walls[library] / 2, options
+                )
 
 
 def _find_absent(library: str) -> str:
-    missing = [name for name in (library, "distributed") if importlib.util.find_spec(name) is None]
+    needed = (library.partition(" ")[0], "distributed")
+    missing = [name for name in needed if importlib.util.find_spec(name) is None]
     return f"{missing[0]} is not installed" if missing else ""
 
 
@@ -141,8 +153,8 @@ def _start(library: str, workers: int, rows: Rows) -> Iterator[tuple[Any, Any]]:
 
 def _warm_up(library: str) -> None:
     """Load a library, and treekit's kernels by a forest of one split."""
-    importlib.import_module(library)
-    if library == "treekit":
+    importlib.import_module(library.partition(" ")[0])
+    if library.startswith("treekit"):
         import treekit
 
         rows, _ = points(100, 3, 2, 0)
@@ -152,6 +164,13 @@ def _warm_up(library: str) -> None:
             frame, _TARGET, ensemble="forest", trees=1, max_depth=1, seed=0, oob=False,
             splitter="histogram",
         )  # fmt: skip
+        if library == "treekit levels":
+            from treekit.grow.level_builder import LocalEngine
+            from treekit.training.levels import Resources, train_by_levels
+
+            settings = {"ensemble": "forest", "trees": 16, "seed": 0, "splitter": "histogram"}
+            places = [("the table", len(frame))]
+            train_by_levels(LocalEngine(), [frame], places, _TARGET, {}, settings, Resources(1))
 
 
 def _measure(client: Any, call: Callable[[], bytes]) -> tuple[bytes, Cost]:

@@ -21,6 +21,7 @@ from unittest.mock import patch
 
 import numba
 import numpy as np
+import pandas as pd
 
 __all__ = ["FIRST", "MATRIX", "compile_kernels", "kernels_state"]
 
@@ -122,13 +123,28 @@ def _random() -> None:
     _train("dear", levels=False, missing="surrogate")
 
 
+def _levels() -> None:
+    """Grow trees by levels, with and without categories."""
+    from treekit.grow.level_builder import LocalEngine
+    from treekit.training.levels import Resources, train_by_levels
+
+    frame = pd.DataFrame(_table())
+    for names in (["dear"], ["price"], ["price", "colour"]):
+        rows = frame.drop(columns=names)
+        target = "price" if names == ["dear"] else "dear"
+        settings = {"ensemble": "tree", "seed": 0, "splitter": "histogram"}
+        places = [("the table", len(rows))]
+        train_by_levels(LocalEngine(), [rows], places, target, {}, settings, Resources(4))
+
+
 PARTS: Mapping[str, Callable[[], None]] = {
     "grow": _grow,
     "use": _use,
     "oblique": _oblique,
     "random": _random,
+    "levels": _levels,
 }
-FIRST, MATRIX = ("grow", "use"), ("oblique", "random")
+FIRST, MATRIX = ("grow", "use"), ("oblique", "random", "levels")
 """Parts for every tier, and further parts for the matrix tier."""
 
 if __name__ == "__main__":

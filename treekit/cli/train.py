@@ -90,6 +90,13 @@ def _suggest_setting(option: str, args: list[str]) -> str | None:
 )
 @click.option("--test", "test_table", metavar="TABLE", help="Score the model on this table.")
 @cluster_option
+@click.option(
+    "--cluster-mode",
+    type=click.Choice(["auto", "trees", "levels"]),
+    default="auto",
+    show_default=True,
+    help="What each worker holds: the table (trees), or a part of it (levels); auto: by memory.",
+)
 def train_command(**given: Any) -> None:
     """Train a model on TABLE (.csv, .csv.gz, .tsv, .parquet, .arrow) and write it to a file.
 
@@ -142,6 +149,8 @@ def _train_and_report(given: dict[str, Any], settings: dict[str, Any]) -> None:
     test = given["test_table"] and read_rows(given["test_table"], given["missing_marks"])
     for target in given["targets"] if test is not None else ():
         test.find_column(target, "target column")  # fail now, not after hours of training
+    if given["cluster"] is None and given["cluster_mode"] != "auto":
+        raise click.UsageError("--cluster-mode needs --cluster")
     if given["cluster"] is not None:
         model = _train_on_cluster(given, settings)
     else:
@@ -207,6 +216,7 @@ def _train_on_cluster(given: dict[str, Any], settings: dict[str, Any]) -> Model:
             settings,
             given["cluster"],
             progress,
+            given["cluster_mode"],
         ).model
 
 

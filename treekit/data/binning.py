@@ -80,7 +80,7 @@ def encode_columns(
     n_rows = len(columns[0]) if n_rows is None else n_rows
     numeric_most = max_bins if coding == "histogram" else n_rows
     bounds = np.where(nominal, n_levels, numeric_most)
-    codes = allocate_code_matrix((len(bounds), n_rows), _choose_code_type(int(bounds.max())))
+    codes = allocate_code_matrix((len(bounds), n_rows), choose_code_type(int(bounds.max())))
 
     def code_column(f: int) -> _ColumnCodes:
         column, row = columns[f], codes[f]
@@ -98,7 +98,7 @@ def encode_columns(
         tasks = map(delayed(code_column), range(len(bounds)))
         coded = list(Parallel(n_jobs=n_jobs, require="sharedmem")(tasks))
     n_codes = np.array([each.n_codes for each in coded], dtype=np.int64)
-    dtype = _choose_code_type(int(n_codes.max()))
+    dtype = choose_code_type(int(n_codes.max()))
     if dtype != codes.dtype:
         wide, codes = codes, allocate_code_matrix(codes.shape, dtype)
         codes[:] = wide
@@ -113,7 +113,7 @@ def encode_columns(
     )
 
 
-def _choose_code_type(largest: int) -> type[np.unsignedinteger[Any]]:
+def choose_code_type(largest: int) -> type[np.unsignedinteger[Any]]:
     """Return the type of codes for `largest` values, not counting missing.
 
     There are only two types, since kernels are compiled for each; 16 bits were not faster.
@@ -136,9 +136,9 @@ def _encode_numeric(
     codes: npt.NDArray[Any],
 ) -> _ColumnCodes:
     """Fill the codes (rows,) of a numeric column: bins, or one per value if `max_bins` is None."""
-    form = _KEY_FORMATS[column.dtype.str]
-    bits = _make_read_only(np.ascontiguousarray(column).view(form.unsigned))
-    own = _make_read_only(np.empty(0) if weights is None else weights.view())
+    form = KEY_FORMATS[column.dtype.str]
+    bits = make_read_only(np.ascontiguousarray(column).view(form.unsigned))
+    own = make_read_only(np.empty(0) if weights is None else weights.view())
     keys, rows = _sort_known(bits, form, own, carried=max_bins is None or weights is not None)
     if len(keys) == 0:
         codes[:] = 0
@@ -174,7 +174,7 @@ def _encode_other_rows(
 
 def _sort_known(
     bits: npt.NDArray[Any],
-    form: _KeyFormat,
+    form: KeyFormat,
     weights: npt.NDArray[np.float64],
     *,
     carried: bool,
@@ -190,13 +190,13 @@ def _sort_known(
     return found
 
 
-def _make_read_only(view: npt.NDArray[Any]) -> npt.NDArray[Any]:
+def make_read_only(view: npt.NDArray[Any]) -> npt.NDArray[Any]:
     """Make a view read-only, so that kernels need not be compiled for writeable arrays also."""
     view.flags.writeable = False
     return view
 
 
-class _KeyFormat(NamedTuple):
+class KeyFormat(NamedTuple):
     """The conversion of floats of one width to keys; see `treekit.kernels.feature_codes`."""
 
     unsigned: Any
@@ -213,11 +213,11 @@ class _KeyFormat(NamedTuple):
         return values
 
 
-_KEY_FORMATS = {
-    np.dtype(np.float32).str: _KeyFormat(
+KEY_FORMATS = {
+    np.dtype(np.float32).str: KeyFormat(
         np.uint32, np.float32, 3, np.uint64(1 << 31), np.uint64(0x7F800000)
     ),
-    np.dtype(np.float64).str: _KeyFormat(
+    np.dtype(np.float64).str: KeyFormat(
         np.uint64, np.float64, 6, np.uint64(1 << 63), np.uint64(0x7FF << 52)
     ),
 }

@@ -16,6 +16,7 @@ from typing import IO, Any, NamedTuple
 
 from treekit.data.cells import sort_naturally
 from treekit.data.table import ARROW_FILE_ERRORS, names_many_files
+from treekit.distributed.cluster import join_partitions
 from treekit.errors import DataError, MissingExtraError
 
 _SUFFIXES = (".parquet", ".pq")
@@ -195,6 +196,15 @@ def join_tables(tables: Sequence[Any], places: Sequence[str]) -> Any:
             ) from None
     selected = [table.select(names).replace_schema_metadata() for table in tables]
     return pa.concat_tables(selected, promote_options="permissive")
+
+
+def join_parts(parts: Sequence[Any], places: Sequence[tuple[str, int]]) -> Any:
+    """Join dataframes, arrays or Arrow tables, in order; `places` are their names and rows."""
+    if len(parts) == 1:
+        return parts[0]
+    if hasattr(parts[0], "column_names"):
+        return join_tables(parts, [name for name, _ in places])
+    return join_partitions(parts)
 
 
 @contextmanager

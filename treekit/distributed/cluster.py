@@ -13,6 +13,7 @@ import platform
 import re
 import threading
 import warnings
+import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib.metadata import version
@@ -161,14 +162,23 @@ def find_smallest_memory(client: Client) -> int | None:
     return min((own["memory_limit"] for own in workers if own["memory_limit"]), default=None)
 
 
+def find_thread_memory(client: Client) -> int | None:
+    """Return the least memory limit in bytes for each thread of a worker; None without limits."""
+    workers = client.scheduler_info(n_workers=-1)["workers"].values()
+    limits = [own["memory_limit"] // own["nthreads"] for own in workers if own["memory_limit"]]
+    return min(limits, default=None)
+
+
 # ---------------------------------------------------------------- tasks
 
 
 def send(client: Client, value: Any) -> Future:
     """Send a value to the workers by a task, which Dask repeats if its worker is lost."""
+    import cloudpickle  # type: ignore[import-untyped]  # settings may hold a notebook's functions
+
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", ".*Sending large graph")
-        return client.submit(pickle.loads, pickle.dumps(value), pure=False)
+        return client.submit(pickle.loads, cloudpickle.dumps(value), pure=False)
 
 
 def run_tasks(
@@ -241,6 +251,40 @@ def _watch_workers(client: Client, tasks: Sequence[Future]) -> Iterator[threadin
         watcher.join()
 
 
+class DaskEngine:
+    """Run functions on the workers of a client; see `treekit.grow.level_builder.Engine`.
+
+    Dask keeps how each result was computed, and computes it again if its worker is lost.
+    """
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+        self._submitted: weakref.WeakSet[Future] = weakref.WeakSet()
+
+    def send(self, value: Any) -> Future:
+        """Send a value to the workers."""
+        return self._add(send(self._client, value))
+
+    def submit(self, function: Callable[..., Any], *arguments: Any) -> Future:
+        """Run a function on a worker."""
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", ".*Sending large graph")
+            return self._add(self._client.submit(function, *arguments, pure=False))
+
+    def take(self, results: Sequence[Future]) -> list[Any]:
+        """Wait for results and fetch them; cancel all functions if one fails, or on Ctrl-C."""
+        try:
+            run_tasks(self._client, results)
+            return list(self._client.gather(list(results)))
+        except BaseException:
+            self._client.cancel(list(self._submitted), force=True)
+            raise
+
+    def _add(self, result: Future) -> Future:
+        self._submitted.add(result)
+        return result
+
+
 # ---------------------------------------------------------------- collections
 
 
@@ -287,7 +331,11 @@ def join_partitions(parts: Sequence[Any]) -> Any:
 _ROW = re.compile(r"\brow (\d+) \(counting from 0\)")
 
 
-def locate_row(error: DataError, places: Sequence[tuple[str, int]]) -> DataError:
+def locate_row(
+    error: DataError,
+    places: Sequence[tuple[str, int]],
+    selected: Sequence[Sequence[int]] | None = None,
+) -> DataError:
     """Return the error of a joined table with the row of one of its parts.
 
     Parameters
@@ -297,18 +345,21 @@ def locate_row(error: DataError, places: Sequence[tuple[str, int]]) -> DataError
         such a text.
     places : sequence of (str, int)
         Name and number of rows of each part.
+    selected : sequence of sequences of int, optional
+        Numbers of the rows of each part that were joined; by default all.
     """
     message = str(error)
     found = list(_ROW.finditer(message))
     if not found:
         return error
     row = int(found[-1][1])
-    for place, n_rows in places:
-        if row < n_rows:
+    for part, (place, n_rows) in enumerate(places):
+        rows = range(n_rows) if selected is None else selected[part]
+        if row < len(rows):
             start, end = found[-1].span()
-            where = f"row {row} of {place} (counting from 0)"
+            where = f"row {rows[row]} of {place} (counting from 0)"
             return DataError(message[:start] + where + message[end:])
-        row -= n_rows
+        row -= len(rows)
     return error
 
 

@@ -5,7 +5,7 @@ Each tree has a seed of its own, so that a seed gives the same forest for any nu
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from decimal import Decimal, localcontext
 from functools import cache
@@ -213,15 +213,20 @@ class BootstrapSampler:
 
         A sample without rows is drawn again with the next seed.
         """
-        counts = np.empty(len(self.ids), np.int64)
-        drawn = 0
+        counts, drawn = self.draw_once(seed)
         while drawn == 0 and len(counts):
-            drawn = draw_bag(
-                self.hashes, self.first, self.copies, self.parts, self.cumulative,
-                np.uint64(seed), counts,
-            )  # fmt: skip
             seed = (seed + 1) % 2**64
+            counts, drawn = self.draw_once(seed)
         return counts
+
+    def draw_once(self, seed: int) -> tuple[npt.NDArray[np.int64], int]:
+        """Draw a sample, which may be empty; return the counts and their sum."""
+        counts = np.empty(len(self.ids), np.int64)
+        drawn = draw_bag(
+            self.hashes, self.first, self.copies, self.parts, self.cumulative,
+            np.uint64(seed), counts,
+        )  # fmt: skip
+        return counts, drawn
 
 
 def make_sampler(
@@ -238,10 +243,7 @@ def make_sampler(
 
     Cost: a pass over each column, and one sort of as many integers as rows.
     """
-    own = target.draw_weights
-    ids = ids[target.values[ids, 0] > 0]
-    if own is not None:
-        ids = ids[own[ids] > 0]
+    own, ids = target.draw_weights, select_drawn(ids, target)
     hashes = hash_rows(ids, table, target)
     copies, parts = np.empty(0, np.int64), np.empty(0, np.uint64)
     n_draws = len(ids)
@@ -253,25 +255,35 @@ def make_sampler(
         if np.any(rates > copies):
             parts = np.ldexp(rates - copies, 64).astype(np.uint64)
             hashes = _mix_bits(hashes ^ weights.view(np.uint64))
-    first = _number_copies(hashes, copies + (parts > 0) if len(parts) else copies)
-    rate = 1.0
-    if max_samples is not None:
-        full = max(n_draws, 1)
-        rate = max_samples if isinstance(max_samples, float) else max_samples / full
+    first = number_copies(hashes, copies + (parts > 0) if len(parts) else copies)
+    rate = compute_draw_rate(n_draws, max_samples)
     return BootstrapSampler(
         ids, hashes, first, copies, parts, compute_poisson_table(rate), target.draw_unit
     )
 
 
+def select_drawn(ids: npt.NDArray[np.uint32], target: TargetStatistics) -> npt.NDArray[np.uint32]:
+    """Select the rows that may be drawn: those of positive weight."""
+    ids = ids[target.values[ids, 0] > 0]
+    return ids if target.draw_weights is None else ids[target.draw_weights[ids] > 0]
+
+
+def compute_draw_rate(n_draws: int, max_samples: int | float | None) -> float:
+    """Return the expected number of times that a row is drawn."""
+    if max_samples is None or isinstance(max_samples, float):
+        return max_samples or 1.0
+    return max_samples / max(n_draws, 1)
+
+
 def mix_rows(recipe: Recipe, ids: npt.NDArray[np.uint32], seed: int) -> npt.NDArray[np.uint32]:
     """Return rows in a random order that depends on their contents and the seed alone."""
     hashes = hash_rows(ids, recipe.table, recipe.target, per_weight=True)
-    numbers = _number_copies(hashes, np.empty(0, np.int64))
+    numbers = number_copies(hashes, np.empty(0, np.int64))
     keys = _mix_bits(_mix_bits(hashes ^ _mix_bits(numbers)) ^ np.uint64(seed % 2**64))
     return ids[np.argsort(keys, kind="stable")]
 
 
-def _number_copies(
+def number_copies(
     hashes: npt.NDArray[np.uint64], copies: npt.NDArray[np.int64]
 ) -> npt.NDArray[np.uint64]:
     """Return the number of each row's first copy among the copies of rows with its hash."""
@@ -309,12 +321,28 @@ def compute_poisson_table(rate: float) -> npt.NDArray[np.uint64]:
     return np.array(found, np.uint64)
 
 
+def find_codes_present(ids: npt.NDArray[np.uint32], table: Table) -> list[npt.NDArray[np.bool_]]:
+    """Return which codes some rows have, for each column."""
+    found = []
+    for f, codes in enumerate(table.codes):
+        present = np.zeros(int(table.n_codes[f]) + 1, np.bool_)
+        present[codes[ids]] = True
+        found.append(present)
+    return found
+
+
 def hash_rows(
-    ids: npt.NDArray[np.uint32], table: Table, target: TargetStatistics, *, per_weight: bool = False
+    ids: npt.NDArray[np.uint32],
+    table: Table,
+    target: TargetStatistics,
+    *,
+    per_weight: bool = False,
+    present: Sequence[npt.NDArray[np.bool_]] | None = None,
 ) -> npt.NDArray[np.uint64]:
     """Hash the values and target of each row: (rows,) uint64.
 
-    `per_weight` divides the statistics of a row by its weight first.
+    `per_weight` divides the statistics of a row by its weight first.  `present` are the codes
+    that all training rows have, if these are only some of them (`find_codes_present`).
 
     Equal rows, which are interchangeable, have equal hashes.  Others collide once in
     2**64 pairs, and then count as equal rows in the order of the table.
@@ -339,9 +367,12 @@ def hash_rows(
             key = _mix_bits(key ^ code.view(np.uint64))
             continue
         # Ranks among the values present: codes also count values of rows of weight zero.
-        present = np.zeros(int(table.n_codes[f]) + 1, dtype=np.uint64)
-        present[code] = 1
-        key = _mix_bits(key ^ present.cumsum(dtype=np.uint64).take(code))
+        if present is None:
+            known = np.zeros(int(table.n_codes[f]) + 1, np.bool_)
+            known[code] = True
+        else:
+            known = present[f]
+        key = _mix_bits(key ^ known.cumsum(dtype=np.uint64).take(code))
     return np.asarray(key, dtype=np.uint64)
 
 

@@ -60,6 +60,10 @@ class TargetStatistics:
     placed : (rows, S) float64 or None
         Dense statistics of the rows of a plugin's task, before they are multiplied by row and
         class weights.
+    step : float or (targets,) float64
+        Grid step of numbers, or of class weights that are multiplied by factors.
+    total_weight : float or None
+        Weight of all training rows if these are only some of them.
     """
 
     cells: npt.NDArray[np.uint32]
@@ -74,6 +78,8 @@ class TargetStatistics:
     layout: Layout | None = None
     n_answers: int = 0
     placed: npt.NDArray[np.float64] | None = None
+    step: float | npt.NDArray[np.float64] = 1.0
+    total_weight: float | None = None
 
     @property
     def is_dense(self) -> bool:
@@ -143,9 +149,12 @@ def make_class_target(
     """
     w, _ = round_weights(len(y), weights)
     unit, draw_weights = compute_draw_weights(w, weights, drawn)
-    own = unit if factors is None else multiply_weights(unit, factors, sum_upwards(w * factors))
+    own, step = unit, 1.0
+    if factors is not None:
+        step = choose_factor_step(unit, factors, sum_upwards(w * factors))
+        own = multiply_weights(unit, factors, step)
     return TargetStatistics(
-        y.astype(np.uint32), own[:, None], n_classes,
+        y.astype(np.uint32), own[:, None], n_classes, step=step,
         draw_weights=draw_weights, draw_unit=1.0 if draw_weights is None else float(unit[0]),
     )  # fmt: skip
 
@@ -188,7 +197,7 @@ def make_number_target(
     values = np.column_stack([unit, wy])
     draw_unit = 1.0 if draw_weights is None else float(unit[0])
     return TargetStatistics(
-        np.empty(0, np.uint32), values, 2, center, noise, draw_weights, draw_unit
+        np.empty(0, np.uint32), values, 2, center, noise, draw_weights, draw_unit, step=step
     )
 
 
@@ -239,6 +248,7 @@ def make_multioutput_number_target(
         values=np.concatenate([each[0].values[:, :1], *sums], axis=1),
         size=blocks.n_cells,
         center=np.array([one.center for one in each]),
+        step=np.array([one.step for one in each]),
         noise=max(one.noise for one in each),
         blocks=blocks,
     )
@@ -255,6 +265,40 @@ def make_rank_target(
     sums = make_number_target(y, weights, drawn=drawn)
     values = np.column_stack([sums.values[:, 0], y, sums.values[:, 1]])
     return replace(sums, values=values, size=4, center=0.0, quantile=quantile)
+
+
+def make_partition_target(
+    whole: TargetStatistics,
+    y: npt.NDArray[np.int32] | npt.NDArray[np.float64],
+    weights: npt.NDArray[np.float64] | None,
+    factors: npt.NDArray[np.float64] | None,
+) -> TargetStatistics:
+    """Return the statistics of some rows, as they are in the target of all rows.
+
+    Parameters
+    ----------
+    whole : TargetStatistics
+        Of all rows, with integer weights; its arrays are not read.
+    y, weights, factors
+        Of these rows; `weights` None = 1.
+    """
+    w = np.ones(len(y)) if weights is None else weights
+    drawn = whole.draw_weights is not None
+    unit = np.full(len(w), whole.draw_unit) if drawn else w
+    if whole.has_class_weights:
+        codes = np.asarray(y, dtype=np.int32)
+        if factors is not None:
+            unit = multiply_weights(unit, factors, float(whole.step))
+        if whole.blocks is not None:
+            cells, values = whole.cells[:0], fill_class_blocks(codes, whole.blocks, unit)
+        else:
+            cells, values = codes.astype(np.uint32), unit[:, None]
+    else:
+        counted = (w > 0).reshape(-1, *[1] * (y.ndim - 1))  # rows of weight zero may have any y
+        distance = np.subtract(y, whole.center, out=np.zeros(y.shape), where=counted)
+        cells = whole.cells[:0]
+        values = np.column_stack([unit, (unit * round_to_step(distance, whole.step).T).T])
+    return replace(whole, cells=cells, values=values, draw_weights=w if drawn else None)
 
 
 # ---------------------------------------------------------------- exact sums
@@ -356,12 +400,18 @@ def round_weights(
     return np.maximum(round_to_step(weights, step), np.where(weights > 0, step, 0.0)), False
 
 
-def multiply_weights(
+def choose_factor_step(
     unit: npt.NDArray[np.float64], factors: npt.NDArray[np.float64], total: float
+) -> float:
+    """Return the grid step of weights multiplied by factors, whose sums are about `total`."""
+    return choose_step(bound_sums(total, float((unit * factors).max())))
+
+
+def multiply_weights(
+    unit: npt.NDArray[np.float64], factors: npt.NDArray[np.float64], step: float
 ) -> npt.NDArray[np.float64]:
-    """Multiply weights by factors and round to a grid for sums of about `total`; 0 stays 0."""
+    """Multiply weights by factors and round them to multiples of `step`; 0 stays 0."""
     product = unit * factors
-    step = choose_step(bound_sums(total, float(product.max())))
     return np.maximum(round_to_step(product, step), np.where(product > 0, step, 0.0))
 
 
@@ -486,7 +536,9 @@ def make_layout_target(
     expected, own = w, unit
     if factors is not None:
         expected = w * factors
-        own = multiply_weights(unit, factors, sum_upwards(expected))
+        own = multiply_weights(
+            unit, factors, choose_factor_step(unit, factors, sum_upwards(expected))
+        )
     # As in `make_number_target`: copies of a row add up to one row of integer weight.
     whole = (
         factors is None

@@ -47,6 +47,7 @@ from treekit.kernels.records import (
     Limits,
     Rows,
     Scratch,
+    SplitRules,
     Table,
 )
 from treekit.kernels.surrogate_splits import SURROGATE_DTYPE, SurrogateSearch
@@ -259,6 +260,25 @@ def grow_tree(
 
     Cost: about rows x columns tried x depth; memory of a few words per row.
     """
+    whole, kept = rows, held
+    if recipe.fractional:  # growth splits rows into fractional instances, in place
+        whole, kept = _copy_rows(rows), _copy_rows(held)
+    grown, n = grow_rows(recipe, rows, held, seed, held_table)
+    return assemble_tree(recipe, grown, n, whole, kept, held_table or recipe.table)
+
+
+def grow_rows(
+    recipe: Recipe,
+    rows: Rows,
+    held: Rows,
+    seed: int,
+    held_table: Table | None = None,
+    depth: int = 0,
+) -> tuple[GrowthArrays, int]:
+    """Grow the tree or subtree of `rows`, which are reordered; return its nodes and their number.
+
+    `depth` is the depth of its root; the other parameters are those of `grow_tree`.
+    """
     criterion, splitter, s = recipe.criterion, recipe.splitter, recipe.target.size
     most = max(len(rows.ids), len(held.ids))
     scratch = allocate_scratch(
@@ -270,14 +290,10 @@ def grow_tree(
     sums = None
     if splitter.sums:
         sums = SideColumns(np.empty_like(table.codes[0]), np.empty_like(others.codes[0]))
-    spare = Rows(
-        np.empty(most + 1, np.uint32),
-        np.empty(0 if recipe.target.is_dense else most + 1, np.uint32),
-        np.empty((most + 1, rows.values.shape[1])),
-    )
     room = GrowthArrays(
         np.zeros(64, NODE_DTYPE), np.zeros((64, s)), np.zeros((64, s)), np.zeros(16, np.int32)
     )
+    room.nodes["depth"][0] = depth
     surrogacy = None
     if recipe.surrogates is not None:
         surrogacy = allocate_surrogates(recipe.surrogates, recipe.table, held_table, len(rows.ids))
@@ -285,24 +301,18 @@ def grow_tree(
             surrogates=np.zeros(16, SURROGATE_DTYPE), surrogate_levels=np.zeros(16, np.int32)
         )
     steps, noise = None, recipe.target.noise
-    whole, kept = rows, held
     if recipe.fractional:
         steps = choose_part_steps(rows.values, common=recipe.target.layout is not None)
         if recipe.target.has_class_weights:
             steps[:] = steps[0]  # one step: a part's class cells must equal its weight exactly
         noise += _bound_part_noise(rows.values, steps)
-        # Growth splits rows into fractional instances, in place.
-        whole, kept = _copy_rows(rows), _copy_rows(held)
-    ways = recipe.split_rules._replace(
-        levels_by_score=criterion.functions.levels_by_score,
-        tolerance=float(criterion.functions.tolerance),
-    )
     flat, held_flat = table.codes.reshape(-1), others.codes.reshape(-1)
+    spare = allocate_rows(most + 1, rows.values.shape[1], dense=recipe.target.is_dense)
     arguments = (
         Sample(table, others, flat, held_flat, rows, held, spare),
         room,
         recipe.limits,
-        ways,
+        make_split_rules(recipe),
         splitter.coding == "exact",
         noise,
         recipe.target.quantile,
@@ -317,11 +327,25 @@ def grow_tree(
         _make_generator(recipe, scratch),
         scratch,
     )
-    grown, n, status = _call_off_main_thread(_run_grow, recipe, arguments)
+    grown, n, status = call_kernel(recipe, _get_compiled_grow, arguments, table, rows)
     if status:
         raise error_for_status(recipe, status, grown, n, scratch.best)
     check_branch_weights(recipe, grown, n)
-    return assemble_tree(recipe, grown, n, whole, kept, others)
+    return grown, n
+
+
+def allocate_rows(size: int, width: int, *, dense: bool) -> Rows:
+    """Allocate rows with `width` statistics each, and with cells unless they are `dense`."""
+    cells = np.empty(0 if dense else size, np.uint32)
+    return Rows(np.empty(size, np.uint32), cells, np.empty((size, width)))
+
+
+def make_split_rules(recipe: Recipe) -> SplitRules:
+    """Return the rules for splits, with those that the criterion sets."""
+    functions = recipe.criterion.functions
+    return recipe.split_rules._replace(
+        levels_by_score=functions.levels_by_score, tolerance=float(functions.tolerance)
+    )
 
 
 def _make_generator(recipe: Recipe, scratch: Scratch) -> np.random.Generator:
@@ -350,18 +374,35 @@ def grow_with_validation(recipe: Recipe, rows: Rows, held: Rows, seed: int) -> G
     return grow_tree(recipe, rows, recipe.held_out.copy_rows(), seed, recipe.held_out.table)
 
 
-def _run_grow(recipe: Recipe, arguments: tuple[Any, ...]) -> Any:
-    """Run `grow`, and raise the error of a plugin that stopped it."""
-    sample = arguments[0]
+def call_kernel(
+    recipe: Recipe,
+    get_kernel: Callable[[tuple[Any, ...]], Any],
+    arguments: tuple[Any, ...],
+    table: Table,
+    rows: Rows,
+) -> Any:
+    """Call a kernel whose last arguments are a generator and working memory.
+
+    `get_kernel` returns the kernel for the arguments.
+
+    Raises
+    ------
+    PluginError
+        If a plugin stopped it.
+    """
+    return _call_off_main_thread(_run_kernel, recipe, get_kernel, arguments, table, rows)
+
+
+def _run_kernel(
+    recipe: Recipe, get_kernel: Any, arguments: tuple[Any, ...], table: Table, rows: Rows
+) -> Any:
     thread_state.score, thread_state.rng = recipe.criterion.pointers.score, arguments[-2]
-    thread_state.table, thread_state.failures = sample.table, []
+    thread_state.table, thread_state.failures = table, []
     try:
-        outcome = _get_compiled_grow(arguments)(*arguments)
+        outcome = get_kernel(arguments)(*arguments)
     except Exception as error:
         plugin_error = thread_state.failures[0] if thread_state.failures else None
-        raise plugin_error or attribute_exception(
-            recipe, error, _sum_rows(recipe, sample.rows)
-        ) from error
+        raise plugin_error or attribute_exception(recipe, error, _sum_rows(recipe, rows)) from error
     if thread_state.failures:
         raise thread_state.failures[0]
     return outcome
@@ -762,7 +803,8 @@ def _allocate_offers(
     table: Table, target: TargetStatistics, signs: npt.NDArray[np.float64] | None
 ) -> npt.NDArray[np.float64]:
     """Return two empty rows to fill at each node, categories per training weight, and signs."""
-    total = max(float(target.values[:, 0].sum()), 1e-300)
+    total = target.total_weight
+    total = max(float(target.values[:, 0].sum()) if total is None else total, 1e-300)
     levels = np.where(table.nominal > 0, table.n_codes / total, 0.0)
     free = np.zeros(len(levels))
     return np.vstack([np.empty((2, len(levels))), levels, free if signs is None else signs])

@@ -58,7 +58,7 @@ def sort_keys(bits, sign, infinity, weights, keys, rows, other_keys, other_rows,
             continue
         if weighted and not weights[i] > 0.0:
             continue
-        keys[n] = _make_key(b, sign)
+        keys[n] = make_key(b, sign)
         if carried:
             rows[n] = i
         n += np.uint64(1)
@@ -91,7 +91,7 @@ def sort_keys(bits, sign, infinity, weights, keys, rows, other_keys, other_rows,
 
 
 @kernel
-def _make_key(b, sign):
+def make_key(b, sign):
     """Return the key of a float, given its bits."""
     if b == sign:
         return sign  # -0.0 is 0.0
@@ -174,7 +174,7 @@ def assign_bins(bits, sign, infinity, high, n_bins, codes):
     last = np.uint64(n_bins - 1)
     for i in range(np.uint64(len(bits))):
         b = np.uint64(bits[i])
-        key = _make_key(b, sign)
+        key = make_key(b, sign)
         at = np.uint64(0)
         step = np.uint64(_PADDED_BINS // 2)
         while step > 0:  # constant trip count: unrolled, branch-free binary search

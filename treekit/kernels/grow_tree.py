@@ -213,9 +213,9 @@ def grow_nodes(
     while True:
         last = fresh if n_nested > 0 else n  # there is no search inside a nest
         for node in range(fresh, last):
-            if _is_leaf(node, tree, sample.rows, limits, noise, quantile, steps, nest):
+            if is_leaf(node, tree, sample.rows, limits, noise, quantile, steps, nest):
                 continue
-            kind = _search_split(
+            kind = search_split(
                 node, tree, sample, bounds, limits, ways, noise, quantile, find, criterion, rng,
                 scratch, out, numbers,
             )  # fmt: skip
@@ -224,9 +224,9 @@ def grow_nodes(
             if kind == 0:
                 continue
             if used + out[LEVELS] > len(tree.levels):
-                grown = _extend_levels(grown, used + out[LEVELS])
+                grown = extend_levels(grown, used + out[LEVELS])
                 tree = borrow_arrays(grown)
-            _write_split(node, tree, used, scratch.levels, out, numbers)
+            write_split(node, tree, used, scratch.levels, out, numbers)
             used += out[LEVELS]
             waiting = _add_waiting(node, tree.nodes, waiting, n_waiting, best_first)
             n_waiting += 1
@@ -244,7 +244,7 @@ def grow_nodes(
         branches = np.int64(tree.nodes[np.uint64(node)].n_children)
         opened = 0 if within else branches - 1
         if best_first and leaves + opened > limits.max_leaves:
-            _make_leaf(tree.nodes, node)
+            make_leaf(tree.nodes, node)
             continue
         if nest is not None:
             if not within:
@@ -257,7 +257,7 @@ def grow_nodes(
                 np.zeros(2 * branches, np.int64),
             )
         if n + branches > len(tree.nodes):
-            grown = _extend_nodes(grown, max(2 * len(tree.nodes), n + branches))
+            grown = extend_nodes(grown, max(2 * len(tree.nodes), n + branches))
             tree = borrow_arrays(grown)
         routes = _make_routes(node, tree, sample, ways, midpoints, sums, scratch.lines)
         if surrogates is not None:
@@ -290,7 +290,7 @@ def grow_nodes(
                     if not before(tree.stats[own], parts, tree.held_stats[own], held_parts):
                         leaves -= len(parts) - 1
                         n, n_found = n_before, found_before
-                        _make_leaf(tree.nodes, nest_root)
+                        make_leaf(tree.nodes, nest_root)
                 continue
         if use_before and not before(
             tree.stats[np.uint64(node)],
@@ -298,7 +298,7 @@ def grow_nodes(
             tree.held_stats[np.uint64(node)],
             tree.held_stats[n : n + branches],
         ):
-            _make_leaf(tree.nodes, node)
+            make_leaf(tree.nodes, node)
             continue
         n += branches
         leaves += branches - 1
@@ -328,7 +328,7 @@ def _make_root(tree, sample, scratch, quantile):
 
 
 @llvm_inlined
-def _is_leaf(node, tree, rows, limits, noise, quantile, steps, nest):
+def is_leaf(node, tree, rows, limits, noise, quantile, steps, nest):
     """Check whether a node stays a leaf by its depth or weight, or because all rows are alike.
 
     A test inside a nest, which has its split already, counts as a leaf here.
@@ -374,7 +374,7 @@ def _has_equal_values(values, begin, end, noise, quantile):
 
 
 @llvm_inlined
-def _search_split(
+def search_split(
     node, tree, sample, bounds, limits, ways, noise, quantile, find, criterion, rng, scratch, out,
     numbers,
 ):  # fmt: skip
@@ -430,7 +430,7 @@ def _bound_rounding_gain(rounding, quantile):
 
 
 @inlined
-def _write_split(node, tree, used, levels, out, numbers):
+def write_split(node, tree, used, levels, out, numbers):
     """Write the split found for a node; its categories follow the `used` part of the pool."""
     this = tree.nodes[np.uint64(node)]
     this.kind = out[KIND]
@@ -448,7 +448,7 @@ def _write_split(node, tree, used, levels, out, numbers):
 
 
 @inlined
-def _make_leaf(nodes, node):
+def make_leaf(nodes, node):
     """Turn a node back into a leaf."""
     this = nodes[np.uint64(node)]
     this.kind = 0
@@ -461,7 +461,7 @@ def _make_leaf(nodes, node):
 
 
 @inlined
-def _extend_levels(grown, size):
+def extend_levels(grown, size):
     """Return the arrays with room for `size` branches of categories."""
     levels = extend_array(grown.levels, max(2 * len(grown.levels), size))
     return GrowthArrays(
@@ -471,7 +471,7 @@ def _extend_levels(grown, size):
 
 
 @inlined
-def _extend_nodes(grown, size):
+def extend_nodes(grown, size):
     """Return the arrays with room for `size` nodes."""
     return GrowthArrays(
         extend_array(grown.nodes, size), extend_rows(grown.stats, size),

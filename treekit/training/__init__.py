@@ -75,6 +75,7 @@ def train(
     validation: Any = None,
     like: Any = None,
     cluster: Any = None,
+    cluster_mode: str = "auto",
     progress: Progress | None = None,
     **settings: Any,
 ) -> Model:
@@ -100,6 +101,9 @@ def train(
         Cluster to train on: a client, the address of a scheduler (``tcp://HOST:PORT``), or
         ``local:N`` processes of this machine.  None: for a Dask collection, the active
         client; else this process.  The model is the same for any number of workers.
+    cluster_mode : {"auto", "trees", "levels"}
+        Each worker holds the whole table and grows trees, or a part of the table and all grow
+        the levels of trees together; auto: levels if the table does not fit the workers.
     progress : callable, optional
         ``progress(done, total)`` after each tree of a forest.
     **settings
@@ -135,8 +139,10 @@ def train(
         from treekit.training.whole_trees import train_on_cluster
 
         return train_on_cluster(
-            source, target, reading, validation, settings, cluster, progress
+            source, target, reading, validation, settings, cluster, progress, cluster_mode
         ).model
+    if cluster_mode != "auto":
+        raise SettingError(f"cluster_mode is {cluster_mode!r} without a cluster; set cluster too")
     dataset = make_dataset(source, target, **reading)
     held = None
     if validation is not None:
@@ -184,10 +190,18 @@ def fit(
     else:
         scored = use_prediction_schema(dataset, plan.criterion.record, plan.criterion.layout)
         outcome = score_outcome(scored, plan, grown, validation is not None)
+    return make_fitted(dataset, plan, outcome, dataset.compute_digest())
+
+
+def make_fitted(dataset: Dataset, plan: Plan, outcome: Outcome, digest: str) -> Fitted:
+    """Make the model of grown trees; `digest` is that of the dataset, whose columns are not read.
+
+    The dataset's schema is that of the training table.
+    """
     provenance = {
         "treekit": __version__,
         "components": plan.component_origins,
-        "training_table": {"rows": dataset.n_rows, "sha256": dataset.compute_digest()},
+        "training_table": {"rows": dataset.n_rows, "sha256": digest},
         **describe_task(dataset, plan.criterion.record),
         **outcome.report,
     }
@@ -219,11 +233,11 @@ def prepare_fit(
     """Make the plan, check the tables against it, and apply its class weights to them."""
     plan = make_plan(dataset, settings)
     if plan.settings["missing"] == "error":
-        _check_no_missing(dataset, "")
+        check_no_missing(dataset, "")
     if validation is not None:
         _check_validation_is_used(plan)
         if plan.settings["missing"] == "error":  # also if set by the algorithm
-            _check_no_missing(validation, "in the validation table, ")
+            check_no_missing(validation, "in the validation table, ")
         validation = apply_class_weights(validation, plan.class_weights)
     return apply_class_weights(dataset, plan.class_weights), plan, validation
 
@@ -270,7 +284,7 @@ def _check_start(model: Model, dataset: Dataset, plan: Plan) -> None:
         )
 
 
-def _check_no_missing(dataset: Dataset, where: str) -> None:
+def check_no_missing(dataset: Dataset, where: str) -> None:
     for name, column in zip(dataset.schema.names, dataset.columns, strict=True):
         gone = column < 0 if column.dtype.kind == "i" else column != column
         if gone.any():

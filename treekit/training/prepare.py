@@ -13,6 +13,7 @@ from treekit.contracts import CriterionFunctions, Ranks, Sums
 from treekit.data.binning import encode_columns, encode_columns_as_keys
 from treekit.data.dataset import Dataset
 from treekit.data.out_of_core import copy_row_major
+from treekit.data.schema import Dtype
 from treekit.errors import DataError, SettingError
 from treekit.grow.compile_criterion import (
     CompiledCriterion,
@@ -62,11 +63,7 @@ def make_recipe(dataset: Dataset, plan: Plan, validation: Dataset | None = None)
     drawn = settings["ensemble"] == "forest" and settings["bootstrap"]
     table = _encode_table(dataset, plan, alone=validation is None and not drawn)
     target = make_criterion_target(dataset, plan.criterion, drawn)
-    placement = {
-        "midpoint": MIDPOINT,
-        "value_below": VALUE_BELOW,
-        "readable": READABLE_FLOAT32 if schema.dtype == "float32" else READABLE_FLOAT64,
-    }[settings["thresholds"]]
+    placement = get_placement(plan, schema.dtype)
     held = None
     if validation is not None:
         coding = plan.splitter.functions.coding
@@ -77,6 +74,35 @@ def make_recipe(dataset: Dataset, plan: Plan, validation: Dataset | None = None)
         held = HeldOutRows(other, make_held_target(target, y, validation.statistical_weights))
     if target.quantile is not None:
         _check_rank_settings(plan)
+    rounded = settings["missing"] == "fractional" or dataset.factors is not None
+    recipe = compile_recipe(plan, table, target, schema.dtype, placement, rounded=rounded)
+    return replace(recipe, row_major_codes=copy_row_major(table.codes), held_out=held)
+
+
+def get_placement(plan: Plan, dtype: Dtype) -> int:
+    """Return the place of thresholds between values; see `treekit.kernels.thresholds`."""
+    places = {
+        "midpoint": MIDPOINT,
+        "value_below": VALUE_BELOW,
+        "readable": READABLE_FLOAT32 if dtype == "float32" else READABLE_FLOAT64,
+    }
+    return places[plan.settings["thresholds"]]
+
+
+def compile_recipe(
+    plan: Plan,
+    table: Table,
+    target: TargetStatistics,
+    dtype: Dtype,
+    placement: int,
+    *,
+    rounded: bool,
+) -> Recipe:
+    """Compile the plan's components for an encoded table, which may be without rows.
+
+    `placement` is the place of thresholds; `rounded`: whether weights are not exact.
+    """
+    settings = plan.settings
     before = plan.pruner and plan.pruner.functions.before
     fractional = settings["missing"] == "fractional"
     surrogate = settings["missing"] == "surrogate"
@@ -98,7 +124,7 @@ def make_recipe(dataset: Dataset, plan: Plan, validation: Dataset | None = None)
     return Recipe(
         table=table,
         target=target,
-        dtype=schema.dtype,
+        dtype=dtype,
         # Functions that are called as Python are not part of the cache's key.
         criterion=replace(criterion, functions=plan.criterion.functions),
         splitter=_get_compiled(
@@ -121,7 +147,7 @@ def make_recipe(dataset: Dataset, plan: Plan, validation: Dataset | None = None)
             lambda functions, origin: compile_before(functions.before, origin),
         ),
         use_before=before is not None,
-        limits=_make_limits(plan, rounded=fractional or dataset.factors is not None),
+        limits=_make_limits(plan, rounded=rounded),
         split_rules=SplitRules(
             known_only=known_only,
             empty_branches=settings["empty_branches"],
@@ -131,8 +157,6 @@ def make_recipe(dataset: Dataset, plan: Plan, validation: Dataset | None = None)
             exact_levels=settings["exact_levels"],
         ),
         fractional=fractional,
-        row_major_codes=copy_row_major(table.codes),
-        held_out=held,
         surrogates=SurrogateRule(
             most=settings["surrogates"],
             of_known=settings["surrogate_agreement"] == "known",
@@ -179,13 +203,13 @@ def _encode_table(dataset: Dataset, plan: Plan, *, alone: bool) -> Table:
         functions.coding,
         nominal_splits=settings["nominal_splits"],
         max_bins=settings["max_bins"],
-        weights=_get_coding_weights(dataset),
+        weights=get_coding_weights(dataset),
         n_rows=dataset.n_rows,
         n_jobs=settings["n_jobs"],
     )
 
 
-def _get_coding_weights(dataset: Dataset) -> npt.NDArray[np.float64] | None:
+def get_coding_weights(dataset: Dataset) -> npt.NDArray[np.float64] | None:
     """Return the row weights for binning; 0 for rows whose class factor is 0.
 
     Class factors themselves would change the bins, and with them the row order from which

@@ -205,14 +205,14 @@ def grow_share(
         first=first,
         last=last,
         vote=make_vote_function(dataset, plan) if score or held else None,
-        vote_step=_choose_vote_step(dataset, settings["trees"]),
+        vote_step=choose_vote_step(dataset, settings["trees"]),
         finish=finish_tree if changed else None,
         progress=progress,
     )
     return Outcome(forest.trees, forest.votes, forest.times)
 
 
-def _choose_vote_step(dataset: Dataset, n_trees: int) -> float:
+def choose_vote_step(dataset: Dataset, n_trees: int) -> float:
     """Return the power of two of which predictions of numbers are multiples when they are added."""
     if dataset.schema.task == "classification":
         return 1.0

@@ -1,6 +1,7 @@
-"""Forests on a cluster whose workers each hold the whole table and grow a share of the trees.
+"""Training on a cluster whose workers each hold the whole table and grow a share of the trees.
 
 Trees do not depend on each other, so that the model equals, byte for byte, that of one process.
+Tables that do not fit a worker are trained on by levels (`treekit.training.levels`).
 """
 
 from __future__ import annotations
@@ -16,21 +17,22 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from treekit.data.dataset import Dataset, make_dataset, make_validation
-from treekit.data.parquet_files import ParquetFiles, find_if_many, join_tables, read_file
+from treekit.data.parquet_files import ParquetFiles, find_if_many, join_parts, read_file
 from treekit.data.table import is_dask_collection
 from treekit.distributed.cluster import (
     ClusterError,
+    DaskEngine,
     check_workers,
     connect,
     count_threads,
     find_smallest_memory,
-    join_partitions,
+    find_thread_memory,
     locate_row,
     run_tasks,
     send,
     split_collection,
 )
-from treekit.errors import DataError
+from treekit.errors import DataError, SettingError
 from treekit.training import Fitted, fit, prepare_fit
 from treekit.training.run import Outcome, grow_share, join_outcomes
 from treekit.training.tasks import use_prediction_schema
@@ -47,6 +49,12 @@ _SHARES_PER_THREAD = 4
 _JOINED = 8
 """Number of shares whose votes are added by one task."""
 
+MODES = ("auto", "trees", "levels")
+"""Ways to use a cluster: choose by memory; whole trees apart; levels of partitions."""
+
+_Places = list[tuple[str, int]]
+"""Names and numbers of rows of the partitions of a table."""
+
 
 def train_on_cluster(
     source: Any,
@@ -56,6 +64,7 @@ def train_on_cluster(
     settings: Mapping[str, Any],
     cluster: Any = None,
     progress: Callable[[int, int], None] | None = None,
+    mode: str = "auto",
 ) -> Fitted:
     """Train on a Dask collection, or on any table by the workers of a cluster.
 
@@ -67,14 +76,29 @@ def train_on_cluster(
         See `treekit.train`; `reading` are the arguments of `make_dataset`.
     cluster : distributed.Client or str, optional
         See `treekit.distributed.cluster.connect`.
+    mode : {"auto", "trees", "levels"}
+        Let each worker hold the table, or a part of it; auto: a part if the table does not fit.
     """
+    if mode not in MODES:
+        raise SettingError(f"unknown cluster_mode {mode!r}; known: {', '.join(MODES)}")
     settings = dict(settings)
     if settings.get("seed") is None:  # drawn once, not by each worker
         settings["seed"] = secrets.randbits(32)
     source, validation = find_if_many(source), find_if_many(validation)
     with connect(cluster) as client:
-        parts, places = _hold(source, client)
-        held, held_places = _hold(validation, client)
+        table = _hold(source, client)
+        unfit = None
+        if mode != "levels":
+            unfit = _find_unfit([table], client)
+        if mode == "levels" or (unfit and mode == "auto" and validation is None):
+            return _train_by_levels(
+                client, table, target, reading, validation, settings, progress, unfit
+            )
+        held_table = _hold(validation, client)
+        if unfit := unfit or _find_unfit([held_table], client):
+            raise unfit
+        (parts, places, _), (held, held_places, _) = table, held_table
+        del table, held_table
         loaded = (parts, held, places, held_places, target, dict(reading), settings)
         data = client.submit(_load, *loaded, pure=False)
         del parts, held, loaded
@@ -85,8 +109,15 @@ def train_on_cluster(
             raise locate_row(error, held_places if of_validation else places) from None
 
 
-_Places = list[tuple[str, int]]
-"""Names and numbers of rows of the partitions of a table."""
+class _Held(NamedTuple):
+    """Computed partitions of a table, their names and numbers of rows, and their sizes.
+
+    `sizes` are the bytes and cells of each; empty for a table of this process.
+    """
+
+    parts: list[Any]
+    places: _Places
+    sizes: list[tuple[int, int]]
 
 
 def fit_estimator(estimator: Any, tables: Sequence[Any], seed: int) -> Any:
@@ -107,8 +138,10 @@ def fit_estimator(estimator: Any, tables: Sequence[Any], seed: int) -> Any:
     """
     with connect() as client:
         held = [_hold(table, client) for table in tables]
-        parts = [own for own, _ in held]
-        places = held[0][1] if tables[3] is None else []
+        if unfit := _find_unfit(held, client):
+            raise unfit
+        parts = [table.parts for table in held]
+        places = held[0].places if tables[3] is None else []
         prepared = client.submit(_prepare_estimator, send(client, estimator), *parts, pure=False)
         data = client.submit(_get_datasets, prepared, pure=False)
         del parts, held
@@ -123,8 +156,8 @@ def fit_estimator(estimator: Any, tables: Sequence[Any], seed: int) -> Any:
         return finished.result()
 
 
-def _hold(source: Any, client: Client) -> tuple[list[Any], _Places]:
-    """Compute the partitions of a table, after a check that they fit a worker."""
+def _hold(source: Any, client: Client) -> _Held:
+    """Compute the partitions of a table."""
     if isinstance(source, ParquetFiles):
         parts = client.map(read_file, source.paths, pure=False)
         names = [repr(path) for path in source.paths]
@@ -132,11 +165,60 @@ def _hold(source: Any, client: Client) -> tuple[list[Any], _Places]:
         parts = split_collection(source, client)
         names = [f"partition {k}" for k in range(len(parts))]
     else:
-        return [None if source is None else send(client, source)], []
+        return _Held([None if source is None else send(client, source)], [], [])
     run_tasks(client, parts)
     sizes = client.gather(client.map(_measure, parts, pure=False))
-    check_memory([(size, cells) for size, cells, _ in sizes], find_smallest_memory(client))
-    return parts, [(name, size[2]) for name, size in zip(names, sizes, strict=True)]
+    places = [(name, size[2]) for name, size in zip(names, sizes, strict=True)]
+    return _Held(parts, places, [(size, cells) for size, cells, _ in sizes])
+
+
+def _find_unfit(tables: Sequence[_Held], client: Client) -> ClusterError | None:
+    """Return the error of a table that does not fit a worker."""
+    try:
+        for table in tables:
+            check_memory(table.sizes, find_smallest_memory(client))
+    except ClusterError as error:
+        return error
+    return None
+
+
+def _train_by_levels(
+    client: Client,
+    table: _Held,
+    target: str | Sequence[str],
+    reading: Mapping[str, Any],
+    validation: Any,
+    settings: Mapping[str, Any],
+    progress: Callable[[int, int], None] | None,
+    unfit: ClusterError | None,
+) -> Fitted:
+    """Train by levels; `unfit` is the error why the table cannot be held by each worker."""
+    import psutil  # type: ignore[import-untyped]  # of dask.distributed
+
+    from treekit.training.levels import (
+        DEFAULT_MEMORY,
+        Resources,
+        check_chunk_memory,
+        train_by_levels,
+    )
+
+    if not table.sizes or validation is not None:
+        what = "a validation table" if table.sizes else "a table of this process"
+        raise SettingError(
+            f"training by levels does not support {what}; give a Dask collection or Parquet "
+            "files and no validation table, or set cluster_mode='trees'"
+        )
+    resources = Resources(count_threads(client), find_thread_memory(client) or DEFAULT_MEMORY)
+    rows = sum(n for _, n in table.places)
+    size, cells = (sum(column) for column in zip(*table.sizes, strict=True))
+    check_chunk_memory(size, cells, rows, resources, psutil.virtual_memory().available)
+    try:
+        return train_by_levels(
+            DaskEngine(client), table.parts, table.places, target, reading, settings, resources,
+            progress,
+        )  # fmt: skip
+    except SettingError as error:
+        raise error if unfit is None else SettingError(f"{error}: {unfit}") from None
 
 
 def fit_on_cluster(
@@ -239,12 +321,12 @@ def _load(
     settings: dict[str, Any],
 ) -> tuple[Dataset, Dataset | None]:
     """Make the training and the validation table from their partitions."""
-    dataset = make_dataset(_join(parts, places), target, **reading)
+    dataset = make_dataset(join_parts(parts, places), target, **reading)
     if held[0] is None:
         return dataset, None
     try:
         return dataset, make_validation(
-            _join(held, held_places),
+            join_parts(held, held_places),
             dataset.schema,
             weights=reading["weights"] if isinstance(reading["weights"], str) else None,
             unknown=settings.get("unknown", "missing"),
@@ -252,15 +334,6 @@ def _load(
         )
     except DataError as error:
         raise locate_row(error, held_places) from None
-
-
-def _join(parts: Sequence[Any], places: _Places) -> Any:
-    """Join the partitions of a table."""
-    if len(parts) == 1:
-        return parts[0]
-    if hasattr(parts[0], "column_names"):  # an Arrow table
-        return join_tables(parts, [name for name, _ in places])
-    return join_partitions(parts)
 
 
 class _Prepared(NamedTuple):
@@ -324,7 +397,7 @@ class _PreparedEstimator(NamedTuple):
 
 def _prepare_estimator(estimator: Any, *tables: Sequence[Any]) -> _PreparedEstimator:
     """Read the tables of an estimator, given by their partitions."""
-    x, y, weights, *held = (_join(parts, []) for parts in tables)
+    x, y, weights, *held = (join_parts(parts, []) for parts in tables)
     estimator = copy.copy(estimator)
     dataset, validation, settings = estimator._prepare_fit(
         x, y, weights, None if held[0] is None else tuple(held)

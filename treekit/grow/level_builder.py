@@ -1,0 +1,565 @@
+"""Grow trees level by level over partitions of the rows; they equal those of `grow_tree`.
+
+While nodes are large, each partition counts its rows by node, column and code, and the sums
+decide.  The rows of a small node are sent to one place, where the usual kernel finishes it.
+All functions that an engine runs are pure functions of their arguments, so that the work of a
+lost process can be repeated.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from operator import itemgetter
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from treekit.data.out_of_core import copy_row_major
+from treekit.grow.forest_builder import BootstrapSampler
+from treekit.grow.recipe import Recipe
+from treekit.grow.target_statistics import TargetStatistics
+from treekit.grow.tree_builder import (
+    allocate_rows,
+    allocate_scratch,
+    assemble_tree,
+    call_kernel,
+    error_for_status,
+    grow_rows,
+    make_split_rules,
+)
+from treekit.kernels.grow_tree import NODE_DTYPE, GrowthArrays
+from treekit.kernels.levels import (
+    ColumnDraws,
+    CountedNodes,
+    count_codes,
+    find_extremes,
+    locate_counts,
+    move_rows,
+    order_nodes,
+    search_counts,
+    search_numeric_counts,
+    split_nodes,
+)
+from treekit.kernels.records import Rows, Table
+from treekit.model.tree import Tree
+
+Nodes = npt.NDArray[np.void]
+Numbers = npt.NDArray[np.float64]
+Integers = npt.NDArray[np.int64]
+
+# ---------------------------------------------------------------- engines
+
+
+class Engine(Protocol):
+    """Where functions run: in this process, or on the workers of a cluster."""
+
+    def send(self, value: Any) -> Any:
+        """Return a value as a result, which arguments of functions may be."""
+
+    def submit(self, function: Callable[..., Any], *arguments: Any) -> Any:
+        """Run a function; arguments, and entries of lists, may be results of others."""
+
+    def take(self, results: Sequence[Any]) -> list[Any]:
+        """Return the values of results."""
+
+
+class LocalEngine:
+    """Run functions in this process, at once."""
+
+    def send(self, value: Any) -> Any:
+        """Return the value."""
+        return value
+
+    def submit(self, function: Callable[..., Any], *arguments: Any) -> Any:
+        """Return the value of a function."""
+        return function(*arguments)
+
+    def take(self, results: Sequence[Any]) -> list[Any]:
+        """Return the values, which are the results."""
+        return list(results)
+
+
+GetRecipe = Callable[[], Recipe]
+"""Returns the recipe, without rows, in any process."""
+
+
+@dataclass(frozen=True)
+class Partition:
+    """Some of the training rows, with the sampler of their bootstrap, if rows are drawn."""
+
+    table: Table
+    target: TargetStatistics
+    sampler: BootstrapSampler | None = None
+
+
+class Bags(NamedTuple):
+    """A partition's rows of some trees in the order of nodes, and the slice of each node."""
+
+    rows: Rows
+    spans: Integers
+
+
+class Level(NamedTuple):
+    """What a partition does at a level.
+
+    Attributes
+    ----------
+    n_nodes : int
+        Nodes of all trees so far.
+    splits : (splits,) NODE
+        Splits of the level before; see `treekit.kernels.levels.move_rows`.
+    levels : (pool,) int32
+        Branches of their categories.
+    blocks : sequence of (nodes,) int64
+        Nodes to count, or to collect the rows of, in blocks that are processed apart.
+    seeds, n_columns : sequences of (nodes,) arrays
+        Their seeds, and the number of columns to count.
+    """
+
+    n_nodes: int
+    splits: Nodes
+    levels: npt.NDArray[np.int32]
+    blocks: Sequence[Integers]
+    seeds: Sequence[npt.NDArray[np.uint64]] = ()
+    n_columns: Sequence[Integers] = ()
+
+
+# ---------------------------------------------------------------- on partitions
+
+
+def draw_bags(partition: Partition, seeds: Sequence[int]) -> tuple[Bags, list[float]]:
+    """Draw the rows of some trees; return them, and the weight of each tree."""
+    target = partition.target
+    bags = []
+    for seed in seeds:
+        drawn, times = np.arange(len(target.values), dtype=np.uint32), None
+        if partition.sampler is not None:
+            counts, _ = partition.sampler.draw_once(seed)
+            at = np.flatnonzero(counts)
+            drawn, times = partition.sampler.ids[at], counts[at].astype(np.float64)
+        bags.append(target.select_rows(drawn, times))
+    ends = np.cumsum([0, *(len(own.ids) for own in bags)])
+    rows = Rows(
+        np.concatenate([own.ids for own in bags]),
+        np.concatenate([own.cells for own in bags]),
+        np.concatenate([own.values for own in bags]),
+    )
+    weights = [float(own.values[:, 0].sum()) for own in bags]
+    return Bags(rows, np.stack([ends[:-1], ends[1:]], axis=1)), weights
+
+
+def count_level(
+    get_recipe: GetRecipe, partition: Partition, bags: Bags, level: Level
+) -> tuple[Bags, list[tuple[Numbers, Numbers]]]:
+    """Move rows to the children of split nodes, and count the codes of open nodes.
+
+    Returns
+    -------
+    bags
+    blocks : list of (counts, extremes)
+        See `treekit.kernels.levels.count_codes` and `find_extremes`.
+    """
+    recipe, table = get_recipe(), partition.table
+    bags = move_bags(partition, bags, level)
+    draws, n_try = _allocate_draws(recipe), _count_tries(recipe)
+    flat, n_rows = table.codes.reshape(-1), table.codes.shape[1]
+    found = []
+    for nodes, seeds, n_columns in zip(level.blocks, level.seeds, level.n_columns, strict=True):
+        spans = bags.spans[nodes]
+        starts = _locate(draws, recipe, seeds, n_columns)
+        counts = np.zeros((starts[-1], recipe.target.size))
+        count_codes(
+            table.n_codes, flat, n_rows, bags.rows, spans, draws, seeds, n_columns, n_try, counts
+        )
+        extremes = np.empty((len(nodes), 2, recipe.target.size if recipe.target.is_dense else 0))
+        if recipe.target.is_dense:
+            find_extremes(bags.rows.values, spans, extremes)
+        found.append((counts, extremes))
+    return bags, found
+
+
+def move_bags(partition: Partition, bags: Bags, level: Level) -> Bags:
+    """Return the rows after the splits of the last level, in new arrays."""
+    if not len(level.splits):
+        return bags
+    rows = Rows(bags.rows.ids.copy(), bags.rows.cells.copy(), bags.rows.values.copy())
+    spans = np.zeros((level.n_nodes, 2), np.int64)
+    spans[: len(bags.spans)] = bags.spans
+    n, target = len(rows.ids) + 1, partition.target
+    spare = allocate_rows(n, rows.values.shape[1], dense=target.is_dense)
+    flat = partition.table.codes.reshape(-1)
+    move_rows(
+        partition.table, flat, rows, spare, level.splits, level.levels, spans,
+        np.empty(n, np.uint32),
+    )  # fmt: skip
+    return Bags(rows, spans)
+
+
+def _allocate_draws(recipe: Recipe) -> ColumnDraws:
+    return ColumnDraws(np.arange(len(recipe.table.n_codes)), np.zeros(1, np.uint64))
+
+
+def _count_tries(recipe: Recipe) -> int:
+    return min(recipe.limits.n_try, len(recipe.table.n_codes))
+
+
+def _locate(
+    draws: ColumnDraws, recipe: Recipe, seeds: npt.NDArray[np.uint64], n_columns: Integers
+) -> Integers:
+    starts = np.empty(len(seeds) + 1, np.int64)
+    locate_counts(draws, seeds, n_columns, _count_tries(recipe), recipe.table.n_codes, starts)
+    return starts
+
+
+class Piece(NamedTuple):
+    """Rows of a node: their codes (features, rows), cells and statistics."""
+
+    codes: npt.NDArray[Any]
+    cells: npt.NDArray[np.uint32]
+    values: Numbers
+
+
+def collect_rows(partition: Partition, bags: Bags, blocks: Sequence[Integers]) -> list[list[Piece]]:
+    """Collect a partition's rows of small nodes, block by block."""
+    rows, spans = bags
+    found = []
+    for nodes in blocks:
+        pieces = []
+        for begin, end in spans[nodes].tolist():
+            codes = partition.table.codes.take(rows.ids[begin:end], axis=1)
+            cells = rows.cells[begin:end].copy()  # not a view: it would keep all rows
+            pieces.append(Piece(codes, cells, rows.values[begin:end].copy()))
+        found.append(pieces)
+    return found
+
+
+# ---------------------------------------------------------------- on sums
+
+
+class Growth(NamedTuple):
+    """Nodes of a block, then those grown below them; `lacking` ones need further columns."""
+
+    nodes: Nodes
+    stats: Numbers
+    levels: npt.NDArray[np.int32]
+    lacking: npt.NDArray[np.bool_]
+
+
+def split_block(
+    get_recipe: GetRecipe,
+    blocks: Sequence[tuple[Numbers, Numbers]],
+    nodes: Nodes,
+    n_columns: Integers,
+) -> Growth:
+    """Split the nodes of a block by the sums of all partitions' counts."""
+    recipe, n = get_recipe(), len(nodes)
+    target, table, s = recipe.target, recipe.table, recipe.target.size
+    counts = blocks[0][0].copy()
+    for more, _ in blocks[1:]:
+        counts += more
+    entries = len(counts)
+    alike = np.zeros((2 * n + 2, s))
+    if target.is_dense:
+        alike[:-2:2] = np.min([own[:, 0] for _, own in blocks], axis=0)
+        alike[1:-2:2] = np.max([own[:, 1] for _, own in blocks], axis=0)
+        alike[-2:, 0] = alike[-1] = 1.0
+    starts = _locate(_allocate_draws(recipe), recipe, nodes["seed"].copy(), n_columns)
+    room = GrowthArrays(
+        np.zeros(3 * n, NODE_DTYPE), np.zeros((3 * n, s)), np.zeros((3 * n, s)),
+        np.zeros(16, np.int32),
+    )  # fmt: skip
+    room.nodes[:n] = nodes
+    room.nodes["begin"][:n], room.nodes["end"][:n] = starts[:-1], starts[1:]
+    numeric = not (table.nominal > 0).any()
+    lacking = np.zeros(n, np.bool_)
+    scratch = allocate_scratch(table, target, int(table.n_codes.max()) + 2, 0)
+    none, cells = np.empty(0, np.uint32), np.empty(0 if target.is_dense else entries, np.uint32)
+    arguments = (
+        n,
+        # One type of codes, for which the kernel is compiled once.
+        CountedNodes(table._replace(codes=np.empty((0, 0), np.uint8)), Rows(none, cells, counts)),
+        Rows(none, cells, alike),
+        room,
+        recipe.limits._replace(n_try=_count_tries(recipe)),
+        make_split_rules(recipe),
+        search_numeric_counts if numeric else search_counts,
+        recipe.criterion.pointers,
+        recipe.before,
+        recipe.use_before,
+        lacking,
+        np.random.default_rng(0),
+        scratch,
+    )
+    totals = counts[: int(table.n_codes[0]) + 1]
+    sums = Rows(none, np.empty(0, np.uint32), totals)
+    grown, n, status = call_kernel(recipe, lambda *_: split_nodes, arguments, table, sums)
+    if status:
+        raise error_for_status(recipe, status, grown, n, scratch.best)
+    return Growth(grown.nodes[:n].copy(), grown.stats[:n].copy(), grown.levels.copy(), lacking)
+
+
+def grow_block(
+    get_recipe: GetRecipe, blocks: Sequence[Sequence[Piece]], nodes: Nodes
+) -> list[Growth]:
+    """Grow the subtrees of small nodes, whose rows are in pieces of all partitions."""
+    recipe, found = get_recipe(), []
+    for node, pieces in zip(nodes, zip(*blocks, strict=True), strict=True):
+        codes = np.ascontiguousarray(np.concatenate([piece.codes for piece in pieces], axis=1))
+        cells = np.concatenate([piece.cells for piece in pieces])
+        values = np.concatenate([piece.values for piece in pieces])
+        table = recipe.table._replace(codes=codes)
+        own = replace(recipe, table=table, row_major_codes=copy_row_major(codes))
+        rows = Rows(np.arange(len(values), dtype=np.uint32), cells, values)
+        none = Rows(rows.ids[:0].copy(), cells[:0].copy(), values[:0].copy())
+        grown, n = grow_rows(own, rows, none, int(node["seed"]), depth=int(node["depth"]))
+        lacking = np.zeros(1, np.bool_)
+        found.append(
+            Growth(grown.nodes[:n].copy(), grown.stats[:n].copy(), grown.levels.copy(), lacking)
+        )
+    return found
+
+
+# ---------------------------------------------------------------- all levels
+
+
+@dataclass(frozen=True)
+class LevelSizes:
+    """Sizes that bound memory and set the speed of growth by levels; the trees are the same.
+
+    Attributes
+    ----------
+    small_weight : float
+        Weight up to which a node is finished in one place.
+    count_bytes : int
+        Bytes of counts of a partition at a level; further nodes wait for another level.
+    blocks : int
+        Parts in which the counts of a level are added up and searched.
+    small_blocks : int
+        Parts in which small nodes are finished.
+    group_weight : float
+        Weight of the small nodes whose rows are sent at the same time.
+    """
+
+    small_weight: float
+    count_bytes: int = 1 << 28
+    blocks: int = 1
+    small_blocks: int = 1
+    group_weight: float = np.inf
+
+
+def grow_by_levels(
+    engine: Engine,
+    recipe: Recipe,
+    get_recipe: Any,
+    partitions: Sequence[Any],
+    seeds: Sequence[int],
+    sizes: LevelSizes,
+) -> tuple[list[Tree], list[int]]:
+    """Grow the trees of some seeds over partitions.
+
+    Parameters
+    ----------
+    recipe : Recipe
+        Without rows, for this process.
+    get_recipe, partitions
+        The engine's results of a `GetRecipe` and of `Partition`.
+
+    Returns
+    -------
+    trees : list of Tree
+        Equal to those of `treekit.grow.tree_builder.grow_tree` with all rows.
+    drawn : list of int
+        The seeds by which their rows were drawn.
+    """
+    bags, weights, drawn = _draw_all_bags(engine, partitions, seeds)
+    growing = _GrowingTrees(recipe, seeds, sizes, weights)
+    while growing.opened:
+        level, nodes = growing.plan_level()
+        pairs = [
+            engine.submit(count_level, get_recipe, own, bag, level)
+            for own, bag in zip(partitions, bags, strict=True)
+        ]
+        bags = [engine.submit(itemgetter(0), pair) for pair in pairs]
+        blocks = [engine.submit(itemgetter(1), pair) for pair in pairs]
+        results = [
+            engine.submit(split_block, get_recipe, _pick(engine, blocks, b), *nodes[b])
+            for b in range(len(nodes))
+        ]
+        del pairs, blocks
+        growing.add_level(level, engine.take(results))
+    for level in growing.plan_small():
+        if len(level.splits):
+            bags = [
+                engine.submit(move_bags, own, bag, level)
+                for own, bag in zip(partitions, bags, strict=True)
+            ]
+        blocks = [
+            engine.submit(collect_rows, own, bag, level.blocks)
+            for own, bag in zip(partitions, bags, strict=True)
+        ]
+        results = [
+            engine.submit(grow_block, get_recipe, _pick(engine, blocks, b), growing.nodes[own])
+            for b, own in enumerate(level.blocks)
+        ]
+        del blocks
+        growing.add_small(level, engine.take(results))
+        del results
+    return growing.assemble(), drawn
+
+
+def _pick(engine: Engine, blocks: Sequence[Any], b: int) -> list[Any]:
+    """Return block `b` of each partition."""
+    return [engine.submit(itemgetter(b), block) for block in blocks]
+
+
+def _draw_all_bags(
+    engine: Engine, partitions: Sequence[Any], seeds: Sequence[int]
+) -> tuple[list[Any], list[float], list[int]]:
+    """Draw bags; return them, the weight of each tree, and the seeds they were drawn with.
+
+    A bag without rows is drawn again with the next seed.
+    """
+    used = list(seeds)
+    while True:
+        pairs = [engine.submit(draw_bags, own, used) for own in partitions]
+        found = engine.take([engine.submit(itemgetter(1), pair) for pair in pairs])
+        weights = np.sum(found, axis=0)
+        if weights.all():
+            return [engine.submit(itemgetter(0), pair) for pair in pairs], weights.tolist(), used
+        used = [(own + (not w)) % 2**64 for own, w in zip(used, weights.tolist(), strict=True)]
+
+
+class _GrowingTrees:
+    """Nodes of trees that grow at the same time, numbered as they are found.
+
+    Attributes
+    ----------
+    opened, small : list of int
+        Nodes to count at the next level, and nodes to finish in one place.
+    """
+
+    def __init__(
+        self, recipe: Recipe, seeds: Sequence[int], sizes: LevelSizes, weights: Sequence[float]
+    ) -> None:
+        self.recipe, self.sizes, self.n_trees = recipe, sizes, len(seeds)
+        self.nodes = np.zeros(len(seeds), NODE_DTYPE)
+        self.nodes["seed"], self.nodes["weight"] = np.array(seeds, np.uint64), weights
+        self.stats = np.zeros((len(seeds), recipe.target.size))
+        self.levels: list[npt.NDArray[np.int32]] = [np.empty(0, np.int32)]
+        self.n_levels = 0
+        # Columns that a node of this number counts, if others than it tries are constant.
+        self.n_columns: dict[int, int] = {}
+        self.opened: list[int] = []
+        self.small: list[int] = []
+        self.moved: list[int] = []
+        self._sort_by_weight(np.arange(len(seeds)))
+
+    def _sort_by_weight(self, nodes: Integers) -> None:
+        """Add nodes that may be split to those to count, or to those to finish."""
+        light = self.nodes["weight"][nodes] <= self.sizes.small_weight
+        self.small += nodes[light].tolist()
+        self.opened += nodes[~light].tolist()
+
+    def plan_level(self) -> tuple[Level, list[tuple[Nodes, Integers]]]:
+        """Take the nodes of a level; return it, and the nodes and columns of each block."""
+        n_try, n_codes = _count_tries(self.recipe), self.recipe.table.n_codes
+        columns = np.array([self.n_columns.get(node, n_try) for node in self.opened])
+        widest = np.cumsum(np.sort(n_codes.astype(np.int64) + 1)[::-1])
+        entries = np.cumsum(widest[columns - 1])
+        room = self.sizes.count_bytes // (8 * self.recipe.target.size)
+        taken = max(1, int(np.searchsorted(entries, room, side="right")))
+        ids, columns = np.array(self.opened[:taken]), columns[:taken]
+        self.opened = self.opened[taken:]
+        ends = np.searchsorted(
+            entries[:taken], np.linspace(0, entries[taken - 1], self.sizes.blocks + 1)[1:]
+        )
+        cuts = np.unique(np.minimum(ends + 1, taken))[:-1]
+        blocks, asked = np.split(ids, cuts), np.split(columns, cuts)
+        seeds = [self.nodes["seed"][own].copy() for own in blocks]
+        level = self._make_level(blocks)._replace(seeds=seeds, n_columns=asked)
+        return level, [(self.nodes[own], count) for own, count in zip(blocks, asked, strict=True)]
+
+    def _make_level(self, blocks: Sequence[Integers]) -> Level:
+        """Return a level that first moves the rows of all nodes split since the last one."""
+        moved, self.moved = np.array(self.moved, np.int64), []
+        splits = self.nodes[moved]
+        splits["begin"] = moved
+        pool = np.concatenate(self.levels)
+        self.levels = [pool]
+        sizes = splits["n_levels"]
+        own = [pool[a : a + n] for a, n in zip(splits["level_start"], sizes, strict=True)]
+        splits["level_start"] = np.cumsum(sizes) - sizes
+        levels = np.concatenate([np.empty(0, np.int32), *own])
+        return Level(len(self.nodes), splits, levels, blocks)
+
+    def add_level(self, level: Level, found: Sequence[Growth]) -> None:
+        """Add the splits and children of a level."""
+        n = len(self.nodes)
+        self._graft(level.blocks, found)
+        ids, asked = np.concatenate(level.blocks), np.concatenate(level.n_columns)
+        self.moved += ids[self.nodes["kind"][ids] != 0].tolist()
+        lacking = np.concatenate([growth.lacking for growth in found])
+        most = len(self.recipe.table.n_codes)
+        self.n_columns.update(
+            zip(ids[lacking].tolist(), np.minimum(2 * asked[lacking], most).tolist(), strict=True)
+        )
+        self.opened += ids[lacking].tolist()
+        children = np.arange(n, len(self.nodes))
+        self._sort_by_weight(children[self.nodes["end"][children] == 1])
+
+    def plan_small(self) -> Iterator[Level]:
+        """Yield small nodes in blocks of about equal weight, as many as fit into memory.
+
+        The first level has the last splits.
+        """
+        ids = np.array(self.small, np.int64)
+        weights = self.nodes["weight"][ids]
+        order = np.argsort(-weights, kind="stable")
+        upto = np.cumsum(weights[order])
+        while len(order):
+            taken = max(1, int(np.searchsorted(upto, self.sizes.group_weight, side="right")))
+            n = min(self.sizes.small_blocks, taken)
+            loads, blocks = [0.0] * n, [list[int]() for _ in range(n)]
+            for at in order[:taken].tolist():
+                lightest = loads.index(min(loads))
+                blocks[lightest].append(int(ids[at]))
+                loads[lightest] += float(weights[at])
+            yield self._make_level([np.array(own) for own in blocks])
+            order, upto = order[taken:], upto[taken:] - upto[taken - 1]
+
+    def add_small(self, level: Level, found: Sequence[Sequence[Growth]]) -> None:
+        """Add the subtrees of small nodes."""
+        ids = np.concatenate(level.blocks)
+        growths = [growth for block in found for growth in block]
+        self._graft([ids[k : k + 1] for k in range(len(ids))], growths)
+
+    def _graft(self, ids: Sequence[Integers], growths: Sequence[Growth]) -> None:
+        """Replace nodes by those of growths, and add the nodes below them."""
+        nodes, stats, end = [self.nodes], [self.stats], len(self.nodes)
+        for own, growth in zip(ids, growths, strict=True):
+            n, grown = len(own), growth.nodes.copy()
+            grown["first_child"] += end - n
+            grown["level_start"] += self.n_levels
+            self.nodes[own], self.stats[own] = grown[:n], growth.stats[:n]
+            nodes.append(grown[n:])
+            stats.append(growth.stats[n:])
+            end += len(grown) - n
+            self.levels.append(growth.levels)
+            self.n_levels += len(growth.levels)
+        self.nodes, self.stats = np.concatenate(nodes), np.concatenate(stats)
+
+    def assemble(self) -> list[Tree]:
+        """Return the trees, with their nodes in the order of `grow_tree`."""
+        pool, trees = np.concatenate(self.levels), []
+        none = self.recipe.target.select_rows(np.empty(0, np.uint32), None)
+        for root in range(self.n_trees):
+            order, first_child = np.empty((2, len(self.nodes)), np.int64)
+            n = order_nodes(self.nodes, root, order, first_child)
+            nodes = self.nodes[order[:n]]
+            inner = nodes["n_children"] > 0
+            nodes["first_child"][inner] = first_child[:n][inner]
+            grown = GrowthArrays(nodes, self.stats[order[:n]], np.zeros((n, 0)), pool)
+            trees.append(assemble_tree(self.recipe, grown, n, none, none, self.recipe.table).tree)
+        return trees

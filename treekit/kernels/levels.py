@@ -1,0 +1,440 @@
+"""Growth by levels over partitions: move rows, count codes, and split nodes by the counts.
+
+A partition moves its rows by the splits of the last level, and counts the codes of the columns
+that each open node tries.  The counts of all partitions are added up, and the splits found by
+the search that `treekit.kernels.grow_tree` uses.  Draws depend on a node's seed alone, so that
+all processes draw the same columns.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from treekit.kernels.axis_splits import (
+    choose_column,
+    clear_offers,
+    clear_split,
+    pick_column,
+    search_counted_column,
+    sum_weight,
+)
+from treekit.kernels.compile import inlined, kernel
+from treekit.kernels.function_pointers import borrow_arrays
+from treekit.kernels.grow_tree import (
+    extend_levels,
+    extend_nodes,
+    is_leaf,
+    make_leaf,
+    search_split,
+    write_split,
+)
+from treekit.kernels.node_statistics import CODE_OF
+from treekit.kernels.partition_rows import Route, partition_rows
+from treekit.kernels.random_numbers import mix_bits, start_node_draws
+from treekit.kernels.records import (
+    LEVELS,
+    MISSING,
+    N_NUMBERS,
+    N_OUT,
+    Column,
+    Rows,
+    Table,
+)
+
+# ---------------------------------------------------------------- rows of a partition
+
+
+class ColumnDraws(NamedTuple):
+    """Working memory to draw columns; see `treekit.kernels.records.Scratch`."""
+
+    features: npt.NDArray[np.int64]
+    state: npt.NDArray[np.uint64]
+
+
+@kernel
+def move_rows(table, flat, rows, spare, splits, levels, spans, branch_of):
+    """Reorder the rows of nodes by branch, and write the spans of their children.
+
+    Parameters
+    ----------
+    table : Table
+    flat : (columns * rows,) unsigned
+        Codes of the table as one dimension.
+    rows, spare : Rows
+        Rows in the order of nodes; working memory, longer by one row.
+    splits : (splits,) NODE
+        `begin` is the number of the node, `first_child` that of its first child.
+    levels : (pool,) int32
+        Branches of categories.
+    spans : (nodes, 2) int64
+        Rows of each node.
+    branch_of : (rows,) uint32
+        Working memory.
+    """
+    zero, one, n_rows = np.uint64(0), np.uint64(1), np.uint64(table.codes.shape[1])
+    offsets = np.zeros(3, np.int64)
+    for i in range(np.uint64(len(splits))):
+        this = splits[i]
+        node, feature, branches = np.uint64(this.begin), np.uint64(this.feature), this.n_children
+        if branches >= len(offsets):
+            offsets = np.zeros(2 * branches, np.int64)
+        column = Column(flat, feature * n_rows, one, table.n_codes[feature])
+        cut = np.int64(-1) if this.kind == MISSING else np.int64(this.cut)
+        own = levels[this.level_start : this.level_start + this.n_levels]
+        route = Route(column, cut, np.int64(this.missing), own)
+        partition_rows(
+            route, np.int64(branches), rows, spans[node, zero], spans[node, one], branch_of,
+            spare, offsets,
+        )  # fmt: skip
+        for b in range(np.uint64(branches)):
+            child = np.uint64(this.first_child) + b
+            spans[child, zero], spans[child, one] = offsets[b], offsets[b + one]
+
+
+@kernel
+def locate_counts(draws, seeds, n_columns, n_try, n_codes, starts):
+    """Compute where the counts of each node begin: ``starts`` (nodes + 1,) int64.
+
+    Parameters
+    ----------
+    draws : ColumnDraws
+    seeds : (nodes,) uint64
+    n_columns : (nodes,) int64
+        Columns counted for each node, the first that it draws.
+    n_try : int
+        Columns tried at a node.
+    n_codes : (features,) uint32
+    """
+    at = np.int64(0)
+    starts[np.uint64(0)] = 0
+    for i in range(np.uint64(len(seeds))):
+        start_node_draws(draws, seeds[i], n_try)
+        for j in range(np.uint64(n_columns[i])):
+            at += np.int64(n_codes[pick_column(draws, j, np.uint64(n_try), -1)]) + 1
+        starts[i + np.uint64(1)] = at
+
+
+@kernel
+def count_codes(n_codes, flat, n_rows, rows, spans, draws, seeds, n_columns, n_try, counts):
+    """Add up the statistics of each node's rows by column and code.
+
+    Parameters
+    ----------
+    spans : (nodes, 2) int64
+        Rows of each node.
+    draws, seeds, n_columns, n_try
+        See `locate_counts`.
+    counts : (entries, S) float64
+        Output, zero before: for each node and column the codes in ascending order, missing last.
+    """
+    zero, one, s = np.uint64(0), np.uint64(1), np.uint64(counts.shape[1])
+    ids, cells, values = borrow_arrays(rows)
+    flat, sums = borrow_arrays(flat), counts.reshape(counts.size)
+    at = np.uint64(0)
+    for i in range(np.uint64(len(seeds))):
+        begin, end = np.uint64(spans[i, zero]), np.uint64(spans[i, one])
+        start_node_draws(draws, seeds[i], n_try)
+        for j in range(np.uint64(n_columns[i])):
+            feature = pick_column(draws, j, np.uint64(n_try), -1)
+            first = feature * np.uint64(n_rows)
+            if len(cells) > 0:
+                for r in range(begin, end):
+                    code = np.uint64(flat[first + np.uint64(ids[r])])
+                    sums[(at + code) * s + np.uint64(cells[r])] += values[r, zero]
+            else:
+                for r in range(begin, end):
+                    base = (at + np.uint64(flat[first + np.uint64(ids[r])])) * s
+                    for k in range(s):
+                        sums[base + k] += values[r, k]
+            at += np.uint64(n_codes[feature]) + one
+
+
+@kernel
+def find_extremes(values, spans, extremes):
+    """Find the least and the largest number of each node's rows, for each target.
+
+    Parameters
+    ----------
+    values : (rows, S) float64
+        Dense statistics: the weight, and weighted numbers.
+    spans : (nodes, 2) int64
+    extremes : (nodes, 2, S) float64
+        Output; 1 in place of the weight.
+    """
+    zero, one, s = np.uint64(0), np.uint64(1), np.uint64(values.shape[1])
+    for i in range(np.uint64(len(spans))):
+        for k in range(s):
+            least, most = np.inf, -np.inf
+            for r in range(np.uint64(spans[i, zero]), np.uint64(spans[i, one])):
+                number = values[r, k] / values[r, zero]  # exact: an integer number of copies
+                least, most = min(least, number), max(most, number)
+            extremes[i, zero, k], extremes[i, one, k] = least, most
+
+
+# ---------------------------------------------------------------- search the counts
+
+
+class CountedNodes(NamedTuple):
+    """The counts of nodes in place of their rows.
+
+    Attributes
+    ----------
+    table : Table
+        Without rows.
+    rows : Rows
+        `values` are the counts, (entries, S); a node's slice is its counts.
+    """
+
+    table: Table
+    rows: Rows
+
+
+LACKS_COLUMNS = np.uint64(0)
+"""Entry of ``Scratch.counts``: 1 if a node drew constant columns and needs further ones."""
+
+
+@kernel
+def search_counts(node, scratch, criterion, rng, out, numbers):
+    """Find the best split of a node by its counts, as `find_axis_split` finds it by its rows."""
+    _search_counts(node, scratch, criterion, criterion.category_keys, out, numbers)
+
+
+@kernel
+def search_numeric_counts(node, scratch, criterion, rng, out, numbers):
+    """Search a table without nominal columns; the search over categories is not compiled."""
+    _search_counts(node, scratch, criterion, None, out, numbers)
+
+
+@inlined
+def _search_counts(node, scratch, criterion, key, out, numbers):
+    node, scratch, out, numbers = borrow_arrays((node, scratch, out, numbers))
+    counts, dense = node.rows.values, len(node.rows.cells) == 0
+    n_features = np.uint64(len(node.table.n_codes))
+    n_try = min(np.uint64(node.n_try), n_features)
+    clear_offers(criterion, scratch.offers)
+    chosen = np.int64(-1)
+    while True:
+        clear_split(out, numbers)
+        tried, at = np.uint64(0), np.int64(0)
+        for j in range(n_features):
+            if tried == n_try:
+                break
+            if at == len(counts):  # further columns have not been counted
+                scratch.counts[LACKS_COLUMNS] = 1
+                clear_split(out, numbers)
+                return
+            feature = pick_column(scratch, j, n_try, chosen)
+            if chosen >= 0:
+                at = _find_counts(scratch.features, node.table.n_codes, feature)
+            size = np.int64(node.table.n_codes[feature]) + 1
+            count = _gather_codes(counts[at : at + size], dense, scratch)
+            at += size
+            if count <= 1:
+                continue
+            tried += np.uint64(1)
+            if not search_counted_column(
+                node, scratch, criterion, key, feature, count, chosen, out, numbers
+            ):
+                return
+        if not criterion.use_choose:
+            return
+        chosen = choose_column(criterion, scratch.offers, out)
+        if chosen < 0:
+            return
+
+
+@inlined
+def _gather_codes(counts, dense, scratch):
+    """Write the codes with rows, and their statistics, to `scratch`; return their number."""
+    s, flat = np.uint64(counts.shape[1]), scratch.flat
+    code_of = scratch.work[np.uint64(CODE_OF)]
+    count = np.uint64(0)
+    for code in range(np.uint64(len(counts))):
+        if sum_weight(counts[code], dense) > 0.0:
+            code_of[count] = np.uint32(code)
+            for k in range(s):
+                flat[count * s + k] = counts[code, k]
+            count += np.uint64(1)
+    return np.int64(count)
+
+
+@inlined
+def _find_counts(features, n_codes, feature):
+    """Return where the counts of a column begin among those of a node that drew `features`."""
+    at, j = np.int64(0), np.uint64(0)
+    while np.uint64(features[j]) != feature:
+        at += np.int64(n_codes[np.uint64(features[j])]) + 1
+        j += np.uint64(1)
+    return at
+
+
+@kernel
+def split_nodes(
+    nodes, counted, alike, room, limits, ways, find, criterion, before, use_before, lacking,
+    rng, scratch,
+):  # fmt: skip
+    """Split nodes by their counts.
+
+    Parameters
+    ----------
+    nodes : int
+        Number of the nodes, which are the first in `room`, with their seeds and depths;
+        `begin` and `end` delimit their counts.
+    counted : CountedNodes
+    alike : Rows
+        Two rows for each node: the least and the largest numbers of its rows, for dense
+        statistics; then two rows that differ.
+    room : GrowthArrays
+        Children are added behind the nodes; their `end` is 1 if they may be split, else 0.
+    find
+        `search_counts`, or `search_numeric_counts`.
+    lacking : (nodes,) bool
+        Output: nodes that need further columns.
+
+    The other parameters are those of `treekit.kernels.grow_tree.grow_nodes`.
+
+    Returns
+    -------
+    GrowthArrays, n, status
+        As `treekit.kernels.grow_tree.grow_nodes`.
+    """
+    scratch = borrow_arrays(scratch)
+    grown, tree = room, borrow_arrays(room)
+    out, numbers, bounds = np.zeros(N_OUT, np.int64), np.zeros(N_NUMBERS), np.zeros((1, 2))
+    table, counts, dense = counted.table, counted.rows.values, len(counted.rows.cells) == 0
+    n, used = np.int64(nodes), np.int64(0)
+    unlike = 2 * n
+    for node in range(np.int64(nodes)):
+        this, two = tree.nodes[np.uint64(node)], np.int64(2)
+        begin, end = this.begin, this.end
+        start_node_draws(scratch, this.seed, limits.n_try)
+        feature = pick_column(scratch, np.uint64(0), np.uint64(limits.n_try), -1)
+        last = begin + np.int64(table.n_codes[feature]) + 1
+        this.weight = _add_counts(counts, begin, last, tree.stats[np.uint64(node)], dense)
+        this.begin, this.end = two * node, two * node + 2
+        leaf = is_leaf(node, tree, alike, limits, 0.0, None, None, None)
+        this.begin, this.end = begin, end
+        if leaf:
+            continue
+        scratch.counts[LACKS_COLUMNS] = 0
+        kind = search_split(
+            node, tree, counted, bounds, limits, ways, 0.0, None, find, criterion, rng, scratch,
+            out, numbers,
+        )  # fmt: skip
+        if kind < 0:
+            return grown, node, kind
+        if scratch.counts[LACKS_COLUMNS] != 0:
+            lacking[np.uint64(node)] = True
+            continue
+        if kind == 0:
+            continue
+        if used + out[LEVELS] > len(tree.levels):
+            grown = extend_levels(grown, used + out[LEVELS])
+            tree = borrow_arrays(grown)
+        write_split(node, tree, used, scratch.levels, out, numbers)
+        branches = np.int64(tree.nodes[np.uint64(node)].n_children)
+        if n + branches > len(tree.nodes):
+            grown = extend_nodes(grown, max(2 * len(tree.nodes), n + branches))
+            tree = borrow_arrays(grown)
+        this = tree.nodes[np.uint64(node)]
+        feature = np.uint64(this.feature)
+        first = begin + _find_counts(scratch.features, table.n_codes, feature)
+        size = np.int64(table.n_codes[feature]) + 1
+        _sum_branches(this, tree, n, branches, counts[first : first + size], dense)
+        if use_before and not before(
+            tree.stats[np.uint64(node)],
+            tree.stats[n : n + branches],
+            tree.held_stats[np.uint64(node)],
+            tree.held_stats[n : n + branches],
+        ):
+            make_leaf(tree.nodes, node)
+            continue
+        used += out[LEVELS]
+        this.first_child = n
+        for child in range(n, n + branches):
+            own = tree.nodes[np.uint64(child)]
+            own.begin, own.end = unlike, unlike + 2
+            own.end = 0 if is_leaf(child, tree, alike, limits, 0.0, None, None, None) else 1
+        n += branches
+    return grown, n, np.int64(0)
+
+
+@inlined
+def _add_counts(counts, begin, end, stats, dense):
+    """Add up counts[begin:end] into `stats` (S,); return their weight."""
+    for k in range(np.uint64(len(stats))):
+        stats[k] = 0.0
+        for i in range(np.uint64(begin), np.uint64(end)):
+            stats[k] += counts[i, k]
+    return sum_weight(stats, dense)
+
+
+@inlined
+def _sum_branches(this, tree, n, branches, counts, dense):
+    """Write the children of a node, from node `n` on, by the counts of the split's column."""
+    for b in range(np.uint64(branches)):
+        at = np.uint64(n) + b
+        child = tree.nodes[at]
+        child.kind, child.n_children, child.n_levels, child.gain = 0, 0, 0, 0.0
+        child.depth = this.depth + 1
+        child.seed = mix_bits(this.seed, b)
+        for k in range(np.uint64(tree.stats.shape[1])):
+            tree.stats[at, k], tree.held_stats[at, k] = 0.0, 0.0
+    cut = np.int64(-1) if this.kind == MISSING else np.int64(this.cut)
+    n_codes = np.uint64(len(counts) - 1)
+    for code in range(n_codes + np.uint64(1)):
+        branch = np.int64(np.int64(code) > cut)
+        if code < n_codes and this.n_levels > 0:
+            branch = np.int64(tree.levels[np.uint64(this.level_start) + code])
+        if code == n_codes or branch < 0:
+            branch = np.int64(this.missing)
+        for k in range(np.uint64(tree.stats.shape[1])):
+            tree.stats[np.uint64(n + branch), k] += counts[code, k]
+    for b in range(np.uint64(branches)):
+        at = np.uint64(n) + b
+        tree.nodes[at].weight = sum_weight(tree.stats[at], dense)
+
+
+# ---------------------------------------------------------------- order of nodes
+
+
+@kernel
+def order_nodes(nodes, root, order, first_child):
+    """Put the nodes of a tree into the order in which `grow_nodes` creates them.
+
+    Parameters
+    ----------
+    nodes : (all nodes,) NODE
+        Of one or more trees, in any order; children are side by side.
+    root : int
+    order : (nodes,) int64
+        Output: the node at each position.
+    first_child : (nodes,) int64
+        Output: the position of the first child of the node at each position.
+
+    Returns
+    -------
+    int
+        Number of nodes of the tree.
+    """
+    waiting, n_waiting = np.empty(len(nodes), np.int64), 0
+    order[np.uint64(0)] = root
+    fresh, n = 0, 1
+    while True:
+        for at in range(fresh, n):
+            if nodes[np.uint64(order[np.uint64(at)])].n_children > 0:
+                waiting[np.uint64(n_waiting)] = at
+                n_waiting += 1
+        fresh = n
+        if n_waiting == 0:
+            return n
+        n_waiting -= 1
+        at = np.uint64(waiting[np.uint64(n_waiting)])
+        this = nodes[np.uint64(order[at])]
+        first_child[at] = n
+        for b in range(this.n_children):
+            order[np.uint64(n)] = this.first_child + b
+            n += 1
