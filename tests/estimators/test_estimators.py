@@ -15,7 +15,7 @@ import pytest
 from sklearn import ensemble as sk_ensemble
 from sklearn import tree as sk_tree
 from sklearn.base import clone
-from sklearn.datasets import make_classification, make_regression
+from sklearn.datasets import load_breast_cancer, make_classification, make_regression
 from sklearn.ensemble import AdaBoostClassifier
 from sklearn.exceptions import NotFittedError
 from sklearn.metrics import mean_absolute_error
@@ -750,3 +750,15 @@ def test_impurities_of_absolute_errors_and_depths_are_scikit_learn_s():
     depths = ours.tree_.compute_node_depths()
     assert sorted(depths) == sorted(theirs.tree_.compute_node_depths())
     assert depths.max() == ours.get_depth() + 1
+
+
+@pytest.mark.parametrize("decrease", [0.001, 0.01, 0.05])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_min_impurity_decrease_is_scikit_learn_s(decrease, weighted):
+    x, y = load_breast_cancer(return_X_y=True)
+    weights = np.random.default_rng(0).integers(1, 4, len(y)) if weighted else None
+    x = x.astype(np.float32)
+    ours = DecisionTreeClassifier(splitter="exact", min_impurity_decrease=decrease)
+    theirs = sk_tree.DecisionTreeClassifier(random_state=0, min_impurity_decrease=decrease)
+    leaves = theirs.fit(x, y, weights).get_n_leaves()
+    assert ours.fit(x, y, weights).get_n_leaves() == leaves > 1

@@ -56,8 +56,8 @@ class Parameters:
         Maximum number of leaves, grown best-first.
     min_gain : float
         Score that a split must exceed, in the criterion's units at the node.
-        (scikit-learn's ``min_impurity_decrease`` is that score times the node's
-        share of the rows.)
+    min_impurity_decrease : float
+        Score times the node's share of the training weight that a split needs at least.
     categorical : "from_dtype", None, or sequence
         ``from_dtype``: columns of text or of a categorical type (pandas,
         polars, Arrow); None: none; otherwise names, positions or a mask.
@@ -100,6 +100,7 @@ class Parameters:
     random_state: Any = None
     max_leaf_nodes: int | None = None
     min_gain: float = 0.0
+    min_impurity_decrease: float = 0.0
     categorical: Any = "from_dtype"
     nominal_splits: str = "subset"
     pruner: Any = None
@@ -182,7 +183,16 @@ COMPONENT_NAMES = {
 
 _UNCHANGED = (
     *("algorithm", "criterion", "splitter", "nominal_splits", "max_depth", "max_features"),
-    *("min_gain", "max_bins", "missing", "unknown", "class_weight", "priors", "costs"),
+    *(
+        "min_gain",
+        "min_impurity_decrease",
+        "max_bins",
+        "missing",
+        "unknown",
+        "class_weight",
+        "priors",
+        "costs",
+    ),
     *("voting", "bootstrap", "max_samples", "n_jobs"),
 )
 PARAMETERS_OF_SETTINGS: dict[str, tuple[str, ...]] = {

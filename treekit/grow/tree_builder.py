@@ -300,7 +300,7 @@ def grow_rows(
         room = room._replace(
             surrogates=np.zeros(16, SURROGATE_DTYPE), surrogate_levels=np.zeros(16, np.int32)
         )
-    steps, noise = None, recipe.target.noise
+    limits, steps, noise = recipe.limits, None, recipe.target.noise
     if recipe.fractional:
         steps = choose_part_steps(rows.values, common=recipe.target.layout is not None)
         if recipe.target.has_class_weights:
@@ -311,7 +311,7 @@ def grow_rows(
     arguments = (
         Sample(table, others, flat, held_flat, rows, held, spare),
         room,
-        recipe.limits,
+        limits._replace(min_decrease=limits.min_decrease * float(rows.values[:, 0].sum())),
         make_split_rules(recipe),
         splitter.coding == "exact",
         noise,

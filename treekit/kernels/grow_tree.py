@@ -412,6 +412,8 @@ def search_split(
     least = max(limits.min_gain, floor) if limits.min_gain >= 0.0 else limits.min_gain
     if not numbers[SCORE] > least:
         return np.int64(0)
+    if numbers[SCORE] * weight < limits.min_decrease * (1.0 - TOLERANCE):
+        return np.int64(0)
     this.priority = round_priority(numbers[SCORE] * weight)
     if limits.max_leaves > 0 and criterion.use_priority:
         node_priority = criterion.priority(stats)

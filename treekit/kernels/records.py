@@ -91,6 +91,8 @@ class Limits(NamedTuple):
     min_variance : float
         The same for the mean squared error, for regression criteria without an
         impurity; -1 = no limit.
+    min_decrease : float
+        Score times weight that a split needs at least; in a recipe, per weight of the root.
     """
 
     max_depth: int
@@ -101,6 +103,7 @@ class Limits(NamedTuple):
     n_try: int
     min_impurity: float = -1.0
     min_variance: float = -1.0
+    min_decrease: float = 0.0
 
 
 class SplitRules(NamedTuple):

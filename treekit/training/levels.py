@@ -196,6 +196,7 @@ def check_supported(plan: Plan) -> None:
         ),
         (plan.monotonic_signs is not None, "monotonic", "monotonic=None"),
         (numbers, "min_impurity of numbers", "min_gain"),
+        (settings["min_impurity_decrease"] > 0, "min_impurity_decrease", "min_gain"),
     ]  # fmt: skip
     for refused, what, instead in wrong:
         if refused:

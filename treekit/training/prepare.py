@@ -257,6 +257,7 @@ def _make_limits(plan: Plan, *, rounded: bool) -> Limits:
         n_try=plan.n_try,
         min_impurity=bound if own else -1.0,
         min_variance=-1.0 if own else bound,
+        min_decrease=float(settings["min_impurity_decrease"]),
     )
 
 

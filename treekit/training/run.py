@@ -79,7 +79,7 @@ def _warn_of_negative_scores(recipe: Recipe, plan: Plan, trees: Sequence[Tree]) 
     origin, functions, target = get_origin(plan.criterion), plan.criterion.functions, recipe.target
     if not origin.is_foreign or any(tree.n_nodes > 1 for tree in trees):
         return
-    limits = recipe.limits._replace(max_depth=1, max_leaves=0, min_gain=-np.inf)
+    limits = recipe.limits._replace(max_depth=1, max_leaves=0, min_gain=-np.inf, min_decrease=0.0)
     ids = np.arange(len(target.values), dtype=np.uint32)
     rows, none = target.select_rows(ids, None), target.select_rows(ids[:0], None)
     tree = grow_tree(replace(recipe, limits=limits), rows, none, 0).tree

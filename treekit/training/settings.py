@@ -224,6 +224,8 @@ SETTINGS: tuple[Setting, ...] = (
     ),
     Setting("min_gain", 0.0, "score that a split must exceed (in units of the criterion); "
             "negative: also allow splits without gain"),
+    Setting("min_impurity_decrease", 0.0, "score times the node's share of the training weight "
+            "that a split needs at least", minimum=0),
     Setting(
         "min_impurity", None,
         "do not split a node of this impurity or less (in units of the criterion; mean squared "
