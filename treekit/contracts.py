@@ -350,6 +350,8 @@ class Criterion:
     make : callable
         ``make(**settings) -> CriterionFunctions``; with a `Task`
         ``make(layout, **settings)``, with the layout fitted to the training rows.
+    classes : int, optional
+        The only number of classes that a classification criterion supports, such as 2.
     """
 
     name: str
@@ -358,6 +360,7 @@ class Criterion:
     settings: tuple[Setting, ...] = ()
     summary: str = ""
     exempt: Mapping[str, str] = field(default_factory=dict, hash=False, kw_only=True)
+    classes: int | None = field(default=None, kw_only=True)
 
 
 @dataclass(frozen=True)

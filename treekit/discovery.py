@@ -138,6 +138,12 @@ def check_record(record: Any, kind: Kind) -> None:
     _require(_is_name(name), f"{kind.name} name {name!r} {rule}")
     where = f"{kind.name} {name!r}"
     _check_task(getattr(record, "task", "classification"), kind, where)
+    if isinstance(record, Criterion) and record.classes is not None:
+        _require(
+            record.task == "classification" and record.classes in range(2, 1001),
+            f"{where} has classes {record.classes!r}; it must be a number of at least 2, of a "
+            "classification criterion",
+        )
     _require(
         isinstance(suffix, str) and suffix[:1] in (".", "/") and "/" not in suffix[1:],
         f"{where} has suffix {suffix!r}; it must be a dot and a file ending, or, for a folder "

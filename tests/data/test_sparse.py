@@ -50,7 +50,7 @@ def make_sparse(rows: int = 300, columns: int = 40) -> tuple[Any, Any]:
     ],
     ids=lambda estimator: type(estimator).__name__,
 )
-@pytest.mark.filterwarnings("ignore:.*out of bag for no tree:treekit.TreekitWarning")
+@pytest.mark.filterwarnings("ignore:.*in the bag of every tree:treekit.TreekitWarning")
 def test_a_sparse_matrix_is_its_dense_matrix(
     estimator: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -112,7 +112,7 @@ def test_a_table_too_large_for_a_worker_is_trained_on_by_levels(
         treekit.train(rows, **{**FOREST, "splitter": "exact"}, cluster=client)
     with pytest.raises(whole_trees.ClusterError, match="each worker needs about"):
         treekit.train(rows, **FOREST, cluster=client, cluster_mode="trees")
-    with pytest.raises(SettingError, match="does not support a table of this process"):
+    with pytest.raises(SettingError, match="does not support a table in the memory of this"):
         treekit.train(frame, **LEVELS, cluster=client)
     with pytest.raises(SettingError, match="unknown cluster_mode 'both'; known: auto, trees"):
         treekit.train(rows, **FOREST, cluster=client, cluster_mode="both")

@@ -69,7 +69,7 @@ def test_the_five_minutes(table: pd.DataFrame, model: treekit.Model) -> None:
         printed = run_command(line)
     assert Path("m.treekit").read_bytes() == expected
     assert "equal" in printed
-    said = pd.concat([pd.read_parquet(path) for path in Path("said").iterdir()]).sort_index()
+    said = pd.concat([pd.read_parquet(path) for path in Path("predictions").iterdir()]).sort_index()
     np.testing.assert_array_equal(said["surgical_lesion"], model.predict(table))
 
 
@@ -90,11 +90,11 @@ def test_spark_scores_by_a_model_file(
     names: dict[str, Any] = {"spark": spark}
     try:
         exec(find_block("python spark"), names)
-        said = names["said"].toPandas().sort_values("id")
+        said = names["predictions"].toPandas().sort_values("id")
     finally:
         spark.stop()
     assert len(said) == len(table)
-    np.testing.assert_array_equal(said["said"], model.predict(table))
+    np.testing.assert_array_equal(said["prediction"], model.predict(table))
 
 
 def test_duckdb_scores_many_files(table: pd.DataFrame, model: treekit.Model) -> None:
@@ -102,8 +102,8 @@ def test_duckdb_scores_many_files(table: pd.DataFrame, model: treekit.Model) -> 
     import duckdb
 
     exec(find_block("python duckdb"), {})
-    said = pd.read_parquet("said.parquet").sort_values("id")
-    np.testing.assert_array_equal(said["said"], model.predict(table))
+    said = pd.read_parquet("predictions.parquet").sort_values("id")
+    np.testing.assert_array_equal(said["prediction"], model.predict(table))
     command = re.search(r"`(treekit export m\.treekit --to sql .*?)`", PAGE, re.DOTALL)
     assert command is not None
     run_command(command[1])
@@ -122,6 +122,6 @@ def test_messages_of_the_page_are_those_of_the_code() -> None:
     assert len(rows) > 8
     for text in re.findall(r"`(.*?)`", " ".join(rows)):
         # Numbers and names vary.
-        for part in re.split(r"\.{3}|\d[\d.]*(?: GB)?|'.*?'|tcp://\S*|has (?=numba|res)", text):
+        for part in re.split(r"\.{3}|\d[\d.]*(?: GB)?|'.*?'|tcp://\S*|has (?=numba|check)", text):
             words = part.strip(" ,/")
             assert words in code or words in ("worker", "numba"), words

@@ -175,7 +175,7 @@ ESTIMATORS: list[Any] = [
 
 
 @pytest.mark.system
-@pytest.mark.filterwarnings("ignore:.* rows were out of bag for no tree")
+@pytest.mark.filterwarnings("ignore:.* rows are in the bag of every tree")
 @pytest.mark.parametrize("kind", ESTIMATORS, ids=lambda own: type(own).__name__)
 def test_estimators_are_fitted_to_collections(kind: Any, client: Any, tmp_path: Path) -> None:
     frame = make_frame()
@@ -357,7 +357,7 @@ def test_a_worker_that_differs_is_named(client: Any, monkeypatch: pytest.MonkeyP
     )
     with pytest.raises(
         ClusterError,
-        match=r"worker tcp://\S+ has plugin treekit-one absent, this process 1\.0",
+        match=r"worker tcp://\S+ has plugin treekit-one not installed, this process 1\.0",
     ):
         check_workers(client)
 
@@ -365,13 +365,13 @@ def test_a_worker_that_differs_is_named(client: Any, monkeypatch: pytest.MonkeyP
 def test_every_difference_is_named() -> None:
     own = clusters.describe_process()
     assert clusters.describe_process() == own
-    other = {**own, "numba": "0.1", "plugin x": "2", "results of log and exp": "0"}
+    other = {**own, "numba": "0.1", "plugin x": "2", "checksum of log and exp": "0"}
     with pytest.raises(ClusterError) as raised:
         clusters.compare_workers(own, {"tcp://b": own, "tcp://a": other})
     message = str(raised.value)
     assert f"worker tcp://a has numba 0.1, this process {own['numba']}" in message
-    assert "worker tcp://a has plugin x 2, this process absent" in message
-    assert "worker tcp://a has results of log and exp 0, this process" in message
+    assert "worker tcp://a has plugin x 2, this process not installed" in message
+    assert "worker tcp://a has checksum of log and exp 0, this process" in message
     assert "tcp://b" not in message
 
 

@@ -132,7 +132,7 @@ def test_the_forest_of_the_demo_is_explained() -> None:
 def test_what_shap_cannot_say_is_refused_by_name() -> None:
     x, y = load_iris(return_X_y=True)
     forest = RandomForestClassifier(3, splitter="oblique", random_state=0).fit(x, y)
-    with pytest.raises(AbsentError, match="splits by sums of columns"):
+    with pytest.raises(AbsentError, match="splits on sums of columns"):
         treekit.to_shap(forest)
     holes = RandomForestClassifier(3, missing="fractional", random_state=0).fit(x, y)
     with pytest.raises(AbsentError, match="missing='fractional'"):

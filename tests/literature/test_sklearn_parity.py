@@ -225,7 +225,7 @@ def test_the_trees_of_a_classification_forest_know_their_labels():
 def test_a_warm_start_grows_the_forest_that_fitting_at_once_grows(cls):
     x, y = IRIS if cls is RandomForestClassifier else DIABETES
     parameters = {"oob_score": True, "random_state": 4, "max_depth": 5, "max_samples": 0.6}
-    with pytest.warns(TreekitWarning, match="out of bag for no tree"):
+    with pytest.warns(TreekitWarning, match="in the bag of every tree"):
         warm = cls(3, warm_start=True, **parameters).fit(x, y)
     for size in (15, 25):
         warm.set_params(n_estimators=size).fit(x, y)

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
+import treekit
 from tests.broken import criteria, pruners, splitters, tasks
 from treekit import Criterion, CriterionFunctions, PluginError, SettingError, registry, testing
 from treekit.cli import main
@@ -262,3 +263,21 @@ def test_a_fault_is_reported_under_its_law(check, law, record):
 @pytest.mark.matrix
 def test_the_task_of_the_faults_is_sound_without_them():
     assert check_criterion(tasks.SOUND, fail=False).breaches == ()
+
+
+def test_a_criterion_of_two_classes_is_judged_on_two():
+    def score(parent, children):
+        apart = 0.0
+        for b in range(children.shape[0]):
+            apart += abs(children[b, 0] * parent[1] - children[b, 1] * parent[0])
+        return apart / (parent[0] + parent[1]) ** 2  # an index error with one class
+
+    two = Criterion("two", "classification", lambda: CriterionFunctions(score=score), classes=2)
+    report = check_criterion(two)
+    assert "a million evaluations of 2 cells" in str(report)
+    data = {"x": [1, 2, 3], "y": ["a", "b", "c"]}
+    with pytest.raises(SettingError, match="supports 2 classes, but the target 'y' has 3"):
+        treekit.train(data, "y", criterion=two)
+    wrong = replace(two, task="regression")
+    with pytest.raises(PluginError, match="has classes 2; it must be"):
+        check_record(wrong, KINDS["criterion"])

@@ -117,8 +117,8 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
         {"monotonic": "a=1", "target": "number", "task": "regression"}, "monotonic; set"
     ),
     "ranks": ({"target": "number", "criterion": "absolute_error"}, "criterion 'absolute_error'"),
-    "weights": ({"weights": "part"}, "weights that are whole numbers"),
-    "a list of weights": ({"weights": [1.0] * 560}, "weights from a column"),
+    "weights": ({"weights": "part"}, "weights that are integers"),
+    "a list of weights": ({"weights": [1.0] * 560}, "weights in a column"),
 }  # fmt: skip
 
 

@@ -980,7 +980,7 @@ def test_a_score_with_its_sign_turned_is_told(forest):
 
     turned = Criterion("turned", "classification", lambda: CriterionFunctions(score=score))
     x = np.arange(60.0)
-    with pytest.warns(TreekitWarning, match="pure branches the score -0.35, below 0"):
+    with pytest.warns(TreekitWarning, match="pure branches is -0.35, below 0"):
         model = treekit.train({"x": x, "y": x > 20}, "y", criterion=turned, **forest)
     assert model.n_leaves == len(model.trees)
     with warnings.catch_warnings():  # nothing to split: no warning

@@ -1,7 +1,8 @@
-"""Bins of a column whose rows are in partitions, by counting keys; equal to those of a sort.
+"""Find the bins of a partitioned column by counting keys; they equal those found by sorting.
 
-The boundaries are found digit by digit: each partition counts the keys whose leading digits
-may hold a boundary by their next digit, and the sums of all partitions select digits.
+Boundaries are found digit by digit, as by a radix sort.  Each partition counts, by their next
+digit, the keys whose leading digits may contain a boundary; the sums of all partitions give
+the digits that contain one.
 """
 
 from __future__ import annotations
@@ -53,7 +54,7 @@ def count_digits(
     prefixes: Keys | None = None,
     shift: int = 0,
 ) -> DigitCounts:
-    """Count the keys of known values of rows with weight.
+    """Count keys by digit, without missing values and rows of weight 0.
 
     Parameters
     ----------
@@ -86,7 +87,8 @@ def assign_codes(
 ) -> Keys:
     """Fill the codes (rows,) of a partition's column; return the lowest key of each bin.
 
-    `high` are the largest keys of the bins.  A bin without rows here has the largest integer.
+    `high` are the largest keys of the bins.  The lowest key of a bin that has no rows in this
+    partition is the largest integer.
     """
     lowest = np.full(len(high), ~np.uint64(0))
     if not len(high):
@@ -118,7 +120,7 @@ def decode_keys(keys: Keys, dtype: npt.DTypeLike) -> Numbers:
 
 
 class BinSearch:
-    """Search of one column's bins: feed it counts until `shift` is None, then read `high`.
+    """Find the bins of a column: call `add_counts` until `shift` is None, then read `high`.
 
     Parameters
     ----------
@@ -169,7 +171,7 @@ class BinSearch:
         self.high = np.unique(np.append(high, self._largest[0]))
 
     def _find_distinct(self, parts: Sequence[DigitCounts], weights: Numbers) -> bool:
-        """Set the bins if there are few distinct keys, else the quantiles; return which."""
+        """Return whether each distinct key is a bin; if they are too many, set the quantiles."""
         distinct = np.unique(np.concatenate([part.distinct for part in parts]))
         if len(distinct) <= self._max_bins:
             self.high, self.shift = distinct, None

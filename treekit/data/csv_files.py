@@ -1,8 +1,8 @@
 """Read CSV files: small ones in memory, large ones in chunks into a temporary file.
 
-Python's ``csv`` module and ``float`` define what a file holds.  The kernels of
-`treekit.kernels.csv_cells` read large files in a tenth of the time; rows that they are not
-certain to read alike, and errors, are left to the ``csv`` module.
+Cells are those that Python's ``csv`` module and ``float`` return.  The kernels of
+`treekit.kernels.csv_cells` read large files in a tenth of the time; the ``csv`` module reads
+the rows that they could read differently, and reports errors.
 """
 
 from __future__ import annotations
@@ -44,14 +44,14 @@ def read_csv_file(
     marks: frozenset[str],
     progress: Progress | None = None,
 ) -> Table:
-    """Read a file of separated cells.
+    """Read a CSV or TSV file.
 
     Parameters
     ----------
     packed : bool
         The file is compressed by gzip.
     marks : frozenset of str
-        Texts that mean missing.
+        Texts of missing cells, such as ``?``.
     progress : callable, optional
         ``progress(done, total)`` in bytes, for a large file.
     """
@@ -116,7 +116,7 @@ def _read_texts(
 
 
 class _CsvSource:
-    """A file of separated cells, which may be read repeatedly and must not change meanwhile."""
+    """A CSV or TSV file, which may be read several times and must not change in between."""
 
     def __init__(self, path: Path, separator: str, packed: bool, *, compiled: bool) -> None:
         self.path, self.separator, self.packed = path, separator, packed
@@ -147,7 +147,7 @@ class _CsvSource:
         Raises
         ------
         DataError
-            If the file is not a table; names the line.
+            If the file is not a table; the message has the line number.
         """
         try:
             self._check_unchanged()
@@ -195,7 +195,7 @@ class _CsvSource:
     def _iterate_byte_chunks(
         self, progress: Progress | None
     ) -> Generator[_Chunk, None, tuple[int, bool]]:
-        """Yield the first rows by kernels; return their number, and whether these are all."""
+        """Yield rows read by kernels; return their number, and whether the file has no others."""
         from treekit.kernels.csv_cells import MORE_TEXT_NEEDED, NOT_CERTAIN, find_cells
 
         separator, limit = np.uint8(ord(self.separator)), np.uint64(csv.field_size_limit())
@@ -239,7 +239,7 @@ class _CsvSource:
             progress(int(done), self.path.stat().st_size)
 
     def _raise_first_error(self) -> None:
-        """Raise the `DataError` for the first row that is not one of the table."""
+        """Raise `DataError` for the first row with too few or many cells, or with wrong quotes."""
         width = len(self.names)
         with self._open_text() as stream:
             reader = csv.reader(stream, delimiter=self.separator, strict=True)
@@ -271,8 +271,8 @@ def _check_header(path: Path, header: list[str], separator: str) -> None:
     others = [mark for mark in ";\t|," if mark != separator and mark in header[0]]
     if len(header) == 1 and others:
         raise DataError(
-            f"{path.name!r} has one column {header[0]!r}, whose cells seem to be separated by "
-            f"{others[0]!r}; treekit expects commas in .csv and tabs in .tsv"
+            f"{path.name!r} has the header {header[0]!r}, which seems to be separated by "
+            f"{others[0]!r}; separate cells by commas in .csv files, and by tabs in .tsv files"
         )
 
 
@@ -307,7 +307,7 @@ class _TextChunk:
 
 
 class _ByteChunk:
-    """Rows found by `treekit.kernels.csv_cells.find_cells`, whose arguments these are."""
+    """Rows located by `treekit.kernels.csv_cells.find_cells`; see there for the arguments."""
 
     def __init__(
         self, text: bytes, starts: npt.NDArray[np.uint32], ends: npt.NDArray[np.uint32]
@@ -355,7 +355,7 @@ class _ByteChunk:
         rows: npt.NDArray[np.int64],
         marks: frozenset[str],
     ) -> npt.NDArray[Any] | None:
-        """Return the numbers of a column whose cells in `rows` are odd: NaN if these are marks."""
+        """Parse the cells in `rows`, which the kernel could not; return the column, or None."""
         if not len(rows):
             return numbers
         if all(text.strip() in marks for text in self._code_texts(position, rows)[0]):

@@ -1,7 +1,7 @@
-"""Sparse matrices as tables whose columns are made dense one at a time.
+"""Read sparse matrices as tables, converting one column at a time to a dense array.
 
-A zero is a number, like any other; NaN is a missing cell.  Training stores a code of one byte a
-cell, and prediction makes blocks of rows dense, so that no dense matrix of floats is made.
+A zero is a number like any other; NaN is a missing cell.  The whole matrix is never a dense array
+of floats: training stores the code of each cell, and prediction converts blocks of rows.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def is_sparse(source: Any) -> bool:
 
 
 class SparseColumns(Sequence[npt.NDArray[Any]]):
-    """The columns of a sparse matrix, each made dense on access and not kept."""
+    """Columns of a sparse matrix, each converted to a dense array on access and not cached."""
 
     def __init__(self, matrix: Any) -> None:
         self._matrix = matrix.tocsc()
@@ -58,7 +58,7 @@ class SparseColumns(Sequence[npt.NDArray[Any]]):
         return dense
 
     def iterate_blocks(self) -> Iterator[tuple[int, SparseColumns]]:
-        """Yield blocks of rows, each with the number of its first row."""
+        """Yield the index of the first row and the rows of each block."""
         size = max(_BLOCK_CELLS // max(len(self), 1), 1)
         rows = self._matrix.tocsr()
         for first in range(0, self.n_rows, size):

@@ -1,7 +1,7 @@
-"""Clusters: connect, check that all workers are alike, and run tasks with progress.
+"""Connect to clusters, check that all workers are equal, and run tasks with progress.
 
-Tasks are pure functions of their arguments, on any worker, so that Dask can repeat those
-of a lost worker.
+Tasks are pure functions of their arguments, so that Dask can repeat those of a lost worker on
+another one.
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ def connect(cluster: Any = None) -> Iterator[Client]:
 
 
 def describe_process() -> dict[str, str]:
-    """Return the package versions, plugins and results of log and exp of this process."""
+    """Return the versions of packages and plugins, and a checksum of log and exp, here."""
     found: dict[str, str] = {
         "treekit": __version__,
         "Python": ".".join(platform.python_version_tuple()[:2]),
@@ -117,7 +117,7 @@ def describe_process() -> dict[str, str]:
     }
     for plugin in find_plugins(lambda *_: None):
         found[f"plugin {plugin.source.distribution}"] = plugin.source.version
-    found["results of log and exp"] = _compute_checksum()
+    found["checksum of log and exp"] = _compute_checksum()
     return found
 
 
@@ -139,7 +139,7 @@ def compare_workers(own: Mapping[str, str], workers: Mapping[str, Mapping[str, s
     differences = []
     for address, found in sorted(workers.items()):
         for name in sorted(own.keys() | found.keys()):
-            here, there = own.get(name, "absent"), found.get(name, "absent")
+            here, there = own.get(name, "not installed"), found.get(name, "not installed")
             if here != there:
                 differences.append(f"worker {address} has {name} {there}, this process {here}")
     if differences:
@@ -193,7 +193,8 @@ def run_tasks(
     Raises
     ------
     ClusterError
-        If a task ended several workers, usually by their memory, or if no worker is left.
+        If several workers died while running a task, usually because they ran out of memory, or
+        if no worker is left.
     """
     from distributed import as_completed
     from distributed.scheduler import KilledWorker
@@ -222,12 +223,12 @@ def run_tasks(
 
 
 _PATIENCE = 60
-"""Seconds without any worker after which tasks are given up; a restart takes some seconds."""
+"""Seconds without any worker until tasks are cancelled; a restart takes some seconds."""
 
 
 @contextmanager
 def _watch_workers(client: Client, tasks: Sequence[Future]) -> Iterator[threading.Event]:
-    """Cancel the tasks, which would wait for ever, and set an event if no worker is left."""
+    """If no worker is left, set the yielded event and cancel the tasks, which would not end."""
     none_left, ended = threading.Event(), threading.Event()
 
     def watch() -> None:
@@ -254,7 +255,7 @@ def _watch_workers(client: Client, tasks: Sequence[Future]) -> Iterator[threadin
 class DaskEngine:
     """Run functions on the workers of a client; see `treekit.grow.level_builder.Engine`.
 
-    Dask keeps how each result was computed, and computes it again if its worker is lost.
+    Dask recomputes a result whose worker is lost.
     """
 
     def __init__(self, client: Client) -> None:
@@ -336,17 +337,17 @@ def locate_row(
     places: Sequence[tuple[str, int]],
     selected: Sequence[Sequence[int]] | None = None,
 ) -> DataError:
-    """Return the error of a joined table with the row of one of its parts.
+    """Return an error that gives the row within its part instead of within the joined table.
 
     Parameters
     ----------
     error : DataError
-        Its message may hold ``row N (counting from 0)``; the last one counts, as a cell may hold
-        such a text.
+        If its message contains ``row N (counting from 0)``, the last match is replaced: a cell
+        that it quotes may contain the same text.
     places : sequence of (str, int)
         Name and number of rows of each part.
     selected : sequence of sequences of int, optional
-        Numbers of the rows of each part that were joined; by default all.
+        Indices of the rows of each part that were joined; by default all.
     """
     message = str(error)
     found = list(_ROW.finditer(message))
@@ -364,6 +365,6 @@ def locate_row(
 
 
 def locate_part(error: DataError, place: str, n_rows: int) -> DataError:
-    """Return an error of one part with its name, before the message if that names no row."""
+    """Return an error that names its part: next to the row, or else before the message."""
     located = locate_row(error, [(place, n_rows)])
     return located if located is not error else DataError(f"{place}: {error}")

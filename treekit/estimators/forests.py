@@ -38,7 +38,7 @@ class ForestBase(ForestParameters, EstimatorBase):
     _tree_class: type[TreeBase]
 
     def _has_nothing_to_fit(self) -> bool:
-        """Return whether the forest to continue already has all trees."""
+        """Return whether the forest that `warm_start` continues already has all trees."""
         start = self._get_initial_forest()
         if start is None:
             return False
@@ -125,7 +125,7 @@ class ForestBase(ForestParameters, EstimatorBase):
         return int(self.model_.n_trees)
 
     def __getitem__(self, index: Any) -> Any:
-        """Return a tree, or several of a slice, as fitted estimators."""
+        """Return the tree at an index, or those of a slice, as fitted estimators."""
         return self.estimators_[index]
 
     def __iter__(self) -> Iterator[Any]:
@@ -145,7 +145,7 @@ class ForestBase(ForestParameters, EstimatorBase):
         votes, times = fitted.oob_votes, fitted.oob_times
         if not times.all():
             warnings.warn(
-                f"{int((times == 0).sum())} of {len(times)} rows were out of bag for no tree and "
+                f"{int((times == 0).sum())} of {len(times)} rows are in the bag of every tree and "
                 "have no out-of-bag prediction (NaN); increase n_estimators",
                 TreekitWarning,
                 stacklevel=5,
@@ -201,17 +201,17 @@ class RandomForestClassifier(ClassifierBase, ForestBase):
     Parameters
     ----------
     voting : {"soft", "hard"}
-        Leaves vote by their class shares, or for their label only.
+        ``soft``: average the class shares of the leaves; ``hard``: count the trees' labels.
 
     Attributes
     ----------
     estimators_ : list of DecisionTreeClassifier
         The trees one by one.
     oob_score_ : float
-        Out-of-bag accuracy, averaged over several outputs.
+        Out-of-bag accuracy; a row with several outputs counts if all are correct.
     oob_decision_function_ : (rows, classes) float64
-        Out-of-bag shares of votes; NaN for rows that are in all bags.  For several
-        outputs (rows, most classes, outputs).
+        Out-of-bag shares of votes; NaN for rows in the bag of every tree.  For several
+        outputs (rows, largest number of classes, outputs).
     """
 
     _tree_class = DecisionTreeClassifier
@@ -233,7 +233,7 @@ class RandomForestRegressor(RegressorBase, ForestBase):
     oob_score_ : float
         Out-of-bag R squared.
     oob_prediction_ : (rows,) or (rows, outputs) float64
-        Out-of-bag predictions; NaN for rows that are in all bags.
+        Out-of-bag predictions; NaN for rows in the bag of every tree.
     """
 
     _tree_class = DecisionTreeRegressor
@@ -246,7 +246,7 @@ class RandomForestRegressor(RegressorBase, ForestBase):
 class ExtraTreesClassifier(RandomForestClassifier):
     """Extremely randomised classification trees (Geurts, Ernst and Wehenkel 2006).
 
-    A `RandomForestClassifier` that draws one random cut per column and uses all rows.
+    A `RandomForestClassifier` that draws one random threshold per column and uses all rows.
     """
 
     splitter: Any = "random"
@@ -257,7 +257,7 @@ class ExtraTreesClassifier(RandomForestClassifier):
 class ExtraTreesRegressor(RandomForestRegressor):
     """Extremely randomised regression trees (Geurts, Ernst and Wehenkel 2006).
 
-    A `RandomForestRegressor` that draws one random cut per column and uses all rows.
+    A `RandomForestRegressor` that draws one random threshold per column and uses all rows.
     """
 
     splitter: Any = "random"

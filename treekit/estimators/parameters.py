@@ -44,8 +44,8 @@ class Parameters:
     min_samples_split, min_samples_leaf : int or float
         Minimum training weight of a node to be split, and of each branch of a split;
         a float is a share of the total weight.  A row of weight 3 counts three times;
-        with non-integer weights a size counts multiples of the mean weight, and 2 and
-        1 mean no limit.
+        with non-integer weights, a size of k is k times the mean weight, and the
+        smallest sizes, 2 and 1, mean no limit.
     min_weight_fraction_leaf : float
         Minimum share of the total weight in each branch of a split.
     max_features : {"sqrt", "log2"}, int, float, optional
@@ -161,7 +161,7 @@ class ForestParameters:
     n_jobs : int, optional
         Number of threads, -1 for all cores; the forest does not depend on it.
     verbose : int
-        Above 0: show a progress bar while trees are grown.
+        Above 0: print the number of trees grown, ten times in all.
     """
 
     n_estimators: int = field(default=100, kw_only=False)
@@ -208,7 +208,7 @@ PARAMETERS_OF_SETTINGS: dict[str, tuple[str, ...]] = {
 
 
 def drop_algorithm_settings(estimator: Any, settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Drop the settings that the algorithm determines: those with parameters at defaults.
+    """Drop settings whose parameters are at their defaults: the algorithm determines them.
 
     Parameters
     ----------
@@ -237,7 +237,7 @@ def drop_algorithm_settings(estimator: Any, settings: Mapping[str, Any]) -> dict
 
 
 def resolve_parameter(estimator: Any, name: str) -> Any:
-    """Return the value of a setting: of `train_settings`, the parameter or the algorithm."""
+    """Return a setting: from `train_settings`, a changed parameter, the algorithm, or default."""
     further = estimator.train_settings
     given = {"algorithm": estimator.algorithm} | (
         dict(further) if isinstance(further, Mapping) else {}

@@ -1,9 +1,9 @@
-"""The trees of a model in the form that ``shap.TreeExplainer`` reads.
+"""Convert the trees of a model to the arrays that ``shap.TreeExplainer`` reads.
 
 shap's trees test ``code <= threshold`` only.  A split on categories becomes a chain of such
-tests on the codes of the column, one for each run of neighbouring codes that take the same
-branch; the subtree of a branch is repeated for each of its runs, which share its weight.
-Values of Shapley do not depend on how: they use the weights of branches and the paths of rows.
+tests on the codes of the column, one for each run of consecutive codes that take the same
+branch.  The subtree of a branch is repeated for each of its runs, which divide its weight
+equally.  Any division gives the same SHAP values: only the sum of the weights matters.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _OUTPUTS = {"identity": "raw_value", "sigmoid": "log_odds", "softmax": "raw_valu
 
 
 def to_shap(model: Any) -> dict[str, Any]:
-    """Convert a model or a fitted estimator to the dictionary of trees that shap documents.
+    """Convert a model or a fitted estimator to a dictionary for ``shap.TreeExplainer``.
 
     >>> explainer = shap.TreeExplainer(treekit.to_shap(model))
     >>> explainer(treekit.shap_inputs(model, rows))
@@ -34,8 +34,8 @@ def to_shap(model: Any) -> dict[str, Any]:
     Returns
     -------
     dict
-        For ``shap.TreeExplainer`` and ``shap.Explainer``.  The values of a row add up to
-        ``predict_proba``, to the number, or for boosted trees to the margin.
+        For ``shap.TreeExplainer`` and ``shap.Explainer``.  The base value and the SHAP values
+        of a row add up to its probability, predicted number, or margin (boosted trees).
 
     Raises
     ------
@@ -63,7 +63,7 @@ def to_shap(model: Any) -> dict[str, Any]:
 
 
 def shap_inputs(model: Any, rows: Any) -> Any:
-    """Encode rows for the explainer of `to_shap`: numbers and codes of categories, by column.
+    """Encode rows as input of the explainer: a number or the code of a category in each cell.
 
     Returns
     -------
@@ -85,13 +85,13 @@ def _get_model(model: Any) -> Model:
 
 
 class _Converter:
-    """The nodes of one tree as shap's arrays; `arrays` is the result."""
+    """Convert the nodes of one tree to `arrays`, as shap reads them."""
 
     def __init__(self, model: Model, tree: Tree, values: npt.NDArray[np.float64]) -> None:
         unsupported = {Split.OBLIQUE: "sums of columns", Split.RULE: "rules"}
         for kind, what in unsupported.items():
             if np.any(tree.kind == kind):
-                raise AbsentError(f"shap does not support splits by {what}; use another splitter")
+                raise AbsentError(f"shap does not support splits on {what}; use another splitter")
         self._tree, self._levels = tree, model.schema.n_levels
         self._values = np.zeros((tree.n_nodes, values.shape[1]))
         self._values[tree.leaves] = values
@@ -113,7 +113,7 @@ class _Converter:
         }
 
     def _add(self, source: int, weight: float) -> int:
-        """Add a leaf for a node of the tree, and return its place."""
+        """Add a leaf for a node of the tree; return its index in the result."""
         if len(self._nodes) >= MAX_NODES:
             raise AbsentError(
                 f"a tree has more than {MAX_NODES:,} nodes when its splits on categories are "
@@ -123,7 +123,7 @@ class _Converter:
         return len(self._nodes) - 1
 
     def _split(self, node: int, place: int) -> list[tuple[int, int]]:
-        """Convert the split of a node at a place; return the children and their places."""
+        """Convert the split of a node at index `place`; return its children and their indices."""
         tree = self._tree
         first, lost = int(tree.first_child[node]), int(tree.missing[node])
         pieces = self._list_pieces(node)

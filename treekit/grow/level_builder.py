@@ -1,9 +1,9 @@
 """Grow trees level by level over partitions of the rows; they equal those of `grow_tree`.
 
-While nodes are large, each partition counts its rows by node, column and code, and the sums
-decide.  The rows of a small node are sent to one place, where the usual kernel finishes it.
-All functions that an engine runs are pure functions of their arguments, so that the work of a
-lost process can be repeated.
+For large nodes, each partition counts its rows by node, column and code, and the split is found
+from the sums of all partitions.  The rows of a small node are collected in one process, where the
+kernel of `grow_tree` grows its subtree.  All functions that an engine runs are pure functions of
+their arguments, so that the work of a lost process can be repeated.
 """
 
 from __future__ import annotations
@@ -53,16 +53,16 @@ Integers = npt.NDArray[np.int64]
 
 
 class Engine(Protocol):
-    """Where functions run: in this process, or on the workers of a cluster."""
+    """Interface to run functions in this process, or on the workers of a cluster."""
 
     def send(self, value: Any) -> Any:
-        """Return a value as a result, which arguments of functions may be."""
+        """Send a value, and return a result that can be an argument of several functions."""
 
     def submit(self, function: Callable[..., Any], *arguments: Any) -> Any:
-        """Run a function; arguments, and entries of lists, may be results of others."""
+        """Run a function, and return its result; arguments, and items of lists, may be results."""
 
     def take(self, results: Sequence[Any]) -> list[Any]:
-        """Return the values of results."""
+        """Wait for results, and return their values."""
 
 
 class LocalEngine:
@@ -82,12 +82,12 @@ class LocalEngine:
 
 
 GetRecipe = Callable[[], Recipe]
-"""Returns the recipe, without rows, in any process."""
+"""A function that returns the recipe, without rows, in the process that calls it."""
 
 
 @dataclass(frozen=True)
 class Partition:
-    """Some of the training rows, with the sampler of their bootstrap, if rows are drawn."""
+    """Some of the training rows, and their bootstrap sampler if trees draw rows."""
 
     table: Table
     target: TargetStatistics
@@ -95,27 +95,27 @@ class Partition:
 
 
 class Bags(NamedTuple):
-    """A partition's rows of some trees in the order of nodes, and the slice of each node."""
+    """Rows drawn from a partition for some trees, sorted by node, and the slice of each node."""
 
     rows: Rows
     spans: Integers
 
 
 class Level(NamedTuple):
-    """What a partition does at a level.
+    """Nodes to split and nodes to count at one level, in the same way on each partition.
 
     Attributes
     ----------
     n_nodes : int
         Nodes of all trees so far.
     splits : (splits,) NODE
-        Splits of the level before; see `treekit.kernels.levels.move_rows`.
+        Splits of the previous level; see `treekit.kernels.levels.move_rows`.
     levels : (pool,) int32
-        Branches of their categories.
+        Branch of each category of these splits.
     blocks : sequence of (nodes,) int64
-        Nodes to count, or to collect the rows of, in blocks that are processed apart.
+        Nodes to count, or to collect the rows of, in blocks that are processed separately.
     seeds, n_columns : sequences of (nodes,) arrays
-        Their seeds, and the number of columns to count.
+        Seed and number of columns to count of each node, by block.
     """
 
     n_nodes: int
@@ -181,7 +181,7 @@ def count_level(
 
 
 def move_bags(partition: Partition, bags: Bags, level: Level) -> Bags:
-    """Return the rows after the splits of the last level, in new arrays."""
+    """Sort the rows into the children of the last splits; return them in new arrays."""
     if not len(level.splits):
         return bags
     rows = Rows(bags.rows.ids.copy(), bags.rows.cells.copy(), bags.rows.values.copy())
@@ -239,7 +239,7 @@ def collect_rows(partition: Partition, bags: Bags, blocks: Sequence[Integers]) -
 
 
 class Growth(NamedTuple):
-    """Nodes of a block, then those grown below them; `lacking` ones need further columns."""
+    """Nodes of a block, then their descendants; nodes that are `lacking` need more columns."""
 
     nodes: Nodes
     stats: Numbers
@@ -303,7 +303,7 @@ def split_block(
 def grow_block(
     get_recipe: GetRecipe, blocks: Sequence[Sequence[Piece]], nodes: Nodes
 ) -> list[Growth]:
-    """Grow the subtrees of small nodes, whose rows are in pieces of all partitions."""
+    """Grow the subtrees of small nodes from their rows, collected from all partitions."""
     recipe, found = get_recipe(), []
     for node, pieces in zip(nodes, zip(*blocks, strict=True), strict=True):
         codes = np.ascontiguousarray(np.concatenate([piece.codes for piece in pieces], axis=1))
@@ -326,20 +326,20 @@ def grow_block(
 
 @dataclass(frozen=True)
 class LevelSizes:
-    """Sizes that bound memory and set the speed of growth by levels; the trees are the same.
+    """Limits of growth by levels, for memory and speed; the trees do not depend on them.
 
     Attributes
     ----------
     small_weight : float
-        Weight up to which a node is finished in one place.
+        Maximum weight of a node whose subtree is grown in one process.
     count_bytes : int
-        Bytes of counts of a partition at a level; further nodes wait for another level.
+        Maximum bytes of a partition's counts at a level; other nodes are counted at a later one.
     blocks : int
-        Parts in which the counts of a level are added up and searched.
+        Number of blocks of nodes whose counts are added up and searched separately.
     small_blocks : int
-        Parts in which small nodes are finished.
+        Number of blocks of small nodes whose subtrees are grown separately.
     group_weight : float
-        Weight of the small nodes whose rows are sent at the same time.
+        Maximum total weight of small nodes whose rows are sent at the same time.
     """
 
     small_weight: float
@@ -357,21 +357,21 @@ def grow_by_levels(
     seeds: Sequence[int],
     sizes: LevelSizes,
 ) -> tuple[list[Tree], list[int]]:
-    """Grow the trees of some seeds over partitions.
+    """Grow a tree for each seed over the partitions of the rows.
 
     Parameters
     ----------
     recipe : Recipe
         Without rows, for this process.
     get_recipe, partitions
-        The engine's results of a `GetRecipe` and of `Partition`.
+        Results of the engine: a `GetRecipe`, and a list of `Partition`.
 
     Returns
     -------
     trees : list of Tree
         Equal to those of `treekit.grow.tree_builder.grow_tree` with all rows.
     drawn : list of int
-        The seeds by which their rows were drawn.
+        The seeds with which their rows were drawn.
     """
     bags, weights, drawn = _draw_all_bags(engine, partitions, seeds)
     growing = _GrowingTrees(recipe, seeds, sizes, weights)
@@ -437,7 +437,7 @@ class _GrowingTrees:
     Attributes
     ----------
     opened, small : list of int
-        Nodes to count at the next level, and nodes to finish in one place.
+        Nodes to count at the next level, and nodes whose subtrees are grown in one process.
     """
 
     def __init__(
@@ -457,13 +457,13 @@ class _GrowingTrees:
         self._sort_by_weight(np.arange(len(seeds)))
 
     def _sort_by_weight(self, nodes: Integers) -> None:
-        """Add nodes that may be split to those to count, or to those to finish."""
+        """Add light nodes to `small` and the others to `opened`."""
         light = self.nodes["weight"][nodes] <= self.sizes.small_weight
         self.small += nodes[light].tolist()
         self.opened += nodes[~light].tolist()
 
     def plan_level(self) -> tuple[Level, list[tuple[Nodes, Integers]]]:
-        """Take the nodes of a level; return it, and the nodes and columns of each block."""
+        """Plan the next level; return it, and the nodes and column counts of each block."""
         n_try, n_codes = _count_tries(self.recipe), self.recipe.table.n_codes
         columns = np.array([self.n_columns.get(node, n_try) for node in self.opened])
         widest = np.cumsum(np.sort(n_codes.astype(np.int64) + 1)[::-1])
@@ -512,7 +512,7 @@ class _GrowingTrees:
     def plan_small(self) -> Iterator[Level]:
         """Yield small nodes in blocks of about equal weight, as many as fit into memory.
 
-        The first level has the last splits.
+        The first level also has the splits that rows have not been moved by.
         """
         ids = np.array(self.small, np.int64)
         weights = self.nodes["weight"][ids]

@@ -1,6 +1,6 @@
-"""Count the keys of a column's values by their leading digits, to find bins without a sort.
+"""Count the keys of a column's values by their leading digits, to find bins without sorting.
 
-Keys are those of `treekit.kernels.feature_codes`.
+Keys are integers in the order of the values; see `treekit.kernels.feature_codes`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ FIRST_BITS = 16
 
 @kernel
 def summarise_keys(bits, sign, infinity, weights, shift, counts, distinct, largest):
-    """Count keys by their first digit, and find distinct keys while they are few.
+    """Count keys by their first digit, and list the distinct keys unless they are too many.
 
     Parameters
     ----------
@@ -27,7 +27,7 @@ def summarise_keys(bits, sign, infinity, weights, shift, counts, distinct, large
     shift : uint64
         Position of the first digit.
     counts : (65536,) float64
-        Output, zero before: weight of each first digit.
+        Output, zeros on entry: weight of each first digit.
     distinct : (most + 1,) uint64
         Output: distinct keys, ascending.
     largest : (2,) uint64
@@ -82,7 +82,7 @@ def _find_first(keys, n, key):
 
 @kernel
 def count_next_digits(bits, sign, infinity, weights, first_shift, shift, prefixes, counts):
-    """Count keys with one of some leading digits by their next digit.
+    """Count the keys that begin with one of the prefixes, by their next digit.
 
     Parameters
     ----------
@@ -91,7 +91,7 @@ def count_next_digits(bits, sign, infinity, weights, first_shift, shift, prefixe
     prefixes : (prefixes,) uint64
         Leading digits, ascending.
     counts : (prefixes, 256) float64
-        Output, zero before: weight of each next digit.
+        Output, zeros on entry: weight of each next digit.
     """
     one, bits_of_digit = np.uint64(1), np.uint64(DIGIT_BITS)
     below_first = first_shift - shift - bits_of_digit  # bits of a prefix after the first digit
@@ -117,13 +117,13 @@ def count_next_digits(bits, sign, infinity, weights, first_shift, shift, prefixe
 
 @kernel
 def find_lowest_keys(bits, sign, infinity, weights, codes, lowest):
-    """Find the lowest key of each code, of rows with weight.
+    """Find the lowest key of each code among the rows of positive weight.
 
     Parameters
     ----------
     codes : (rows,) unsigned
     lowest : (bins,) uint64
-        Output, the largest number before.
+        Output, the largest integer on entry.
     """
     for i in range(np.uint64(len(bits))):
         b = np.uint64(bits[i])

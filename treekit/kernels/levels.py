@@ -2,8 +2,8 @@
 
 A partition moves its rows by the splits of the last level, and counts the codes of the columns
 that each open node tries.  The counts of all partitions are added up, and the splits found by
-the search that `treekit.kernels.grow_tree` uses.  Draws depend on a node's seed alone, so that
-all processes draw the same columns.
+the search that `treekit.kernels.grow_tree` uses.  The columns drawn for a node depend on its
+seed alone, so that they are the same in all processes.
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ def locate_counts(draws, seeds, n_columns, n_try, n_codes, starts):
     draws : ColumnDraws
     seeds : (nodes,) uint64
     n_columns : (nodes,) int64
-        Columns counted for each node, the first that it draws.
+        Number of columns counted for each node: the first in its random order.
     n_try : int
         Columns tried at a node.
     n_codes : (features,) uint32
@@ -128,7 +128,7 @@ def count_codes(n_codes, flat, n_rows, rows, spans, draws, seeds, n_columns, n_t
     draws, seeds, n_columns, n_try
         See `locate_counts`.
     counts : (entries, S) float64
-        Output, zero before: for each node and column the codes in ascending order, missing last.
+        Output, zeros on entry: for each node and column by ascending code, missing last.
     """
     zero, one, s = np.uint64(0), np.uint64(1), np.uint64(counts.shape[1])
     ids, cells, values = borrow_arrays(rows)
@@ -204,7 +204,7 @@ def search_counts(node, scratch, criterion, rng, out, numbers):
 
 @kernel
 def search_numeric_counts(node, scratch, criterion, rng, out, numbers):
-    """Search a table without nominal columns; the search over categories is not compiled."""
+    """Find the best split in a table of numeric columns; no search of categories is compiled."""
     _search_counts(node, scratch, criterion, None, out, numbers)
 
 
@@ -248,7 +248,7 @@ def _search_counts(node, scratch, criterion, key, out, numbers):
 
 @inlined
 def _gather_codes(counts, dense, scratch):
-    """Write the codes with rows, and their statistics, to `scratch`; return their number."""
+    """Write the codes that have rows, and their statistics, to `scratch`; return how many."""
     s, flat = np.uint64(counts.shape[1]), scratch.flat
     code_of = scratch.work[np.uint64(CODE_OF)]
     count = np.uint64(0)
@@ -263,7 +263,7 @@ def _gather_codes(counts, dense, scratch):
 
 @inlined
 def _find_counts(features, n_codes, feature):
-    """Return where the counts of a column begin among those of a node that drew `features`."""
+    """Return the offset of a column's counts among those of the columns `features`."""
     at, j = np.int64(0), np.uint64(0)
     while np.uint64(features[j]) != feature:
         at += np.int64(n_codes[np.uint64(features[j])]) + 1
@@ -281,18 +281,18 @@ def split_nodes(
     Parameters
     ----------
     nodes : int
-        Number of the nodes, which are the first in `room`, with their seeds and depths;
+        Number of nodes to split, which come first in `room` and have a seed and a depth;
         `begin` and `end` delimit their counts.
     counted : CountedNodes
     alike : Rows
-        Two rows for each node: the least and the largest numbers of its rows, for dense
-        statistics; then two rows that differ.
+        For dense statistics, to find nodes whose rows are all equal: the least and the
+        largest numbers of each node's rows, then two different rows, used for children.
     room : GrowthArrays
-        Children are added behind the nodes; their `end` is 1 if they may be split, else 0.
+        Children are added after the nodes; their `end` is 1 if they may be split, else 0.
     find
         `search_counts`, or `search_numeric_counts`.
     lacking : (nodes,) bool
-        Output: nodes that need further columns.
+        Output: nodes that need counts of more columns.
 
     The other parameters are those of `treekit.kernels.grow_tree.grow_nodes`.
 

@@ -148,7 +148,9 @@ def make_criterion_subject(
         smallest = None if isinstance(statistics, Ranks) else statistics.smallest
         options = {"task": "regression", "classes": (0,)}
         options["least"] = -2.0 if smallest is None else smallest
-    sizes = (2, 3, 1, 5) if record.task == "classification" else (2,)
+    sizes: tuple[int, ...] = (2, 3, 1, 5) if record.task == "classification" else (2,)
+    if record.classes is not None:
+        options["classes"] = sizes = (record.classes,)
     countings = tuple(make_counting(str(record.task), functions, k) for k in sizes)
     by = make_trainer("criterion", record, settings, **options)
     return CriterionSubject(record, settings, functions, None, (by,), countings)

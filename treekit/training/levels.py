@@ -1,7 +1,7 @@
-"""Training by levels: no process holds the table, and the model equals that of one process.
+"""Train level by level over the partitions of a table that no process holds as a whole.
 
-This process holds the target, the weights and a hash of each row; the columns stay with the
-partitions, in the engine's hands.
+The model equals that of training in one process.  This process holds the target, the weights
+and a hash of each row; the engine holds the columns, in partitions.
 """
 
 from __future__ import annotations
@@ -69,13 +69,13 @@ from treekit.training.run import Outcome, choose_vote_step, make_vote_function, 
 Ids = npt.NDArray[np.uint32]
 Hashes = npt.NDArray[np.uint64]
 Places = list[tuple[str, int]]
-"""Names and numbers of rows of the partitions of a table."""
+"""Name and number of rows of each partition of a table."""
 
 # ---------------------------------------------------------------- training
 
 
 DEFAULT_MEMORY = 2 << 30
-"""Bytes for each thread of workers without a memory limit."""
+"""Bytes that each thread may use on workers without a memory limit."""
 
 
 class Resources(NamedTuple):
@@ -100,16 +100,17 @@ def train_by_levels(
     Parameters
     ----------
     parts : list
-        The engine's results of dataframes, Arrow tables or arrays; emptied when they are read.
+        Results of the engine, such as Dask futures: dataframes, Arrow tables or arrays.  The
+        list is cleared when they have been read.
     places
-        Their names and numbers of rows, for messages.
+        Name and number of rows of each part, for messages.
     target, reading, settings, progress
-        See `treekit.training.whole_trees.train_on_cluster`; the settings have a seed.
+        See `treekit.training.whole_trees.train_on_cluster`; `settings` must have a seed.
     """
     if not isinstance(reading.get("weights"), (str, type(None))):
         raise SettingError(
-            "training by levels reads weights from a column; name it in weights, or set "
-            "cluster_mode='trees'"
+            "training by levels needs the weights in a column of the table; set weights to the "
+            "column's name, or set cluster_mode='trees'"
         )
     known = [(part, place) for part, place in zip(parts, places, strict=True) if place[1]]
     if not known:
@@ -166,7 +167,7 @@ def _group_parts(parts: Sequence[Any], n: int) -> list[list[Any]]:
 
 
 def check_supported(plan: Plan) -> None:
-    """Raise `SettingError` for components and settings that need all rows of a node."""
+    """Raise `SettingError` for components and settings that training by levels does not support."""
     settings, criterion = plan.settings, plan.criterion
     splitter = plan.splitter.functions
     kernel = getattr(splitter.find, "numeric_kernel", None)
@@ -183,7 +184,7 @@ def check_supported(plan: Plan) -> None:
         ),
         (
             criterion.layout is not None,
-            f"criterion {criterion.record.name!r}, of a task of its own", "another criterion",
+            f"criterion {criterion.record.name!r}, which defines a Task", "another criterion",
         ),
         (
             settings["missing"] in ("fractional", "surrogate"),
@@ -195,8 +196,11 @@ def check_supported(plan: Plan) -> None:
             f"pruner {settings['pruner']!r}", "pruner='none'",
         ),
         (plan.monotonic_signs is not None, "monotonic", "monotonic=None"),
-        (numbers, "min_impurity of numbers", "min_gain"),
         (settings["min_impurity_decrease"] > 0, "min_impurity_decrease", "min_gain"),
+        (
+            numbers,
+            f"min_impurity with criterion {criterion.record.name!r}", "min_gain",
+        ),
     ]  # fmt: skip
     for refused, what, instead in wrong:
         if refused:
@@ -212,8 +216,8 @@ def _check_whole_weights(dataset: Dataset, whole: TargetStatistics) -> None:
         return
     if whole.noise > 0 or whole.draw_unit != 1.0 or np.any(weights != np.floor(weights)):
         raise SettingError(
-            "training by levels needs weights that are whole numbers, of at most 16 on average; "
-            "round them, or set cluster_mode='trees' on workers that can hold the table"
+            "training by levels needs weights that are integers with a mean of at most 16; round "
+            "or scale them, or set cluster_mode='trees' on workers that can hold the table"
         )
 
 
@@ -262,10 +266,10 @@ def _read_part(part: Any, reading: Mapping[str, Any]) -> Any:
 def select_telling_rows(
     part: Any, targets: Sequence[str], reading: Mapping[str, Any]
 ) -> tuple[Any, list[int], set[str]]:
-    """Return the rows of a partition that determine the schema, their numbers, and columns.
+    """Return the rows of a partition that determine the schema, their indices, and columns.
 
     The rows hold the least and the largest number of each column, and each category and class.
-    The columns are those with a number that float32 changes.  Rows with infinite cells are left
+    The columns are those with a number that float32 rounds.  Rows with infinite cells are left
     out: they are reported when the partition is read.
     """
     table = _read_part(part, reading)
@@ -367,7 +371,7 @@ def describe_chunk(dataset: Dataset) -> tuple[Any, Any, Hashes]:
 
 
 class _Frame(NamedTuple):
-    """The codes' meaning, and the statistics' scale: a table and a target without rows."""
+    """A table and a target without rows: the bins of the codes, the scale of the statistics."""
 
     table: Table
     target: TargetStatistics
@@ -375,7 +379,7 @@ class _Frame(NamedTuple):
 
 
 _COUNTED_COLUMNS = 512
-"""Columns of all chunks whose keys are counted at a time; this process receives 1 MB of each."""
+"""Maximum columns, over all chunks, counted at a time; each sends 1 MB to this process."""
 
 _cached_recipes: list[tuple[str, Recipe]] = []
 _lock = threading.Lock()
@@ -383,7 +387,7 @@ _lock = threading.Lock()
 
 @dataclass(frozen=True)
 class Context:
-    """What tasks need besides their partition: a plan, whose components each process compiles."""
+    """Arguments that all tasks share: each process makes its plan and its recipe from them."""
 
     token: str
     schema: Schema
@@ -394,7 +398,7 @@ class Context:
     frame: _Frame
 
     def make_plan(self) -> Plan:
-        """Return the plan, with components of this process."""
+        """Return the plan, with components created in this process."""
         criterion, splitter, pruner = (
             None if self.settings[kind] is None else make_component(
                 kind, self.settings, self.component_settings, None  # type: ignore[arg-type]
@@ -536,7 +540,7 @@ def make_partition(chunk: Dataset, coded: tuple[Any, Any], frame: _Frame) -> Par
 def _add_samplers(
     engine: Engine, partitions: list[Any], plan: Plan, whole: TargetStatistics
 ) -> list[Any]:
-    """Add samplers, which number equal rows of all partitions."""
+    """Add a bootstrap sampler to each partition; equal rows are numbered across partitions."""
     own = whole.draw_weights
     found = engine.take([engine.submit(find_present, part) for part in partitions])
     present = [np.any(column, axis=0) for column in zip(*found, strict=True)]
@@ -561,12 +565,12 @@ def _select_own(partition: Partition) -> Ids:
 
 
 def find_present(partition: Partition) -> list[npt.NDArray[np.bool_]]:
-    """Return which codes the rows that may be drawn have, for each column."""
+    """Return, for each column, which codes occur in the rows that may be drawn."""
     return find_codes_present(_select_own(partition), partition.table)
 
 
 def hash_partition(partition: Partition, present: Sequence[npt.NDArray[np.bool_]]) -> Hashes:
-    """Return the hashes of the rows that may be drawn; `present` are the codes of all rows."""
+    """Hash the rows that may be drawn; `present`: codes that occur in any partition, by column."""
     return hash_rows(_select_own(partition), partition.table, partition.target, present=present)
 
 
@@ -575,7 +579,7 @@ def add_sampler(
 ) -> Partition:
     """Return the partition with its sampler.
 
-    `later` are the rows whose first copy is not the first of its hash, and their numbers.
+    `later`: the rows that equal an earlier row, and the number of each among its equal rows.
     """
     ids, own = _select_own(partition), partition.target.draw_weights
     first = np.zeros(len(ids), np.uint64)
@@ -601,7 +605,7 @@ def _grow(
     resources: Resources,
     progress: Callable[[int, int], None] | None,
 ) -> Outcome:
-    """Grow the trees in waves that fit into memory, and add up the votes."""
+    """Grow the trees in batches that fit into memory, and add up the out-of-bag votes."""
     settings = plan.settings
     n_trees = settings["trees"] if settings["ensemble"] == "forest" else 1
     seeds = draw_tree_seeds(np.random.SeedSequence(settings["seed"]), n_trees)
@@ -640,7 +644,7 @@ def add_votes(
     drawn: Sequence[int],
     step: float,
 ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.int64]]:
-    """Add the votes of trees for the rows out of their bags; see `Forest`."""
+    """Add the votes of trees for their out-of-bag rows; see `Forest`."""
     target, sampler = partition.target, partition.sampler
     assert sampler is not None  # noqa: S101 - for the type checker
     n = len(target.values)
@@ -670,7 +674,7 @@ def choose_sizes(
     whole: TargetStatistics,
     n_columns: int,
 ) -> tuple[int, LevelSizes]:
-    """Return the number of trees grown at a time, and the sizes of their growth.
+    """Return the number of trees grown at a time, and the limits of their growth.
 
     Parameters
     ----------
@@ -696,9 +700,9 @@ def choose_sizes(
 def check_chunk_memory(
     table: int, cells: int, rows: int, resources: Resources, free: int | None = None
 ) -> None:
-    """Raise `ClusterError` if a thread cannot hold its share of the table, or this process its own.
+    """Raise `ClusterError` if the memory of a worker's thread or of this process is too small.
 
-    `table` are the bytes of the table in memory, `free` those that this process may use.
+    `table` is the table's size in memory in bytes, `free` the bytes that this process may use.
     """
     own = 80 * rows  # target, statistics and hashes, while equal rows are numbered
     if free is not None and own > free:
@@ -713,6 +717,6 @@ def check_chunk_memory(
     if needed > resources.memory:
         raise ClusterError(
             f"the table takes {table / 1e9:.3g} GB and each of {resources.n_threads} threads needs "
-            f"about {needed / 1e9:.3g} GB for its share of {rows} rows, but "
+            f"about {needed / 1e9:.3g} GB for its share of {rows} rows, but the smallest "
             f"has {resources.memory / 1e9:.3g} GB; add workers, or give them more memory"
         )

@@ -350,6 +350,12 @@ def check_compatible(
             f"{who} is for {criterion.record.task}, but the target {schema.target!r} is a {task} "
             "target; choose another criterion or set task"
         )
+    wrong = [output for output in schema.outputs if len(output.classes) != criterion.record.classes]
+    if criterion.record.classes is not None and wrong:
+        raise SettingError(
+            f"{who} supports {criterion.record.classes} classes, but the target {wrong[0].name!r} "
+            f"has {len(wrong[0].classes)}; choose another criterion"
+        )
     if schema.more and (functions.choose is not None or isinstance(functions.statistics, Ranks)):
         columns = "chooses between columns by the scores"
         why = columns if functions.choose is not None else "uses the order"

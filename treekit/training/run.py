@@ -92,8 +92,8 @@ def _warn_of_negative_scores(recipe: Recipe, plan: Plan, trees: Sequence[Tree]) 
         what = "a split into pure branches"
     if score < 0.0:
         warnings.warn(
-            f"{origin} gives {what} the score {score:.3g}, below 0, so that the tree is one leaf; "
-            "a better split needs a larger score: turn the sign of a loss",
+            f"{origin}: the score of {what} is {score:.3g}, below 0, so that each tree is one "
+            "leaf; return larger scores for better splits, such as a loss times -1",
             TreekitWarning,
             stacklevel=2,
         )

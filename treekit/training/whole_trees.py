@@ -44,16 +44,16 @@ if TYPE_CHECKING:
     from treekit.training.plan import Plan
 
 _SHARES_PER_THREAD = 4
-"""Shares are small enough to even out their times, and to repeat little if a worker is lost."""
+"""Shares of the trees for each thread: small ones balance the load and lose little work."""
 
 _JOINED = 8
 """Number of shares whose votes are added by one task."""
 
 MODES = ("auto", "trees", "levels")
-"""Ways to use a cluster: choose by memory; whole trees apart; levels of partitions."""
+"""Chosen by memory; whole trees, each on one worker; levels of trees, over partitions."""
 
 _Places = list[tuple[str, int]]
-"""Names and numbers of rows of the partitions of a table."""
+"""Name and number of rows of each partition of a table."""
 
 
 def train_on_cluster(
@@ -66,18 +66,19 @@ def train_on_cluster(
     progress: Callable[[int, int], None] | None = None,
     mode: str = "auto",
 ) -> Fitted:
-    """Train on a Dask collection, or on any table by the workers of a cluster.
+    """Train on a Dask collection, Parquet files or any other table, on the workers of a cluster.
 
     Parameters
     ----------
     source : Dask dataframe, two-dimensional Dask array, `ParquetFiles`, or table
-        The path of a folder, a pattern or a URL names Parquet files, which the workers read.
+        The workers read Parquet files that are given by a folder, a pattern or a URL.
     target, reading, validation, settings, progress
         See `treekit.train`; `reading` are the arguments of `make_dataset`.
     cluster : distributed.Client or str, optional
         See `treekit.distributed.cluster.connect`.
     mode : {"auto", "trees", "levels"}
-        Let each worker hold the table, or a part of it; auto: a part if the table does not fit.
+        ``trees``: each worker holds the whole table; ``levels``: a part of it; ``auto``: a part
+        if the table does not fit into a worker's memory.
     """
     if mode not in MODES:
         raise SettingError(f"unknown cluster_mode {mode!r}; known: {', '.join(MODES)}")
@@ -110,9 +111,9 @@ def train_on_cluster(
 
 
 class _Held(NamedTuple):
-    """Computed partitions of a table, their names and numbers of rows, and their sizes.
+    """Computed partitions of a table, the name and number of rows of each, and their sizes.
 
-    `sizes` are the bytes and cells of each; empty for a table of this process.
+    `sizes` are the bytes and cells of each; empty for a table that this process has sent.
     """
 
     parts: list[Any]
@@ -173,7 +174,7 @@ def _hold(source: Any, client: Client) -> _Held:
 
 
 def _find_unfit(tables: Sequence[_Held], client: Client) -> ClusterError | None:
-    """Return the error of a table that does not fit a worker."""
+    """Return the error for tables that do not fit into a worker's memory; None if all fit."""
     try:
         for table in tables:
             check_memory(table.sizes, find_smallest_memory(client))
@@ -192,7 +193,7 @@ def _train_by_levels(
     progress: Callable[[int, int], None] | None,
     unfit: ClusterError | None,
 ) -> Fitted:
-    """Train by levels; `unfit` is the error why the table cannot be held by each worker."""
+    """Train by levels; `unfit` is the error if the table does not fit into a worker's memory."""
     import psutil  # type: ignore[import-untyped]  # of dask.distributed
 
     from treekit.training.levels import (
@@ -203,7 +204,7 @@ def _train_by_levels(
     )
 
     if not table.sizes or validation is not None:
-        what = "a validation table" if table.sizes else "a table of this process"
+        what = "a validation table" if table.sizes else "a table in the memory of this process"
         raise SettingError(
             f"training by levels does not support {what}; give a Dask collection or Parquet "
             "files and no validation table, or set cluster_mode='trees'"
@@ -218,7 +219,9 @@ def _train_by_levels(
             progress,
         )  # fmt: skip
     except SettingError as error:
-        raise error if unfit is None else SettingError(f"{error}: {unfit}") from None
+        raise (
+            error if unfit is None else SettingError(f"{error}; levels were chosen because {unfit}")
+        ) from None
 
 
 def fit_on_cluster(
@@ -228,7 +231,7 @@ def fit_on_cluster(
     settings: Mapping[str, Any],
     progress: Callable[[int, int], None] | None = None,
 ) -> Fitted:
-    """Train on a dataset of this process by the workers of a client."""
+    """Train on a dataset in the memory of this process, on the workers of a client."""
     settings = dict(settings)
     if settings.get("seed") is None:
         settings["seed"] = secrets.randbits(32)
@@ -337,7 +340,7 @@ def _load(
 
 
 class _Prepared(NamedTuple):
-    """A table, encoded once in a worker for all of its shares."""
+    """A table that a worker encodes once for all of its shares."""
 
     token: str
     dataset: Dataset
@@ -388,7 +391,7 @@ def _fit(
 
 
 class _PreparedEstimator(NamedTuple):
-    """An estimator that has read its tables."""
+    """An estimator and the tables to fit it to."""
 
     estimator: Any
     datasets: tuple[Dataset, Dataset | None]
@@ -396,7 +399,7 @@ class _PreparedEstimator(NamedTuple):
 
 
 def _prepare_estimator(estimator: Any, *tables: Sequence[Any]) -> _PreparedEstimator:
-    """Read the tables of an estimator, given by their partitions."""
+    """Join the partitions of an estimator's tables, and read them."""
     x, y, weights, *held = (join_parts(parts, []) for parts in tables)
     estimator = copy.copy(estimator)
     dataset, validation, settings = estimator._prepare_fit(
