@@ -74,6 +74,25 @@ def test_train_writes_the_model_of_one_process(address: str) -> None:
     assert Path("b.treekit").read_bytes() == Path("a.treekit").read_bytes()
 
 
+def test_train_by_levels_writes_the_model_of_one_process(address: str) -> None:
+    for own in (FOREST, [*NUMBERS, "--seed", "5"]):
+        histogram = [*own, "--splitter", "histogram"]
+        run("train", "one.parquet", *histogram, "-o", "a.treekit")
+        levels = ["--cluster-mode", "levels"]
+        for table in ("rows", "one.parquet")[: 1 + (own is FOREST)]:
+            given = [table, *histogram, *levels, "-o", "b.treekit", "--cluster", address]
+            if table == "one.parquet":  # this process reads a single file
+                assert (
+                    "does not support a table of this process"
+                    in run("train", *given, code=2).stderr
+                )
+                continue
+            run("train", *given)
+            assert Path("b.treekit").read_bytes() == Path("a.treekit").read_bytes()
+    result = run("train", "one.parquet", *FOREST, *levels, "-o", "c.treekit", code=2)
+    assert "--cluster-mode needs --cluster" in result.stderr
+
+
 @pytest.mark.parametrize("settings", [FOREST, NUMBERS])
 def test_predict_writes_a_file_per_file_with_its_index(
     settings: list[str], address: str, frame: pd.DataFrame

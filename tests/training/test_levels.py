@@ -125,6 +125,8 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
 @pytest.mark.parametrize("case", REFUSED)
 def test_what_needs_all_rows_of_a_node_is_refused_with_a_remedy(case: str) -> None:
     frame = make_rows().assign(part=0.3)
+    if case == "a task":
+        pytest.importorskip("treekit_survival")
     given, message = REFUSED[case]
     given = {**FOREST, "target": "y", **given}
     target = given.pop("target")
@@ -155,5 +157,5 @@ def test_a_table_that_does_not_fit_is_refused_with_figures() -> None:
     with pytest.raises(ClusterError, match=message):
         levels.check_chunk_memory(10**10, 10**9, 10**7, Resources(4, 10**9))
     levels.check_chunk_memory(10**10, 10**9, 10**7, Resources(100, 10**9))
-    with pytest.raises(ClusterError, match=r"this process needs about 0\.8 GB .* but 0\.5 GB"):
+    with pytest.raises(ClusterError, match=r"this process needs about 1\.6 GB .* but 0\.5 GB"):
         levels.check_chunk_memory(10**10, 10**9, 10**7, Resources(100, 10**9), 5 * 10**8)

@@ -112,6 +112,12 @@ def train_by_levels(
             "training by levels needs the weights in a column of the table; set weights to the "
             "column's name, or set cluster_mode='trees'"
         )
+    if "task_columns" in reading:
+        raise SettingError(
+            f"training by levels does not support criterion {settings['criterion']!r}, which "
+            "defines a Task; set another criterion, or cluster_mode='trees' on workers that "
+            "can hold the table"
+        )
     known = [(part, place) for part, place in zip(parts, places, strict=True) if place[1]]
     if not known:
         raise DataError("the table has no rows; training needs at least one")
@@ -181,10 +187,6 @@ def check_supported(plan: Plan) -> None:
         (
             isinstance(criterion.functions.statistics, Ranks),
             f"criterion {criterion.record.name!r}", "criterion='squared_error'",
-        ),
-        (
-            criterion.layout is not None,
-            f"criterion {criterion.record.name!r}, which defines a Task", "another criterion",
         ),
         (
             settings["missing"] in ("fractional", "surrogate"),
@@ -273,6 +275,8 @@ def select_telling_rows(
     out: they are reported when the partition is read.
     """
     table = _read_part(part, reading)
+    if reading.get("weights") is not None:
+        table.find_column(reading["weights"], "weight column")
     nominal = {*(reading.get("nominal") or ()), *(reading.get("levels") or ())}
     finite = np.ones(table.n_rows, np.bool_)
     for name in table.names:
@@ -704,7 +708,7 @@ def check_chunk_memory(
 
     `table` is the table's size in memory in bytes, `free` the bytes that this process may use.
     """
-    own = 80 * rows  # target, statistics and hashes, while equal rows are numbered
+    own = 160 * rows  # measured: target, statistics, hashes and votes
     if free is not None and own > free:
         raise ClusterError(
             f"this process needs about {own / 1e9:.3g} GB for the target and a hash of each of "
