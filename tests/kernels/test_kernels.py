@@ -53,6 +53,7 @@ from treekit.kernels import score_row as single
 from treekit.kernels.compile import KernelDispatcher, LinkedFunction, SplitterKernel
 from treekit.kernels.node_statistics import CODE_OF, pack_lanes
 from treekit.kernels.node_statistics import tally_codes as tally_tally
+from treekit.kernels.prebuilt import get_baseline
 from treekit.kernels.random_splits import find_random_split
 from treekit.kernels.records import Rows, Scratch, SplitRules
 from treekit.model import scoring as scorer
@@ -248,20 +249,22 @@ def copy_of_kernels(tmp_path: Path) -> Path:
     folder = tmp_path / "house"
     folder.mkdir()
     (folder / "__init__.py").write_text("")
-    for name in ("compile.py",):
+    for name in ("compile.py", "prebuilt.py"):
         text = (PACKAGE / "kernels" / name).read_text()
-        (folder / name).write_text(text.replace("treekit.kernels", "house"))
+        text = text.replace("treekit.kernels", "house").replace('"treekit."', '"house."')
+        (folder / name).write_text(text)
     (folder / "total.py").write_text(KERNEL)
     (folder / "helper.py").write_text(HELPER.format(factor=10))
     return folder
 
 
-def run(folder: Path, code: str = "") -> str:
+def run(folder: Path, code: str = "", **settings: str) -> str:
     script = code + (
         "\nfrom house.total import total\nprint(total(4), sum(total.stats.cache_hits.values()))"
     )
     environment = dict(os.environ, PYTHONPATH=str(folder.parent))
     environment.pop("NUMBA_CACHE_DIR", None)
+    environment |= settings
     done = subprocess.run(
         [sys.executable, "-c", script], env=environment, capture_output=True, text=True, check=False
     )
@@ -280,6 +283,45 @@ def test_the_cache_notices_a_change_in_a_helper_of_another_file(copy_of_kernels:
     assert run(copy_of_kernels) == "41 0"
     (copy_of_kernels / "helper.py").write_text(HELPER.format(factor=100))
     assert run(copy_of_kernels) == "401 0"
+
+
+@pytest.mark.system
+def test_the_cache_does_not_notice_the_time_of_a_file(copy_of_kernels: Path) -> None:
+    assert run(copy_of_kernels) == "41 0"
+    os.utime(copy_of_kernels / "helper.py", (1, 1))
+    assert run(copy_of_kernels) == "41 1"
+
+
+RECORD = """
+from pathlib import Path
+from house import prebuilt
+prebuilt.record_machine_code(prebuilt.FOLDER)
+"""
+
+
+@pytest.mark.system
+@pytest.mark.skipif(get_baseline() is None, reason="no machine code for this kind of machine")
+def test_machine_code_of_the_package_is_loaded_while_its_sources_are_the_same(
+    copy_of_kernels: Path, tmp_path: Path
+) -> None:
+    baseline = {"NUMBA_CPU_NAME": get_baseline() or "", "NUMBA_CPU_FEATURES": ""}
+    assert run(copy_of_kernels, RECORD, **baseline) == "41 0"
+    moved = copy_of_kernels.rename(tmp_path / "elsewhere")
+    (tmp_path / "new").mkdir()
+    moved = moved.rename(tmp_path / "new" / "house")
+    for file in moved.rglob("*.py"):
+        os.utime(file, (1, 1))
+    assert not list(moved.rglob("__pycache__/*.nbi"))
+    assert run(moved) == "41 1"
+    assert run(moved, TREEKIT_MACHINE_CODE="0") == "41 0"
+    assert run(moved, NUMBA_CPU_NAME="generic") == "41 0"
+    nowhere = """
+from numba.core.caching import CompileResultCacheImpl as kinds
+kinds._locator_classes = kinds._locator_classes[:1]  # only NUMBA_CACHE_DIR, which is not set
+"""
+    assert run(moved, nowhere) == "41 1"  # as in a container without a writable folder
+    (moved / "helper.py").write_text(HELPER.format(factor=100))
+    assert run(moved) == "401 0"
 
 
 @pytest.mark.system

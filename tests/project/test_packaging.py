@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 import treekit
+from treekit.kernels.prebuilt import get_baseline
 
 ROOT = Path(__file__).resolve().parents[2]
 pytestmark = pytest.mark.system
@@ -34,24 +35,56 @@ print(json.dumps({"from": treekit.__file__, "labels": model.predict(rows).tolist
 """
 
 
+FIRST_USE = """
+import hashlib, json, treekit
+from numba.core.event import install_recorder
+from treekit.data import demo_table
+
+with install_recorder("numba:compile") as recorder:
+    forest = treekit.train(demo_table(), "surgical_lesion", ensemble="forest", trees=20, seed=0)
+    shares = forest.predict_proba(demo_table())
+    tree = treekit.train(demo_table(), "surgical_lesion", pruner="cost_complexity", seed=0)
+    tree.rules()
+    files = [treekit.export(tree, to, f"out/{to}")[0] for to in ("onnx", "c", "python", "rules")]
+    assert treekit.verify(tree, [file for file in files if file.suffix != ".c"]).equal
+    forest.save("forest.treekit")
+compiled = {event.data["dispatcher"].py_func for _, event in recorder.buffer if event.is_start}
+print(json.dumps({
+    "from": treekit.__file__,
+    "compiled": [function.__qualname__ for function in compiled],
+    "shares": hashlib.sha256(shares.tobytes()).hexdigest(),
+    "rules": str(tree.rules()),
+}))
+"""
+
+
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The wheel, built by the interpreter that runs the tests."""
-    folder = tmp_path_factory.mktemp("wheel")
+    return build_wheel(tmp_path_factory.mktemp("wheel"))
+
+
+def build_wheel(folder: Path, **settings: str) -> Path:
+    """Build a wheel with environment variables."""
     build = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(folder)]
-    subprocess.run([*build, str(ROOT)], check=True, capture_output=True)
+    environment = os.environ | settings
+    subprocess.run([*build, str(ROOT)], check=True, capture_output=True, env=environment)
     (built,) = folder.glob("treekit_ml-*.whl")
     return built
 
 
 @pytest.fixture(scope="module")
 def python(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The interpreter of a fresh environment in which the wheel is installed.
+    """The interpreter of a fresh environment in which the wheel is installed."""
+    return install_wheel(wheel, tmp_path_factory.mktemp("environment"))
+
+
+def install_wheel(wheel: Path, home: Path) -> Path:
+    """Install a wheel in a fresh environment; return its interpreter.
 
     The libraries that treekit needs come from the environment that runs the
     tests, through a path file; its own treekit is shadowed by the wheel's.
     """
-    home = tmp_path_factory.mktemp("environment")
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(home)], check=True)
     scripts = home / ("Scripts" if os.name == "nt" else "bin")
     python = scripts / Path(sys.executable).name
@@ -101,3 +134,44 @@ def test_the_command_is_installed(python: Path, tmp_path: Path):
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert treekit.__version__ in done.stdout
+
+
+@pytest.mark.skipif(get_baseline() is None, reason="no machine code for this kind of machine")
+def test_a_wheel_with_machine_code_compiles_nothing_on_first_use(tmp_path: Path):
+    """A minute: the kernels of the demo are compiled for the wheel."""
+    built = build_wheel(tmp_path / "dist", TREEKIT_PREBUILD="demo")
+    assert "-py3-none-any" not in built.name
+    names = zipfile.ZipFile(built).namelist()
+    assert "treekit/kernels/machine_code/manifest.json" in names
+    python = install_wheel(built, tmp_path / "environment")
+    unused = {"TREEKIT_MACHINE_CODE": "0"}
+    ask = "from treekit.kernels.prebuilt import explain_refusal; print(explain_refusal())"
+    refusal = subprocess.run(
+        [str(python), "-I", "-c", ask], cwd=tmp_path, check=True, capture_output=True, text=True
+    ).stdout.strip()
+    if refusal.startswith("processor: "):
+        pytest.skip(refusal)
+    assert refusal == "None"
+    told = []
+    for command, settings in (
+        ([str(python), "-I"], {"NUMBA_CACHE_DIR": str(tmp_path / "empty")}),
+        ([sys.executable], {"PYTHONPATH": str(ROOT)} | unused),
+    ):
+        folder = tmp_path / str(len(told))
+        folder.mkdir()
+        done = subprocess.run(
+            [*command, "-c", FIRST_USE],
+            cwd=folder,
+            env=os.environ | settings,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
+        told.append(json.loads(done.stdout) | {"file": (folder / "forest.treekit").read_bytes()})
+    first, usual = told
+    assert Path(first["from"]).is_relative_to(tmp_path)
+    assert first["compiled"] == []
+    assert not list((tmp_path / "empty").rglob("*.nbi"))
+    assert (first["shares"], first["rules"]) == (usual["shares"], usual["rules"])
+    assert first["file"] == usual["file"]

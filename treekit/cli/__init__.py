@@ -24,6 +24,7 @@ from treekit.cli.rules import revise_command, rules_command, simplify_command
 from treekit.cli.serve import serve_command
 from treekit.cli.terminal import Commands
 from treekit.cli.train import train_command
+from treekit.cli.warm_up import warm_up_command
 
 __all__ = ["main"]
 
@@ -48,6 +49,7 @@ __all__ = ["main"]
         plugins_command,
         plugin_group,
         demo_command,
+        warm_up_command,
     ],
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )

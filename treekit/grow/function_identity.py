@@ -24,6 +24,7 @@ from numba.core.types import Type
 from numba.extending import _Intrinsic, register_jitable
 
 from treekit.kernels.function_pointers import FunctionPointer
+from treekit.kernels.prebuilt import digest_file
 
 # ---------------------------------------------------------------- identity
 # Descriptions of everything that machine code depends on: a function's code, defaults and
@@ -32,7 +33,7 @@ from treekit.kernels.function_pointers import FunctionPointer
 MAX_ARRAY_BYTES = 100_000
 """Maximum size in bytes of an array referenced by code that is cached on disk."""
 
-_FORMAT_VERSION = 3
+_FORMAT_VERSION = 4
 """Version of the fingerprint format: code of an earlier one is never loaded."""
 
 
@@ -92,7 +93,8 @@ def compute_fingerprint(function: Callable[..., Any], *options: Any) -> str | No
 
 @cache
 def _get_versions() -> tuple[str, ...]:
-    return tuple(version(name) for name in ("llvmlite", "numba", "numpy"))
+    # numpy's arrays are laid out alike within a major version; its functions are numba's own.
+    return version("llvmlite"), version("numba"), version("numpy").partition(".")[0]
 
 
 class _Description:
@@ -193,8 +195,7 @@ class _Description:
             if "objmode" in names:
                 raise TypeError("code that uses numba.objmode is valid in this process only")
             # The file matters, too: it may define how a function compiles (`overload`).
-            status = Path(code.co_filename).stat()
-            place = function.__module__, function.__qualname__, status.st_size, status.st_mtime_ns
+            place = function.__module__, function.__qualname__, *_identify_file(code.co_filename)
         return (
             "function",
             place,
@@ -210,7 +211,7 @@ class _Description:
         return (
             "code", code.co_argcount, code.co_posonlyargcount, code.co_kwonlyargcount,
             code.co_flags, code.co_code, code.co_exceptiontable, code.co_linetable,
-            code.co_firstlineno, code.co_filename, code.co_names, code.co_varnames,
+            code.co_firstlineno, _locate_file(code.co_filename), code.co_names, code.co_varnames,
             code.co_freevars, code.co_cellvars, self.describe(code.co_consts),
         )  # fmt: skip
 
@@ -238,6 +239,23 @@ class _Description:
         self.seen[module, names] = len(self.seen)
         found = iterate_attributes(module, names)
         return "module", module.__name__, self._describe_references(found, names)
+
+
+def _locate_file(path: str) -> str:
+    """Return the path of a source file; of treekit's own, the path inside the package."""
+    own = Path(path)
+    return own.relative_to(_HOME).as_posix() if own.is_relative_to(_HOME) else path
+
+
+def _identify_file(path: str) -> tuple[Any, ...]:
+    """Identify the state of a source file: treekit's own by its contents, others by their time."""
+    if Path(path).is_relative_to(_HOME):
+        return (digest_file(path),)
+    status = Path(path).stat()
+    return status.st_size, status.st_mtime_ns
+
+
+_HOME = Path(__file__).parents[1]
 
 
 def _may_be_outdated(function: FunctionType) -> bool:

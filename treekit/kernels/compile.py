@@ -10,6 +10,7 @@ import contextlib
 import gc
 import hashlib
 import importlib
+import inspect
 import itertools
 import os
 import re
@@ -18,7 +19,6 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING, Any, TypeVar, cast
@@ -29,6 +29,8 @@ from numba.core import caching
 from numba.core.bytecode import FunctionIdentity
 from numba.core.caching import FunctionCache
 from numba.core.registry import CPUDispatcher
+
+from treekit.kernels import prebuilt
 
 if TYPE_CHECKING:
     from numba.core.event import Event
@@ -196,9 +198,16 @@ def inlined(function: F) -> F:
 # another file does; this cache is valid for one state of all files of the folder.
 # numba identifies closures by their pickled cells, which differ every time if a cell
 # holds compiled code; here the caller passes a digest that identifies the closure.
+# numba writes one index for all signatures of a function, which two processes writing at
+# a time can mix up; here each signature has an index of its own.
+# Machine code that came with the wheel is looked up first (`treekit.kernels.prebuilt`).
 
 MAX_CACHED_CLOSURES = 100
 """Maximum number of cached closures per function; the oldest are deleted first."""
+
+
+_ANNOTATION = 4
+"""Place of the annotated source, a fifth of what numba stores, after library and descriptor."""
 
 
 def enable_disk_cache(dispatcher: Any, mark: str | None = None) -> Any:
@@ -222,7 +231,7 @@ def enable_disk_cache(dispatcher: Any, mark: str | None = None) -> Any:
 
 
 def _allow_read_only_cache() -> Any:
-    """Return numba's cache locators, extended to a read-only ``NUMBA_CACHE_DIR``.
+    """Return numba's cache locators, extended to a read-only ``NUMBA_CACHE_DIR`` and to wheels.
 
     numba skips a folder that is not writable; in a container image it may hold
     the kernels that were compiled when the image was built.
@@ -232,12 +241,29 @@ def _allow_read_only_cache() -> Any:
     if not known or known[0].__name__.lstrip("_") != "UserProvidedCacheLocator":
         return kinds  # private names of numba, missing in this release
 
-    def ensure_cache_path(self: Any) -> None:
+    def ensure_filled(self: Any) -> None:
         if not Path(self.get_cache_path()).is_dir():
             raise NotADirectoryError(self.get_cache_path())
 
-    filled = type("_Filled", (known[0],), {"ensure_cache_path": ensure_cache_path})
-    return type("_Kinds", (kinds,), {"_locator_classes": [known[0], filled, *known[1:]]})
+    def set_place(self: Any, function: Callable[..., Any], file: str) -> None:
+        self._py_file, self._lineno = file, function.__code__.co_firstlineno
+
+    def find_packaged(kind: Any, function: Callable[..., Any], file: str) -> Any:
+        return kind(function, file) if prebuilt.find_store() and Path(file).exists() else None
+
+    def refuse_writing(self: Any) -> None:
+        raise PermissionError("no folder for compiled code is writable")
+
+    filled = type("_Filled", (known[0],), {"ensure_cache_path": ensure_filled})
+    # Without any writable folder, the machine code of a wheel still counts.
+    packaged = {
+        "__init__": set_place,
+        "from_function": classmethod(find_packaged),
+        "get_cache_path": lambda self: str(prebuilt.FOLDER),
+        "ensure_cache_path": refuse_writing,
+    }
+    locators = [known[0], filled, *known[1:], type("_Packaged", (known[0],), packaged)]
+    return type("_Kinds", (kinds,), {"_locator_classes": locators})
 
 
 class _KernelCache(FunctionCache):
@@ -248,43 +274,68 @@ class _KernelCache(FunctionCache):
     def __init__(self, function: Callable[..., Any], mark: str | None) -> None:
         super().__init__(function)
         self._mark = mark
-        index: Any = self._cache_file
-        index._source_stamp = (index._source_stamp, _digest_kernel_files())
-        if mark is not None:
-            # One index file per closure: two processes writing the same index at a time
-            # can mix up its entries, and so the code of closures with equal signatures.
-            name = self._impl.filename_base
-            self._closure_files = f"{name}-{'[0-9a-f]' * 16}"
-            self._cache_file: Any = type(index)(
-                cache_path=self._cache_path,
-                filename_base=f"{name}-{mark[:16]}",
-                source_stamp=index._source_stamp,
-            )
+        self._index_class: Any = type(self._cache_file)
+        self._stamp = (
+            prebuilt.digest_file(inspect.getfile(function)),
+            prebuilt.digest_kernel_sources(),
+        )
 
     def _index_key(self, sig: Any, codegen: Any) -> Any:
         if self._mark is None:
             return super()._index_key(sig, codegen)
         return sig, codegen.magic_tuple(), self._mark
 
+    def _iterate_places(self, sig: Any, codegen: Any) -> Iterator[tuple[Any, Any]]:
+        """Yield the indices that may hold the code for a signature, with its key in each."""
+        key = self._index_key(sig, codegen)
+        store = prebuilt.find_store()
+        if store is not None and self._py_func.__module__.startswith("treekit."):
+            room = Path(inspect.getfile(self._py_func)).parent.name
+            yield self._make_index(store.folder / room, (sig, store.target, key[2]))
+        if store is None or not store.recorded:
+            yield self._make_index(Path(self._cache_path), key)
+
+    def _make_index(self, folder: Path, key: Any) -> tuple[Any, Any]:
+        # What has changed replaces its former state: neither stamp nor bytecode are in the name.
+        named = (*key[:2], self._mark)
+        name = f"{self._impl.filename_base}-{hashlib.sha256(repr(named).encode()).hexdigest()[:16]}"
+        index = self._index_class(
+            cache_path=str(folder), filename_base=name, source_stamp=self._stamp
+        )
+        return index, key
+
     def load_overload(self, signature: Any, target_context: Any) -> Any:
-        """Return the compiled code or None; clear the cache if it is unreadable."""
-        try:
-            return super().load_overload(signature, target_context)
-        except Exception:  # noqa: BLE001 - a truncated pickle raises anything
-            with contextlib.suppress(OSError):
-                self.flush()
-            return None
+        """Return the compiled code or None; clear what is unreadable."""
+        target_context.refresh()
+        for index, key in self._iterate_places(signature, target_context.codegen()):
+            try:
+                data = index.load(key)
+                if data is not None:
+                    return self._impl.rebuild(target_context, data)
+            except Exception:  # noqa: BLE001 - a truncated pickle raises anything
+                with contextlib.suppress(OSError):
+                    index.flush()
+        return None
 
     def save_overload(self, signature: Any, data: Any) -> None:
         """Save compiled code if the disk allows."""
+        if not self._impl.check_cachable(data):
+            return
         with contextlib.suppress(OSError):
-            super().save_overload(signature, data)
-            if self._mark is not None:
-                self._delete_oldest()
+            *_, (index, key) = self._iterate_places(signature, data.codegen)
+            folder = Path(index._cache_path)
+            if folder == Path(self._cache_path):
+                self._impl.locator.ensure_cache_path()
+            folder.mkdir(parents=True, exist_ok=True)
+            library, descriptor, *others = self._impl.reduce(data)
+            if len(others) > _ANNOTATION and isinstance(others[_ANNOTATION], str):
+                others[_ANNOTATION] = ""
+            index.save(key, (library, descriptor, *others))
+            self._delete_oldest(folder)
 
-    def _delete_oldest(self) -> None:
+    def _delete_oldest(self, folder: Path) -> None:
         """Delete the files of all but the newest closures of this function."""
-        indices = Path(self._cache_path).glob(f"{self._closure_files}.nbi")
+        indices = folder.glob(f"{self._impl.filename_base}-{'[0-9a-f]' * 16}.nbi")
         for old in sorted(indices, key=lambda path: path.stat().st_mtime)[:-MAX_CACHED_CLOSURES]:
             for path in old.parent.glob(f"{old.stem}.*.nbc"):
                 path.unlink(missing_ok=True)
@@ -303,16 +354,6 @@ def _randomize_function_ids() -> None:
 _randomize_function_ids()
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_randomize_function_ids)
-
-
-@cache
-def _digest_kernel_files() -> str:
-    """Return a digest of names, sizes and times of all files in this folder."""
-    digest = hashlib.sha256()
-    for path in sorted(Path(__file__).parent.glob("*.py")):
-        status = path.stat()
-        digest.update(f"{path.name}\0{status.st_size}\0{status.st_mtime_ns}\n".encode())
-    return digest.hexdigest()
 
 
 # ---------------------------------------------------------------- progress messages

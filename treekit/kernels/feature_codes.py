@@ -262,7 +262,10 @@ def encode_rows(rows: Array, columns: Array, n_codes: Array, keys: Array) -> Non
     if whole < n:
         last = np.empty((group, np.uint64(rows.shape[1])), rows.dtype)
         for lane in range(group):
-            last[lane] = rows[min(whole + lane, n - np.uint64(1))]
+            row = min(whole + lane, n - np.uint64(1))
+            # Cell by cell: assigning a row would compile the check of shapes, for two seconds.
+            for f in range(np.uint64(rows.shape[1])):
+                last[lane, f] = rows[row, f]
         _encode_group(last, np.uint64(0), columns, n_codes, keys, (whole // group) * width)
 
 

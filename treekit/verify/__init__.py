@@ -200,17 +200,17 @@ def _run_artifacts(
         rows = reference
         if runner.has_rule_bounds and faces is not None:
             rows = reference.prepend_rows(faces)
-        summary, shown = "", np.zeros((0, 0))
+        summary, shown, fresh = "", np.zeros((0, 0)), False
         if runner.compare_structure is not None:
             summary = _OUT_OF_TIME
             if time_left.seconds_left:
                 structure = runner.compare_structure(path, model)
-                summary, shown = structure.summary, structure.rows
+                summary, shown, fresh = structure.summary, structure.rows, structure.fresh
         if len(shown):  # try to confirm the difference
             rows = rows.prepend_rows(ReferenceRows(shown, expected(model, shown, 0)))
         for runtime in choice.runtimes:
             deadline = time_left.compute_deadline(1 / runs)
-            result = run_artifact(path, runner, runtime, model.schema, rows, deadline)
+            result = run_artifact(path, runner, runtime, model.schema, rows, deadline, fresh)
             unconfirmed = len(shown) and result.equal
             yield replace(result, structure=_UNCONFIRMED if unconfirmed else summary)
             runs -= 1

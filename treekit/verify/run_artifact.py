@@ -225,8 +225,9 @@ def run_artifact(
     schema: Schema,
     reference: ReferenceRows,
     deadline: float,
+    fresh: bool = False,
 ) -> ArtifactResult:
-    """Run one artifact in every way it can be called, until `deadline`.
+    """Run one artifact in every way it can be called, until `deadline`; see `Job` for `fresh`.
 
     Rows are run in random order, so that rows left out for lack of time are
     spread over the model; the first block is always run.
@@ -238,7 +239,7 @@ def run_artifact(
     wrong: dict[int, _WrongAnswer] = {}
     try:
         with tempfile.TemporaryDirectory(prefix="treekit-") as folder:
-            job = Job(path, schema, Path(folder), deadline)
+            job = Job(path, schema, Path(folder), deadline, fresh)
             for block in _iter_blocks(n_rows, deadline):
                 compared += _compare_block(job, runtime, reference, block, wrong)
     except VerificationError as error:

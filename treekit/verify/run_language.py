@@ -89,8 +89,8 @@ class LanguageProgram:
         The artifacts, all of the readable form or none.
     folder : Path
         Working folder; if it contains the program, the program is not built again.
-    deadline : float
-        As in `treekit.verify.runtime.Job`.
+    deadline, fresh
+        As in `treekit.verify.runtime.Job`; what is known of a file spares a driver some calls.
 
     Raises
     ------
@@ -105,6 +105,7 @@ class LanguageProgram:
         schemas: Sequence[Schema],
         folder: Path,
         deadline: float = math.inf,
+        fresh: bool = False,
     ) -> None:
         self.export, self.paths, self.schemas, self.folder = export, paths, schemas, folder
         if export.profile.verify is None:
@@ -123,7 +124,8 @@ class LanguageProgram:
         files = self.how.readable if self.readable else self.how.files
         for name, template in files.items():
             file = f"{export.profile.name}/{template}"
-            (folder / name).write_bytes(render_from(export.list_folders(), file, models=models))
+            driver = render_from(export.list_folders(), file, models=models, fresh=fresh)
+            (folder / name).write_bytes(driver)
         for command in self.how.build:
             self.job.run_program(_expand_command(command))
         (folder / _BUILT_MARKER).touch()
@@ -250,7 +252,8 @@ def compare_python_structure(path: Path, model: Model) -> StructureComparison:
 
 def _make_runtime(export: LanguageExport, how: Verify) -> Runtime:
     def run_rows(job: Job, rows: Rows) -> Iterator[tuple[str, Answers]]:
-        program = LanguageProgram(export, [job.path], [job.schema], job.folder, job.deadline)
+        known = job.deadline, job.fresh
+        program = LanguageProgram(export, [job.path], [job.schema], job.folder, *known)
         n_parts = max(min(os.cpu_count() or 1, len(rows) // _ROWS_PER_PROCESS), 1)
         with ThreadPoolExecutor(n_parts) as pool:
             parts = pool.map(

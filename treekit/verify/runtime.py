@@ -54,12 +54,15 @@ class Job:
         programs are reused for further rows.
     deadline : float
         When to stop, on the clock of `time.monotonic`; infinite = never.
+    fresh : bool
+        Whether the file is known to be, byte for byte, what this version of treekit writes.
     """
 
     path: Path
     schema: Schema
     folder: Path
     deadline: float = math.inf
+    fresh: bool = False
 
     @property
     def seconds_left(self) -> float | None:

@@ -81,11 +81,14 @@ class StructureComparison:
         Result as text, with the reason if it is not proved.
     rows : (rows, features) float64
         Rows for which the tables and the model differ.
+    fresh : bool
+        Whether the file is equal, byte for byte, to a fresh export.
     """
 
     proved: bool
     summary: str
     rows: npt.NDArray[np.float64] = field(default_factory=lambda: np.empty((0, 0)), repr=False)
+    fresh: bool = False
 
 
 # ---------------------------------------------------------------- comparison with a fresh export
@@ -123,7 +126,9 @@ def compare_with_export(
         is_fresh = False  # this model cannot have been exported with these settings
     if is_fresh:
         return StructureComparison(
-            True, "proved: equal, byte for byte, to what this version of treekit writes"
+            True,
+            "proved: equal, byte for byte, to what this version of treekit writes",
+            fresh=True,
         )
     return NOT_FRESH
 

@@ -1,0 +1,90 @@
+"""Build hook of wheels: with ``TREEKIT_PREBUILD=1``, compile the usual kernels into the wheel.
+
+``TREEKIT_PREBUILD=demo,serving`` compiles some of the kinds that ``treekit warm-up --help`` lists.
+The wheel then suits one platform and one minor release of Python; its machine code is used with
+the release of numba that built it, and any other release compiles on first use.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import sysconfig
+import tempfile
+import tomllib
+from pathlib import Path
+from typing import Any
+
+from hatchling.builders.hooks.plugin.interface import BuildHookInterface
+
+
+class MachineCodeHook(BuildHookInterface):  # type: ignore[type-arg]
+    """Compile the kernels in a copy of the package, and add the machine code to the wheel."""
+
+    def dependencies(self) -> list[str]:
+        """Return what compiling needs in an isolated build: all that treekit needs."""
+        if not _is_wanted():
+            return []
+        project = tomllib.loads(Path(self.root, "pyproject.toml").read_text(encoding="utf-8"))
+        return list(project["project"]["dependencies"])
+
+    def initialize(self, version: str, build_data: dict[str, Any]) -> None:
+        """Compile the kernels before the files of the wheel are collected."""
+        if version == "editable" or not _is_wanted():
+            return
+        self.folder = Path(tempfile.mkdtemp(prefix="treekit-"))
+        try:
+            code = _compile_kernels(Path(self.root), self.folder)
+        except BaseException:
+            shutil.rmtree(self.folder, ignore_errors=True)
+            raise
+        if not code.is_dir():
+            self.app.display_warning("no machine code for this kind of machine: a plain wheel")
+            return
+        build_data["force_include"][str(code)] = "treekit/kernels/machine_code"
+        build_data["pure_python"] = False
+        build_data["tag"] = f"{_get_python_tag()}-{_get_platform_tag()}"
+
+    def finalize(self, *_: Any) -> None:
+        """Delete the copy."""
+        if hasattr(self, "folder"):
+            shutil.rmtree(self.folder, ignore_errors=True)
+
+
+def _compile_kernels(root: Path, folder: Path) -> Path:
+    """Compile in a copy of the package, so that no path of the checkout is in the code."""
+    for name in ("treekit", "templates"):
+        skipped = shutil.ignore_patterns("__pycache__", "machine_code")
+        shutil.copytree(root / name, folder / name, ignore=skipped)
+    code = folder / "machine_code"
+    kinds = [kind for kind in os.environ[_SETTING].split(",") if kind != "1"]
+    command = [sys.executable, "-m", "treekit.warm_up", "--record", str(code), *kinds]
+    settings = {"PYTHONPATH": str(folder), "NUMBA_CACHE_DIR": str(folder / "cache")}
+    inherited = {name: value for name, value in os.environ.items() if "NUMBA" not in name}
+    subprocess.run(command, check=True, cwd=folder, env=inherited | settings)  # noqa: S603
+    return code
+
+
+_SETTING = "TREEKIT_PREBUILD"
+
+
+def _is_wanted() -> bool:
+    return os.environ.get(_SETTING, "0") not in ("", "0")
+
+
+def _get_python_tag() -> str:
+    tag = f"cp{sys.version_info.major}{sys.version_info.minor}"
+    return f"{tag}-{tag}{getattr(sys, 'abiflags', '')}"
+
+
+def _get_platform_tag() -> str:
+    """Return the tag of this platform.
+
+    The machine code calls functions of numba and libm only, so that it needs no later C library
+    than numba's own wheels do.
+    """
+    platform = sysconfig.get_platform().replace("-", "_").replace(".", "_")
+    libc = os.confstr("CS_GNU_LIBC_VERSION") if "CS_GNU_LIBC_VERSION" in os.confstr_names else ""
+    return platform.replace("linux_", "manylinux_2_17_") if libc else platform
