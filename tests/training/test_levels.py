@@ -117,6 +117,9 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
         {"monotonic": "a=1", "target": "number", "task": "regression"}, "monotonic; set"
     ),
     "ranks": ({"target": "number", "criterion": "absolute_error"}, "criterion 'absolute_error'"),
+    "a task": (
+        {"target": "number", "criterion": "log_rank", "criterion.event": "flag"}, "defines a Task"
+    ),
     "weights": ({"weights": "part"}, "weights that are integers"),
     "a list of weights": ({"weights": [1.0] * 560}, "weights in a column"),
 }  # fmt: skip
