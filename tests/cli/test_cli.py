@@ -375,7 +375,7 @@ def test_common_settings_come_first_and_the_others_on_request():
 
     assert {setting.name for setting in SETTINGS} > set(COMMON_SETTINGS)
     assert sorted(shown("--help-settings")) == sorted(COMMON_SETTINGS)
-    assert "21 more settings" in call("train", "--help-settings").stdout
+    assert "22 more settings" in call("train", "--help-settings").stdout
     assert {"resolution", *COMMON_SETTINGS} <= set(
         shown("--set", "resolution=1", "--help-settings")
     )

@@ -875,9 +875,9 @@ FRAMES: dict[str, Any] = {
 
 @pytest.mark.parametrize("name", FRAMES)
 def test_a_small_frame_has_the_cells_of_a_large_one(name: str) -> None:
-    together = csv_files.read_frame(FRAMES[name])
-    with patch.object(csv_files, "_SMALL_FRAME", -1):
-        by_columns = csv_files.read_frame(FRAMES[name])
+    together = arrow_files.read_frame(FRAMES[name])
+    with patch.object(arrow_files, "_SMALL_FRAME", -1):
+        by_columns = arrow_files.read_frame(FRAMES[name])
     assert together is not None
     assert by_columns is not None
     assert together.names == by_columns.names

@@ -89,12 +89,12 @@ def test_the_lines_of_python_print_what_is_shown(capsys: pytest.CaptureFixture[s
     assert (ROOT / picture[1]).read_bytes() == Path("tree.svg").read_bytes()
 
 
-def test_ten_lines_of_commands_run(monkeypatch: pytest.MonkeyPatch):
+def test_nine_lines_of_commands_run(monkeypatch: pytest.MonkeyPatch):
     shutil.copy(demo_table(), "horses.csv")
     served: list[object] = []
     monkeypatch.setattr("treekit.serve.process.run.serve", served.append)
     lines = block("From the command line")
-    assert len(lines) == 10
+    assert len(lines) == 9
     printed = [treekit_command(line) for line in lines]
     assert "pruner.alpha" in printed[0]
     assert "balanced accuracy" in printed[1]

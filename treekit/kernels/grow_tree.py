@@ -412,7 +412,8 @@ def search_split(
     least = max(limits.min_gain, floor) if limits.min_gain >= 0.0 else limits.min_gain
     if not numbers[SCORE] > least:
         return np.int64(0)
-    if numbers[SCORE] * weight < limits.min_decrease * (1.0 - TOLERANCE):
+    decrease = limits.min_decrease * (1.0 - TOLERANCE)
+    if decrease > 0.0 and numbers[SCORE] * weight < decrease:
         return np.int64(0)
     this.priority = round_priority(numbers[SCORE] * weight)
     if limits.max_leaves > 0 and criterion.use_priority:

@@ -86,7 +86,8 @@ def _warn_of_negative_scores(recipe: Recipe, plan: Plan, trees: Sequence[Tree]) 
     if tree.n_nodes == 1:
         return  # no column can be split
     score, what = tree.gain[0], "every split of the root"
-    if not target.is_dense and target.blocks is None:
+    of_classes = plan.criterion.layout is None and not target.is_dense and target.blocks is None
+    if of_classes and functions.score is not None:
         first = tree.value[0] * (np.arange(tree.value.shape[1]) == tree.value[0].argmax())
         score = functions.score(tree.value[0].copy(), np.stack([first, tree.value[0] - first]))
         what = "a split into pure branches"

@@ -54,7 +54,7 @@ def margins_in_float32(model: treekit.Model, rows: Any) -> npt.NDArray[np.float3
     return total
 
 
-@pytest.mark.parametrize("name", ["read_xgboost", "read_xgboost_counts"])
+@pytest.mark.parametrize("name", ["read_boosting", "read_xgboost", "read_xgboost_counts"])
 def test_reading_again_gives_the_stored_model(name: str) -> None:
     assert not list(model_differences(treekit.load(model_path(name)), TRAINED[name]()))
 

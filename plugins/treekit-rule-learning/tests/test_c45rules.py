@@ -31,9 +31,11 @@ from treekit_rule_learning.generalised_paths import (
 
 import treekit
 from tests.examples import examples
+from tests.export.test_all_targets import model_differences
 from tests.kernels.test_kernels import signed_in
 from tests.reference import c45rules as oracle
 from tests.reference import rules as matching
+from tests.snapshots.make_models import TRAINED, model_path
 from tests.strategies import matrices, models
 from treekit import DataError, ModelError, SettingError
 from treekit.cli import main
@@ -473,3 +475,10 @@ def test_a_list_is_made_of_a_model_and_its_table(
     zh = call("-o", "l.treekit", "--lang", "zh")
     assert zh.splitlines()[0] != said.splitlines()[0]
     assert "is an input of this command" in call("-o", "rows.csv", code=2)
+
+
+def test_learning_again_gives_the_stored_rules() -> None:
+    found = model_differences(
+        treekit.load(model_path("learned_ordered_rules")), TRAINED["learned_ordered_rules"]()
+    )
+    assert not list(found)
