@@ -737,6 +737,7 @@ def test_a_forest_shows_its_progress(capsys):
     assert capsys.readouterr().out.splitlines() == [f"{k} of 20 trees" for k in range(2, 21, 2)]
 
 
+@pytest.mark.matrix
 def test_impurities_of_absolute_errors_and_depths_are_scikit_learn_s():
     x, y = make_regression(150, 4, noise=30, random_state=0)
     x = x.astype(np.float32)

@@ -283,6 +283,7 @@ def test_a_splitter_is_told_that_intervals_need_known_rows():
     assert "every\n        interval must contain known rows" in interval_split.__doc__
 
 
+@pytest.mark.matrix
 def test_a_code_of_any_integer_type_makes_a_split():
     """A cut from an int32 array, beside an interval split, compiles (no warning)."""
 
