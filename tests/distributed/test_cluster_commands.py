@@ -83,7 +83,7 @@ def test_train_by_levels_writes_the_model_of_one_process(address: str) -> None:
             given = [table, *histogram, *levels, "-o", "b.treekit", "--cluster", address]
             if table == "one.parquet":  # this process reads a single file
                 assert (
-                    "does not support a table of this process"
+                    "does not support a table in the memory of this process"
                     in run("train", *given, code=2).stderr
                 )
                 continue
