@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import runpy
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -482,3 +483,12 @@ def test_learning_again_gives_the_stored_rules() -> None:
         treekit.load(model_path("learned_ordered_rules")), TRAINED["learned_ordered_rules"]()
     )
     assert not list(found)
+
+
+def test_the_example_of_signed_rules_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    example = Path(__file__).parents[3] / "examples" / "sign_the_rules.py"
+    runpy.run_path(str(example), run_name="__main__")
+    assert "bit for bit: True" in capfd.readouterr().out
