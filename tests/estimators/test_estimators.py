@@ -682,6 +682,8 @@ def test_a_forest_is_a_sequence_of_its_trees():
     assert np.array_equal(forest[2].predict_proba(x), list(forest)[2].predict_proba(x))
     assert [tree.get_depth() for tree in forest[1:3]] == [forest[k].get_depth() for k in (1, 2)]
     assert forest.max_features_ == forest[0].max_features_ == 3
+    third = RandomForestRegressor(2, algorithm="random_forest", random_state=0).fit(x, y)
+    assert third.max_features_ == 3
     assert isinstance(forest.estimator_, DecisionTreeClassifier)
     assert forest.estimator_.max_features == "sqrt"
     with pytest.raises(NotFittedError):

@@ -364,8 +364,8 @@ class EstimatorBase(Parameters, BaseEstimator):
     def max_features_(self) -> int:
         """Number of columns tried at each node."""
         check_is_fitted(self, "model_")
-        wanted = "all" if self.max_features is None else self.max_features
-        return count_features_to_try(wanted, self.model_.schema.n_features)
+        tried = self.model_.settings["max_features"]  # an algorithm may have set it
+        return count_features_to_try(tried, self.model_.schema.n_features)
 
     @property
     def feature_importances_(self) -> npt.NDArray[np.float64]:
