@@ -13,8 +13,6 @@ from typing import NamedTuple, TypeVar
 __all__ = ["Cost", "measured", "peak", "reset_peak"]
 
 T = TypeVar("T")
-_STATUS = Path("/proc/self/status")
-_CLEAR = Path("/proc/self/clear_refs")
 
 
 class Cost(NamedTuple):
@@ -47,27 +45,30 @@ def measured(call: Callable[[], T]) -> tuple[T, Cost]:
     return value, Cost(cpu, wall, rise)
 
 
-def reset_peak() -> float | None:
-    """Reset the peak and return the resident megabytes; None if the kernel does not support it."""
+def reset_peak(process: int | None = None) -> float | None:
+    """Reset the peak of a process, by default this one, and return its resident megabytes.
+
+    None if the system does not support it.
+    """
     if not sys.platform.startswith("linux"):
         return None
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)  # glibc has it, musl not
-    if trim is not None:
+    if trim is not None and process is None:
         trim(ctypes.c_size_t(0))
     try:
-        _CLEAR.write_text("5")
+        Path("/proc", str(process or "self"), "clear_refs").write_text("5")
     except OSError:  # a container may forbid it
         return None
-    return _resident("VmRSS")
+    return _resident("VmRSS", process)
 
 
-def peak() -> float | None:
+def peak(process: int | None = None) -> float | None:
     """Return the largest resident megabytes since the reset; None if unknown."""
-    return _resident("VmHWM") if _STATUS.exists() else None
+    return _resident("VmHWM", process) if sys.platform.startswith("linux") else None
 
 
-def _resident(name: str) -> float | None:
-    for line in _STATUS.read_text().splitlines():
+def _resident(name: str, process: int | None) -> float | None:
+    for line in Path("/proc", str(process or "self"), "status").read_text().splitlines():
         if line.startswith(name):
             return int(line.split()[1]) / 1024
     return None

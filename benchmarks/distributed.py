@@ -1,9 +1,10 @@
-"""Forests on a Dask cluster of this machine beside one process, and beside other libraries.
+"""Forests on a cluster of this machine beside one process, and beside other libraries.
 
-Each cluster has one thread a process. Workers hold the table in eight partitions and have
-loaded their libraries before timing. CPU seconds are those of this process, the scheduler in
-it, and all workers. `equal` is 1 if the trees are those of the library's first side, byte for
-byte. In the second case a worker process is killed halfway through.
+Each cluster (Dask's; Spark's own for Spark) has one thread a process.  Workers hold the table in
+eight partitions and have loaded their libraries before timing.  CPU seconds are those of this
+process, the scheduler and all workers; MB sent are those of the loopback interface.  `equal` is 1
+if the trees are those of the library's first side, byte for byte; AUC is that of other rows.  In
+the second case a worker process is killed halfway through.
 """
 
 from __future__ import annotations
@@ -16,9 +17,11 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
 
-from benchmarks.clock import Cost, peak, reset_peak
+from benchmarks.clock import peak, reset_peak
 from benchmarks.data import Rows, points
 from benchmarks.frame import Benchmark, Entry, Figure, Options, Parameter, register
 
@@ -26,52 +29,78 @@ __all__: list[str] = []
 
 _PARTITIONS = 8
 _TARGET = "y"
+_SPARK_DEPTH = 30
+"""Largest depth of MLlib."""
 _SIDES = {
     "treekit": ("treekit", 0),
-    "treekit, local:1": ("treekit", 1),
-    "treekit, local:2": ("treekit", 2),
-    "treekit, levels, local:1": ("treekit levels", 1),
-    "treekit, levels, local:2": ("treekit levels", 2),
-    "xgboost, 1 worker": ("xgboost", 1),
-    "xgboost, 2 workers": ("xgboost", 2),
-    "lightgbm, 1 worker": ("lightgbm", 1),
-    "lightgbm, 2 workers": ("lightgbm", 2),
+    "treekit local:1": ("treekit", 1),
+    "treekit local:2": ("treekit", 2),
+    "treekit levels local:1": ("treekit levels", 1),
+    "treekit levels local:2": ("treekit levels", 2),
+    "xgboost local:1": ("xgboost", 1),
+    "xgboost local:2": ("xgboost", 2),
+    "lightgbm local:1": ("lightgbm", 1),
+    "lightgbm local:2": ("lightgbm", 2),
+    "spark local:1": ("pyspark", 1),
+    "spark local:2": ("pyspark", 2),
 }
 """Library (and mode) and number of workers of each side; 0: this process."""
 
 
-def _train_treekit(client: Any, table: Any, options: Options, mode: str = "auto") -> bytes:
+class Trained(NamedTuple):
+    """Trees as bytes, and the function that returns scores of the second class for rows."""
+
+    trees: bytes
+    score: Callable[[Rows], Any]
+
+
+class Cluster(NamedTuple):
+    """A running cluster: its client, the table that it holds, and the process IDs of workers."""
+
+    client: Any
+    table: Any
+    workers: list[int]
+
+
+# ---------------------------------------------------------------- libraries
+
+
+def _train_treekit(cluster: Cluster, options: Options, mode: str = "auto") -> Trained:
     import treekit
 
     model = treekit.train(
-        table, _TARGET, ensemble="forest", trees=options.trees, seed=0, cluster=client,
-        max_depth=options.depth or None, oob=False, n_jobs=1, cluster_mode=mode,
-        splitter="histogram",
+        cluster.table, _TARGET, ensemble="forest", trees=options.trees, seed=0,
+        cluster=cluster.client, max_depth=options.depth or None, oob=False, n_jobs=1,
+        cluster_mode=mode, splitter="histogram",
     )  # fmt: skip
     model.save(options.folder / "m.treekit")
-    return (options.folder / "m.treekit").read_bytes()
+    trees = (options.folder / "m.treekit").read_bytes()
+    return Trained(trees, lambda rows: model.predict_proba(_frame(rows))[:, 1])
 
 
-def _train_treekit_by_levels(client: Any, table: Any, options: Options) -> bytes:
-    return _train_treekit(client, table, options, "levels")
+def _train_treekit_by_levels(cluster: Cluster, options: Options) -> Trained:
+    return _train_treekit(cluster, options, "levels")
 
 
-def _train_lightgbm(client: Any, table: Any, options: Options) -> bytes:
+def _train_lightgbm(cluster: Cluster, options: Options) -> Trained:
     import lightgbm
 
     model = lightgbm.DaskLGBMClassifier(
-        client=client, boosting_type="rf", subsample=0.632, subsample_freq=1, verbose=-1,
+        client=cluster.client, boosting_type="rf", subsample=0.632, subsample_freq=1, verbose=-1,
         n_estimators=options.trees, max_depth=options.depth or -1, num_leaves=131_072,
         min_child_samples=1, min_child_weight=0.0, min_split_gain=1e-6, random_state=0,
         n_jobs=1, feature_fraction_bynode=options.features**-0.5, histogram_pool_size=256.0,
     )  # fmt: skip
-    x = table.drop(columns=_TARGET).to_dask_array(lengths=True)
-    model.fit(x, table[_TARGET].to_dask_array(lengths=True))
+    x = cluster.table.drop(columns=_TARGET).to_dask_array(lengths=True)
+    model.fit(x, cluster.table[_TARGET].to_dask_array(lengths=True))
     text: str = model.booster_.model_to_string()
-    return text.partition("\nparameters:")[0].encode()
+    return Trained(
+        text.partition("\nparameters:")[0].encode(), lambda rows: model.booster_.predict(rows.x)
+    )
 
 
-def _train_xgboost(client: Any, table: Any, options: Options) -> bytes:
+def _train_xgboost(cluster: Cluster, options: Options) -> Trained:
+    import xgboost
     import xgboost.dask
 
     settings = {
@@ -80,23 +109,63 @@ def _train_xgboost(client: Any, table: Any, options: Options) -> bytes:
         "subsample": 0.632, "colsample_bynode": options.features**-0.5, "min_child_weight": 0.0,
         "lambda": 0.0,
     }  # fmt: skip
-    data = xgboost.dask.DaskDMatrix(client, table.drop(columns=_TARGET), table[_TARGET])
-    found = xgboost.dask.train(client, settings, data, num_boost_round=1)
-    return bytes(found["booster"].save_raw("json"))
+    table = cluster.table
+    data = xgboost.dask.DaskDMatrix(cluster.client, table.drop(columns=_TARGET), table[_TARGET])
+    found = xgboost.dask.train(cluster.client, settings, data, num_boost_round=1)
+    booster = found["booster"]
+    names = list(table.columns.drop(_TARGET))
+    return Trained(
+        bytes(booster.save_raw("json")),
+        lambda rows: booster.predict(xgboost.DMatrix(rows.x, feature_names=names)),
+    )
 
 
-_TRAIN: dict[str, Callable[[Any, Any, Options], bytes]] = {
+def _train_spark(cluster: Cluster, options: Options) -> Trained:
+    from pyspark.ml.classification import RandomForestClassifier
+    from pyspark.ml.functions import vector_to_array
+
+    model = RandomForestClassifier(
+        labelCol=_TARGET, numTrees=options.trees, maxDepth=options.depth or _SPARK_DEPTH, seed=0,
+        featureSubsetStrategy="sqrt", minInstancesPerNode=1, maxBins=255, maxMemoryInMB=512,
+    ).fit(cluster.table)  # fmt: skip
+
+    def score(rows: Rows) -> Any:
+        path = options.folder / "test.parquet"
+        _frame(rows).to_parquet(path)
+        table = _assemble(cluster.client.read.parquet(str(path)).coalesce(1))
+        shares = model.transform(table).select(vector_to_array("probability")[1])
+        return shares.toPandas().to_numpy().ravel()
+
+    return Trained(model.toDebugString.partition("\n")[2].encode(), score)
+
+
+def _assemble(table: Any) -> Any:
+    """Return a table of Spark with the columns in one vector, as MLlib requires them."""
+    from pyspark.ml.feature import VectorAssembler
+
+    names = [name for name in table.columns if name != _TARGET]
+    kept = ["features", *(name for name in table.columns if name == _TARGET)]
+    return VectorAssembler(inputCols=names, outputCol="features").transform(table).select(kept)
+
+
+_TRAIN: dict[str, Callable[[Cluster, Options], Trained]] = {
     "treekit": _train_treekit,
     "treekit levels": _train_treekit_by_levels,
     "xgboost": _train_xgboost,
     "lightgbm": _train_lightgbm,
+    "pyspark": _train_spark,
 }
+
+
+# ---------------------------------------------------------------- rounds
 
 
 def _run(options: Options) -> Iterator[Entry]:
     """Train on each side in turn, then on two workers of which one is killed."""
+    from sklearn.metrics import roc_auc_score
+
     for number in range(options.rounds):
-        rows, _ = points(options.rows * 5 // 4, options.features, 2, number)
+        rows, test = points(options.rows * 5 // 4, options.features, 2, number)
         known: dict[str, bytes] = {}
         walls: dict[str, float] = {}
         for side in options.sides:
@@ -104,12 +173,13 @@ def _run(options: Options) -> Iterator[Entry]:
             if why := _find_absent(library):
                 yield Entry("a forest", side, failed=why)
                 continue
-            with _start(library, workers, rows) as (client, table):
-                trees, cost = _measure(client, lambda: _TRAIN[library](client, table, options))  # noqa: B023 - called here
-            walls[library] = cost.wall
-            first = known.setdefault(library.partition(" ")[0], trees)
-            equal = {"equal": float(trees == first)}
-            yield Entry("a forest", side, cost.figures() | equal)
+            with _start(library, workers, rows, options) as cluster:
+                train = partial(_TRAIN[library], cluster, options)
+                trained, figures = _measure(cluster.workers, train)
+                figures["auc"] = float(roc_auc_score(test.y, trained.score(test)))
+            walls[library] = figures["wall"]
+            first = known.setdefault(library.partition(" ")[0], trained.trees)
+            yield Entry("a forest", side, figures | {"equal": float(trained.trees == first)})
         for side in options.sides:
             library, workers = _SIDES[side]
             if workers == 2 and library in walls:
@@ -119,19 +189,28 @@ def _run(options: Options) -> Iterator[Entry]:
 
 
 def _find_absent(library: str) -> str:
-    needed = (library.partition(" ")[0], "distributed")
+    needed = [library.partition(" ")[0]] + ["distributed"] * (library != "pyspark")
     missing = [name for name in needed if importlib.util.find_spec(name) is None]
     return f"{missing[0]} is not installed" if missing else ""
 
 
-@contextmanager
-def _start(library: str, workers: int, rows: Rows) -> Iterator[tuple[Any, Any]]:
-    """Start workers that have loaded the library, and hold the table; with 0 workers, only this."""
-    frame = rows.frame().assign(**{_TARGET: rows.y})
+def _frame(rows: Rows) -> Any:
+    frame = rows.frame()
     frame.columns = frame.columns.map(str)
+    return frame
+
+
+@contextmanager
+def _start(library: str, workers: int, rows: Rows, options: Options) -> Iterator[Cluster]:
+    """Start workers that have loaded the library, and hold the table; with 0 workers, only this."""
+    frame = _frame(rows).assign(**{_TARGET: rows.y})
+    if library == "pyspark":
+        with _start_spark(workers, frame, options) as cluster:
+            yield cluster
+        return
     if not workers:
         _warm_up(library)
-        yield None, frame
+        yield Cluster(None, frame, [os.getpid()])
         return
     import dask
     import dask.dataframe as dd
@@ -142,13 +221,45 @@ def _start(library: str, workers: int, rows: Rows) -> Iterator[tuple[Any, Any]]:
         LocalCluster(
             n_workers=workers, threads_per_worker=1, dashboard_address="127.0.0.1:0",
             silence_logs=50,
-        ) as cluster,
-        Client(cluster) as client,
+        ) as local,
+        Client(local) as client,
     ):  # fmt: skip
         client.run(_warm_up, library)
         table = dd.from_pandas(frame, npartitions=_PARTITIONS, sort=False).persist()
         wait(table)
-        yield client, table
+        yield Cluster(client, table, list(client.run(os.getpid).values()))
+
+
+@contextmanager
+def _start_spark(workers: int, frame: Any, options: Options) -> Iterator[Cluster]:
+    """Start a cluster of Spark with an executor process a worker, which caches the table."""
+    import psutil
+    import pyspark
+    from pyspark.sql import SparkSession
+
+    os.environ.setdefault("SPARK_HOME", str(Path(pyspark.__file__).parent))
+    settings = {
+        "spark.executor.memory": f"{options.memory}m", "spark.driver.memory": "2g",
+        "spark.ui.enabled": "false", "spark.ui.showConsoleProgress": "false",
+        "spark.log.level": "OFF",
+        "spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0.0.1",
+    }  # fmt: skip
+    master = f"local-cluster[{workers},1,{options.memory}]"
+    session = SparkSession.builder.master(master).config(map=settings).getOrCreate()
+    try:
+        frame.to_parquet(options.folder / "train.parquet")
+        stored = session.read.parquet(str(options.folder / "train.parquet"))
+        table = _assemble(stored.repartition(_PARTITIONS)).cache()
+        table.count()
+        executors = [
+            child.info["pid"]
+            for child in psutil.process_iter(["pid", "cmdline"])
+            if "org.apache.spark.executor.CoarseGrainedExecutorBackend"
+            in (child.info["cmdline"] or ())
+        ]
+        yield Cluster(session, table, executors)
+    finally:
+        session.stop()
 
 
 def _warm_up(library: str) -> None:
@@ -158,8 +269,7 @@ def _warm_up(library: str) -> None:
         import treekit
 
         rows, _ = points(100, 3, 2, 0)
-        frame = rows.frame().assign(**{_TARGET: rows.y})
-        frame.columns = frame.columns.map(str)
+        frame = _frame(rows).assign(**{_TARGET: rows.y})
         treekit.train(
             frame, _TARGET, ensemble="forest", trees=1, max_depth=1, seed=0, oob=False,
             splitter="histogram",
@@ -173,38 +283,53 @@ def _warm_up(library: str) -> None:
             train_by_levels(LocalEngine(), [frame], places, _TARGET, {}, settings, Resources(1))
 
 
-def _measure(client: Any, call: Callable[[], bytes]) -> tuple[bytes, Cost]:
-    """Measure a call: CPU seconds of all processes, and the largest rise of a worker's memory."""
-    ask = (lambda f: list(client.run(f).values())) if client else (lambda f: [f()])
-    before = ask(reset_peak)
-    cpu, own, wall = sum(ask(time.process_time)), time.process_time(), time.perf_counter()
-    trees = call()
+def _measure(workers: list[int], call: Callable[[], Trained]) -> tuple[Trained, dict[str, float]]:
+    """Measure a call: seconds of all processes, the largest worker's memory, and MB sent."""
+    known = [reset_peak(worker) for worker in workers]
+    cpu, sent, wall = _get_cpu(), _get_sent(), time.perf_counter()
+    trained = call()
     wall = time.perf_counter() - wall
-    own = time.process_time() - own if client else 0.0
-    cpu = sum(ask(time.process_time)) - cpu + own
-    rises = [b - a for a, b in zip(before, ask(peak), strict=True) if None not in (a, b)]
-    return trees, Cost(cpu, wall, max([0.0, *rises]) if rises else None)
+    figures = {"cpu": _get_cpu() - cpu, "wall": wall, "sent": _get_sent() - sent}
+    peaks = [peak(worker) for worker in workers]
+    if None not in known:
+        figures["memory"] = max(found for found in peaks if found is not None)
+    return trained, figures
+
+
+def _get_cpu() -> float:
+    """Return the CPU seconds of this process and its descendants."""
+    import psutil
+
+    own = psutil.Process()
+    times = [one.cpu_times() for one in (own, *own.children(recursive=True))]
+    return float(sum(one.user + one.system for one in times))
+
+
+def _get_sent() -> float:
+    """Return the megabytes that the loopback interface has sent."""
+    import psutil
+
+    return float(psutil.net_io_counters(pernic=True)["lo"].bytes_sent / 1e6)
 
 
 def _kill(side: str, rows: Rows, expected: bytes, after: float, options: Options) -> Entry:
     """Kill a worker of two after some seconds of training; a library may raise, or hang."""
     library, workers = _SIDES[side]
-    found: list[bytes | BaseException] = []
-    with _start(library, workers, rows) as (client, table):
+    found: list[Trained | BaseException] = []
+    with _start(library, workers, rows, options) as cluster:
 
         def train() -> None:
             try:
-                found.append(_TRAIN[library](client, table, options))
+                found.append(_TRAIN[library](cluster, options))
             except BaseException as error:  # noqa: BLE001 - any failure is a figure
                 found.append(error)
 
-        victim = next(iter(client.run(os.getpid).values()))
         thread = threading.Thread(target=train, daemon=True)
         began = time.perf_counter()
         thread.start()
         time.sleep(after)
         late = not thread.is_alive()
-        os.kill(victim, signal.SIGKILL)
+        os.kill(cluster.workers[0], signal.SIGKILL)
         thread.join(options.patience)
         wall = time.perf_counter() - began
     if late:
@@ -214,26 +339,29 @@ def _kill(side: str, rows: Rows, expected: bytes, after: float, options: Options
     if isinstance(found[0], BaseException):
         words = " ".join(str(found[0]).split())
         return Entry("a worker is killed", side, failed=f"{type(found[0]).__name__}: {words:.90}")
-    equal = float(found[0] == expected)
+    equal = float(found[0].trees == expected)
     return Entry("a worker is killed", side, {"wall": wall, "equal": equal})
 
 
 register(
     Benchmark(
         "distributed",
-        "a forest on a Dask cluster of this machine; a worker is killed",
+        "a forest on a cluster of this machine; a worker is killed",
         _run,
         (
             Figure("cpu", "CPU s", ratio=True),
             Figure("wall", "wall s"),
-            Figure("memory", "largest worker, MB more", ".0f"),
+            Figure("memory", "largest worker, MB", ".0f"),
+            Figure("sent", "MB sent", ".0f"),
+            Figure("auc", "AUC", ".4f"),
             Figure("equal", "same trees", ".0f"),
         ),
         {
             "rows": Parameter(200_000, 2_000, "training rows"),
             "features": Parameter(28, 5, "columns"),
             "trees": Parameter(20, 20, "trees"),
-            "depth": Parameter(0, 0, "largest depth; 0: none"),
+            "depth": Parameter(12, 0, "largest depth; 0: none"),
+            "memory": Parameter(2048, 2048, "MB of a worker of Spark"),
             "patience": Parameter(120.0, 60.0, "seconds to wait after a worker was killed"),
         },
         own=tuple(side for side in _SIDES if side.startswith("treekit")),

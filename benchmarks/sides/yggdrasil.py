@@ -5,8 +5,8 @@ which differs from the work of the others:
 
 - ``max_depth=-1``, ``min_examples=1``: fully grown. Its depth counts nodes, the others'
   counts edges: one less.
-- ``num_candidate_attributes=0`` is the square root (the default for classes), -1 all
-  columns.
+- ``num_candidate_attributes`` is one less than the number of columns that the others try,
+  as YDF tries one more than it is asked for (0 would be the square root, -1 is all).
 - ``winner_take_all=False``: leaves give shares, as in scikit-learn.
 - ``compute_oob_performances=False``: no other side computes them here.
 - It only splits classes by information gain: its fully grown trees have an eighth fewer
@@ -77,7 +77,7 @@ def fitted(work: Work, given: Any, rows: Rows, **settings: Any) -> Any:
         num_trees=work.trees,
         max_depth=-1 if work.depth is None else work.depth + 1,
         min_examples=1,
-        num_candidate_attributes=0 if work.tried == "sqrt" else -1,
+        num_candidate_attributes=max(rows.tried - 1, 1) if work.tried == "sqrt" else -1,
         bootstrap_training_dataset=work.forest,
         winner_take_all=False,
         compute_oob_performances=False,
