@@ -29,6 +29,8 @@ __all__: list[str] = []
 
 _PARTITIONS = 8
 _TARGET = "y"
+_LEAVES = 131_072
+"""Largest number of leaves of LightGBM."""
 _SPARK_DEPTH = 30
 """Largest depth of MLlib."""
 _SIDES = {
@@ -87,7 +89,8 @@ def _train_lightgbm(cluster: Cluster, options: Options) -> Trained:
 
     model = lightgbm.DaskLGBMClassifier(
         client=cluster.client, boosting_type="rf", subsample=0.632, subsample_freq=1, verbose=-1,
-        n_estimators=options.trees, max_depth=options.depth or -1, num_leaves=131_072,
+        n_estimators=options.trees, max_depth=options.depth or -1,
+        num_leaves=min(2**options.depth, _LEAVES) if options.depth else _LEAVES,
         min_child_samples=1, min_child_weight=0.0, min_split_gain=1e-6, random_state=0,
         n_jobs=1, feature_fraction_bynode=options.features**-0.5, histogram_pool_size=256.0,
     )  # fmt: skip
