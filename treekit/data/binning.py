@@ -103,13 +103,18 @@ def encode_columns(
         wide, codes = codes, allocate_code_matrix(codes.shape, dtype)
         codes[:] = wide
     numeric_sizes = np.where(nominal, 0, n_codes)
+    low = np.concatenate([np.empty(0), *(each.low for each in coded)])
+    if coding == "exact":
+        high = low
+    else:
+        high = np.concatenate([np.empty(0), *(each.high for each in coded)])
     return Table(
         codes=codes,
         n_codes=n_codes.astype(np.uint32),
         nominal=np.where(nominal, NOMINAL_CODES[nominal_splits], 0).astype(np.uint8),
         value_start=(np.cumsum(numeric_sizes) - numeric_sizes).astype(np.int64),
-        low=np.concatenate([np.empty(0), *(each.low for each in coded)]),
-        high=np.concatenate([np.empty(0), *(each.high for each in coded)]),
+        low=low,
+        high=high,
     )
 
 
