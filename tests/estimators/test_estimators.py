@@ -592,7 +592,7 @@ def test_rows_that_every_tree_saw_have_no_out_of_bag_prediction():
         forest = RandomForestClassifier(2, oob_score=True, random_state=0).fit(frame, y)
     gone = np.isnan(forest.oob_decision_function_[:, 0])
     assert 0 < gone.sum() < 250
-    with pytest.raises(SettingError, match="set bootstrap=True"):
+    with pytest.raises(SettingError, match="only available if bootstrap=True"):
         RandomForestClassifier(2, oob_score=True, bootstrap=False).fit(frame, y)
 
 
@@ -686,6 +686,7 @@ def test_a_forest_is_a_sequence_of_its_trees():
     assert third.max_features_ == 3
     assert isinstance(forest.estimator_, DecisionTreeClassifier)
     assert forest.estimator_.max_features == "sqrt"
+    assert RandomForestClassifier(max_depth=3).estimator.max_depth == 3
     with pytest.raises(NotFittedError):
         len(RandomForestClassifier())
 

@@ -52,7 +52,7 @@ class ForestBase(ForestParameters, EstimatorBase):
             return False
         if self.n_estimators == grown:
             warnings.warn(
-                "Warm-start fitting without increasing n_estimators does not fit new trees",
+                "Warm-start fitting without increasing n_estimators does not fit new trees.",
                 TreekitWarning,
                 stacklevel=4,
             )
@@ -65,7 +65,7 @@ class ForestBase(ForestParameters, EstimatorBase):
 
     def _make_settings(self, dataset: Dataset) -> dict[str, Any]:
         if self.oob_score and not self.bootstrap:
-            raise SettingError("oob_score requires out-of-bag rows; set bootstrap=True")
+            raise SettingError("Out of bag estimation only available if bootstrap=True")
         settings = super()._make_settings(dataset) | {"oob": bool(self.oob_score)}
         start = self._get_initial_forest()
         if start is not None:
@@ -112,12 +112,17 @@ class ForestBase(ForestParameters, EstimatorBase):
         return estimators
 
     @property
-    def estimator_(self) -> Any:
+    def estimator(self) -> Any:
         """An unfitted tree with the forest's parameters."""
-        check_is_fitted(self, "model_")
         names = {field.name for field in fields(self._tree_class)}
         own = self.get_params(deep=False)
         return self._tree_class(**{name: own[name] for name in own if name in names})
+
+    @property
+    def estimator_(self) -> Any:
+        """An unfitted tree with the parameters of the fitted forest."""
+        check_is_fitted(self, "model_")
+        return self.estimator
 
     def __len__(self) -> int:
         """Return the number of trees."""
@@ -145,8 +150,8 @@ class ForestBase(ForestParameters, EstimatorBase):
         votes, times = fitted.oob_votes, fitted.oob_times
         if not times.all():
             warnings.warn(
-                f"{int((times == 0).sum())} of {len(times)} rows are in the bag of every tree and "
-                "have no out-of-bag prediction (NaN); increase n_estimators",
+                f"Some inputs do not have OOB scores (NaN): {int((times == 0).sum())} of "
+                f"{len(times)} rows are in the bag of every tree; increase n_estimators",
                 TreekitWarning,
                 stacklevel=5,
             )

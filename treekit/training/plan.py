@@ -380,10 +380,8 @@ def check_compatible(
             "max_samples is given, but no rows are drawn; set ensemble='forest' and bootstrap=True"
         )
     most = settings["max_samples"]
-    if most is not None and not 0 < most <= (1.0 if isinstance(most, float) else most):
-        raise SettingError(
-            f"max_samples is {most}; give a number of rows, or a share above 0.0 and at most 1.0"
-        )
+    if most is not None and not most > 0:
+        raise SettingError(f"max_samples is {most}; give a number of rows, or a share above 0.0")
 
 
 def _check_task_settings(
