@@ -16,7 +16,7 @@ import pytest
 
 import treekit
 from tests.distributed.test_whole_trees import ANY, make_frame, return_part, save, wait_for_no_tasks
-from treekit.errors import SettingError
+from treekit.errors import DataError, SettingError
 from treekit.grow import level_builder
 from treekit.training import levels, whole_trees
 
@@ -77,6 +77,16 @@ def test_the_division_into_partitions_does_not_matter(client: Any, tmp_path: Pat
     rows = dd.from_map(return_part, parts[::-1], meta=frame.iloc[:0])
     assert save(treekit.train(rows, **LEVELS, cluster=client), tmp_path) == expected
     wait_for_no_tasks(client)
+
+
+@pytest.mark.parametrize("mode", ["trees", "levels"])
+def test_numbers_in_one_partition_and_text_in_another_are_refused(client: Any, mode: str) -> None:
+    frame = make_frame()
+    parts = [frame[:200], frame[200:].assign(a="abc")]
+    rows = dd.from_map(return_part, parts, meta=frame.iloc[:0])
+    message = "column 'a' holds text in partition 1, but numbers in partition 0"
+    with pytest.raises(DataError, match=message):
+        treekit.train(rows, **FOREST, cluster=client, cluster_mode=mode)
 
 
 @pytest.mark.parametrize("workers", [1, 3])

@@ -307,7 +307,13 @@ def split_collection(rows: Any, client: Client) -> list[Future]:
 
 
 def join_partitions(parts: Sequence[Any]) -> Any:
-    """Join computed partitions, in order, to one dataframe, series or array."""
+    """Join computed partitions, in order, to one dataframe, series or array.
+
+    Raises
+    ------
+    DataError
+        If a column holds numbers in one partition and text in another.
+    """
     if isinstance(parts[0], np.ndarray):
         return np.concatenate(parts)
     import pandas as pd
@@ -318,13 +324,37 @@ def join_partitions(parts: Sequence[Any]) -> Any:
     for name in frames[0].columns:
         columns = [frame[name] for frame in frames]
         kinds = [column.dtype for column in columns]
-        if isinstance(kinds[0], pd.CategoricalDtype) and any(kind != kinds[0] for kind in kinds):
+        if all(kind == kinds[0] for kind in kinds):
+            continue
+        _check_kinds(name, [part[name] for part in parts])
+        if all(isinstance(kind, pd.CategoricalDtype) for kind in kinds):
             categories = pd.api.types.union_categoricals(columns).categories
             frames = [
                 frame.assign(**{name: column.cat.set_categories(categories)})
                 for frame, column in zip(frames, columns, strict=True)
             ]
     return pd.concat(frames)
+
+
+def _check_kinds(name: str, columns: Sequence[Any]) -> None:
+    """Raise `DataError` if a column holds numbers in one partition and text in another."""
+    known = [(kind, k) for k, column in enumerate(columns) if (kind := _infer_kind(column))]
+    for kind, k in known:
+        if kind != known[0][0]:
+            raise DataError(
+                f"column {name!r} holds {kind} in partition {k}, but {known[0][0]} in partition "
+                f"{known[0][1]}; give the partitions the same types"
+            )
+
+
+def _infer_kind(column: Any) -> str:
+    """Return what a column holds: numbers, text or another type; empty if all is missing."""
+    from pandas.api.types import infer_dtype
+
+    kind: str = infer_dtype(column.dropna(), skipna=True)
+    if kind in ("integer", "floating", "mixed-integer-float", "decimal", "boolean"):
+        return "numbers"
+    return {"empty": "", "string": "text", "categorical": "text"}.get(kind, kind)
 
 
 # ---------------------------------------------------------------- rows in errors
