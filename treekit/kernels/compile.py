@@ -383,11 +383,11 @@ def announce_compilation() -> Iterator[None]:
         notice.stop_notice()
 
 
-def install_notice() -> None:
-    """Report compilations from now on, if interactive and not reported already."""
+def install_notice(*, always: bool = False) -> None:
+    """Report compilations from now on, if interactive or `always`, and not reported already."""
     from numba.core.event import register
 
-    if not _active_notices and (sys.stderr.isatty() or "ipykernel" in sys.modules):
+    if not _active_notices and (always or sys.stderr.isatty() or "ipykernel" in sys.modules):
         _active_notices.append(_CompileNotice())
         register("numba:compile", _make_listener(_active_notices[0]))
 
