@@ -1,4 +1,8 @@
-"""Serve a model to clients that do not use treekit.
+"""
+Serve a model to clients that do not use treekit
+================================================
+
+::
 
     python examples/ask_a_server.py
 

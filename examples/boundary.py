@@ -2,11 +2,20 @@
 
 from treekit.plot.svg import INK, PAPER, class_colour, element, escaped, ink_on, mixed
 
-__all__ = ["drawn", "regions"]
+__all__ = ["Drawing", "drawn", "regions"]
 
 LEFT, RIGHT, LOW, HIGH = 0.2, 0.8, 0.0, 0.5
 SCALE = 560.0
 SIGNS = ("+", "−")
+
+
+class Drawing(str):
+    """SVG text that notebooks show as a picture."""
+
+    __slots__ = ()
+
+    def _repr_svg_(self):
+        return str(self)
 
 
 def drawn(model, table, marks, title):

@@ -1,4 +1,8 @@
-"""Run exported C and exported rules without treekit.
+"""
+Run exported C and rules without treekit
+========================================
+
+::
 
     python examples/c_and_rules_without_treekit.py
 
@@ -13,13 +17,12 @@ import subprocess
 import tempfile
 from pathlib import Path
 
-from isolated import answers, run_bare
+from isolated import EXAMPLES, answers, run_bare
 
 import treekit
 from treekit.data import DEMO_TARGET, demo_table
 
-HERE = Path(__file__).parent
-MELONS = HERE / "tables" / "watermelon" / "watermelon_3.0.csv"
+MELONS = EXAMPLES / "tables" / "watermelon" / "watermelon_3.0.csv"
 FOREST = {"ensemble": "forest", "trees": 15, "seed": 0}
 
 
@@ -29,7 +32,7 @@ def run_c(folder):
     source, _ = treekit.export(model, "c", folder / "melons.c")
     program = folder / "score"
     compiler = os.environ.get("CC", "gcc")
-    main = HERE / "standalone" / "score.c"
+    main = EXAMPLES / "standalone" / "score.c"
     command = [compiler, "-std=c99", "-O2", "-I", folder, main, source, "-o", program]
     subprocess.run(command, check=True)
 
@@ -67,7 +70,7 @@ def run_rules(folder):
 
 def _rules(model, path, table):
     (path,) = treekit.export(model, "rules", path)
-    return HERE / "standalone" / "read_rules.py", path, table
+    return EXAMPLES / "standalone" / "read_rules.py", path, table
 
 
 def main():

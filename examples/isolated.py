@@ -2,8 +2,12 @@
 
 import subprocess
 import sys
+from pathlib import Path
 
-__all__ = ["answers", "run_bare", "run_without_treekit"]
+__all__ = ["EXAMPLES", "answers", "run_bare", "run_without_treekit"]
+
+EXAMPLES = Path(__file__).parent
+"""This folder; an example has no ``__file__`` in the gallery of the documentation."""
 
 BLOCKED = """
 import runpy, sys

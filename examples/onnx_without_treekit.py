@@ -1,4 +1,10 @@
-"""Run an exported ONNX model in a process that cannot import treekit.
+"""
+Run an ONNX model without treekit
+=================================
+
+Run an exported ONNX model in a process that cannot import treekit.
+
+::
 
     python examples/onnx_without_treekit.py
 
@@ -9,12 +15,12 @@ model's, bit for bit.
 import tempfile
 from pathlib import Path
 
-from isolated import answers, run_without_treekit
+from isolated import EXAMPLES, answers, run_without_treekit
 
 import treekit
 from treekit.data import DEMO_TARGET, demo_table
 
-READER = Path(__file__).parent / "standalone" / "read_onnx.py"
+READER = EXAMPLES / "standalone" / "read_onnx.py"
 
 
 def main():

@@ -1,4 +1,10 @@
-"""Convert a scikit-learn pipeline with a forest to ONNX; score raw rows without treekit.
+"""
+Convert a scikit-learn pipeline to ONNX
+=======================================
+
+Convert a scikit-learn pipeline with a forest to ONNX; score raw rows without treekit.
+
+::
 
     python examples/pipeline_without_treekit.py
 
@@ -13,7 +19,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import skl2onnx
-from isolated import answers, run_without_treekit
+from isolated import EXAMPLES, answers, run_without_treekit
 from sklearn.compose import ColumnTransformer
 from sklearn.impute import SimpleImputer
 from sklearn.pipeline import make_pipeline
@@ -22,7 +28,7 @@ from sklearn.preprocessing import OneHotEncoder, OrdinalEncoder
 from treekit import RandomForestClassifier
 from treekit.data import DEMO_TARGET, demo_table
 
-RUNNER = Path(__file__).parent / "standalone" / "run_pipeline.py"
+RUNNER = EXAMPLES / "standalone" / "run_pipeline.py"
 FILLED = ["rectal_temperature", "pulse"]
 NUMBERS = ["respiratory_rate", "packed_cell_volume", "total_protein"]
 ONE_HOT = ["age", "temp_extremities", "mucous_membranes", "pain"]

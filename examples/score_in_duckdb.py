@@ -1,4 +1,10 @@
-"""Score a million rows inside DuckDB with a forest of 100 trees, by a function and by a query.
+"""
+Score rows inside DuckDB
+========================
+
+Score a million rows inside DuckDB with a forest of 100 trees, by a function and by a query.
+
+::
 
     pip install '.[sql,duckdb]'
     python examples/score_in_duckdb.py

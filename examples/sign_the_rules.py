@@ -1,4 +1,10 @@
-"""Let an expert read, edit and sign rules, and deploy exactly the signed rules.
+"""
+Let an expert edit and sign rules
+=================================
+
+Let an expert read, edit and sign rules, and deploy exactly the signed rules.
+
+::
 
     pip install treekit-rule-learning
     python examples/sign_the_rules.py

@@ -1,4 +1,10 @@
-"""Reproduce chapter 4 of Zhou's *Machine Learning* (2016): its figures, tables and trees.
+"""
+Reproduce a textbook chapter
+============================
+
+Reproduce chapter 4 of Zhou's *Machine Learning* (2016): its figures, tables and trees.
+
+::
 
     python examples/watermelon_book.py           # check that the pages are up to date
     python examples/watermelon_book.py --write   # write their tables, rules and pictures
@@ -6,6 +12,8 @@
 The pages are examples/watermelon_book/README.md and, in Chinese, README.zh.md. The text
 between two marks there is made here, from examples/tables/watermelon.
 """
+
+# sphinx_gallery_thumbnail_path = '../examples/watermelon_book/figures/4.4.en.svg'
 
 import csv
 import re

@@ -146,14 +146,26 @@ def test_the_files_named_in_contributing_exist():
     assert [path for path in paths if not (ROOT / path).exists()] == []
 
 
-# ---------------------------------------------------------------- tutorial
-# The tutorial runs as it stands: every block of sh and python, in order, and what they print.
+# ---------------------------------------------------------------- pages
+# The tutorial and the pages of docs/ run as they stand: every block of sh and python, in order,
+# and what they print.
 #
 # In a fresh environment that borrows the libraries of the one that runs the tests, without a
 # network: what pip would download is there already.
 
-PLUGINS = Path(__file__).resolve().parents[2] / "plugins"
+PLUGINS = ROOT / "plugins"
 TUTORIAL_TEXT = (PLUGINS / "TUTORIAL.md").read_text(encoding="utf-8")
+PAGES = [
+    PLUGINS / "CONTRACT.md",
+    PLUGINS / "TUTORIAL.md",
+    *(
+        path
+        for path in sorted((ROOT / "docs").rglob("*.md"))
+        if not {"generated", "build"} & set(path.parts)
+        and path.name != "distributed.md"  # tests/distributed/test_page.py
+        and "```" in path.read_text(encoding="utf-8")
+    ),
+]
 
 
 @dataclass
@@ -168,7 +180,10 @@ class Step:
 
 
 def steps(text: str) -> Iterator[Step]:
-    """The blocks in order; an output belongs to the block before it."""
+    """The blocks in order; an output belongs to the block before it.
+
+    Blocks of a language in braces are directives of the documentation.
+    """
     blocks = re.compile(r"(?:<!-- file: (\S+) -->\n+)?^```(\w+)\n(.*?)^```$", re.M | re.S)
     last = None
     for found in blocks.finditer(text):
@@ -210,18 +225,21 @@ def _borrow(library: Path) -> None:
 
 MARK = "\n==== the next block ====\n"
 EACH = f"""
-import pathlib, runpy, sys
+import pathlib, sys
 here = pathlib.Path(__file__).parent
+names = {{"__name__": "__main__"}}
 for i in range(int(sys.argv[1])):
     print(end={MARK!r} * (i > 0), flush=True)
-    runpy.run_path(str(here / f"block{{i}}.py"), run_name="__main__")
+    block = here / f"block{{i}}.py"
+    exec(compile(block.read_text("utf-8"), block, "exec"), names)
 """
 
 
 class Shell:
     """A person at a terminal: commands in a folder, from block to block."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, page: Path) -> None:
+        self.page = page
         self.folder, self.place = folder / "work", folder / "place"
         self.folder.mkdir()
         self.home = folder / "venv"
@@ -269,22 +287,27 @@ class Shell:
             text=True,
             check=False,
         )
-        assert done.returncode == 0, f"TUTORIAL.md, line {step.line}:\n{done.stdout}"
+        assert done.returncode == 0, f"{self.page.name}, line {step.line}:\n{done.stdout}"
         self.folder = Path(self.place.read_text(encoding="utf-8").rstrip("\n"))
         return done.stdout.split(MARK)
 
 
 @pytest.mark.system
-def test_the_tutorial_runs_as_it_stands(tmp_path: Path):
-    shell = Shell(tmp_path)
-    for (kind, _), group in groupby(steps(TUTORIAL_TEXT), key=session):
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_a_page_runs_as_it_stands(page: Path, tmp_path: Path):
+    text = page.read_text(encoding="utf-8")
+    shell = Shell(tmp_path, page)
+    for plugin in re.findall(r"^pip install (treekit-(?!ml\b)[\w-]+)$", text, re.MULTILINE):
+        shutil.copytree(PLUGINS / plugin, tmp_path / plugin)
+        shell.run([Step("sh", f'pip install "{tmp_path / plugin}"', 0)])
+    for (kind, _), group in groupby(steps(text), key=session):
         block = list(group)
         if kind == "file":
             (shell.folder / block[0].file).write_text(block[0].code, encoding="utf-8")
             continue
         for step, told in zip(block, shell.run(block), strict=True):
             if step.output is not None:
-                assert agree(step.output, told), f"TUTORIAL.md, line {step.line} prints:\n{told}"
+                assert agree(step.output, told), f"{page.name}, line {step.line} prints:\n{told}"
 
 
 def session(step: Step) -> tuple[str, int]:
@@ -294,16 +317,14 @@ def session(step: Step) -> tuple[str, int]:
     )
 
 
-def test_every_block_is_run_or_an_output():
-    assert set(re.findall(r"^```(\w*)$", TUTORIAL_TEXT, re.MULTILINE)) == {
-        "",
-        "python",
-        "sh",
-        "text",
-    }
-    kinds = [step.kind for step in steps(TUTORIAL_TEXT)]
-    assert set(kinds) == {"python", "sh"}
-    assert TUTORIAL_TEXT.count("\n```sh\n") + TUTORIAL_TEXT.count("\n```python\n") == len(kinds)
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_every_block_is_run_or_an_output(page: Path):
+    text = page.read_text(encoding="utf-8")
+    fences = re.findall(r"^```([^\n{]*)(?:\{.*)?$", text, re.MULTILINE)
+    assert set(fences) <= {"", "c", "python", "sh", "text"}
+    found = list(steps(text))
+    assert all(step.file for step in found if step.kind not in ("python", "sh"))
+    assert len([fence for fence in fences if fence not in ("", "text")]) == len(found)
 
 
 @pytest.mark.parametrize(

@@ -50,8 +50,53 @@ HEAD = """# The contract
 
 <!-- Made by `python -m treekit.testing.reference > plugins/CONTRACT.md`; edit the docstrings. -->
 
-The records that a plugin provides, the arguments of its functions, and the functions that it may
-call. See [TUTORIAL.md](TUTORIAL.md) for examples.
+A criterion scores a split by the statistics of the node and of its branches. Start a package:
+
+```sh
+treekit plugin new mine --kind criterion
+cd treekit-mine
+pip install -e '.[test]'
+```
+
+Write the criterion in `treekit_mine.py`; this is the chi-squared statistic, per weight:
+
+<!-- file: treekit_mine.py -->
+```python
+from treekit import Criterion, CriterionFunctions, hookimpl
+
+def score(parent, children):
+    total, found = parent.sum(), 0.0
+    for b in range(children.shape[0]):
+        weight = children[b].sum()
+        for k in range(parent.shape[0]):
+            expected = weight * parent[k] / total
+            if expected > 0.0:
+                found += (children[b, k] - expected) ** 2 / expected
+    return found / total
+
+@hookimpl
+def treekit_criteria():
+    return [Criterion("mine", "classification", lambda: CriterionFunctions(score=score))]
+```
+
+`score` is plain Python, compiled by numba; larger is better, 0 for a useless split. What a split
+holds:
+
+| target | `parent`, of the node | `children`, of each branch |
+|---|---|---|
+| classes | (classes,): weight of each class | (branches, classes): the same |
+| number | (2,): weight, sum of weight * y, with y centred and scaled | (branches, 2) |
+| number, `statistics=Ranks()` | (4,): weight, quantile, deviations below, above | (branches, 4) |
+| of a `Task` | (size,): sums over its layout | (branches, size) |
+
+Check it against the laws of the contract; then `treekit train ... --criterion mine` uses it:
+
+```sh
+treekit plugin check mine
+```
+
+The rest of this page is the reference of all kinds of plugin; [TUTORIAL.md](TUTORIAL.md) has
+examples.
 """
 
 
