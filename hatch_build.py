@@ -1,5 +1,6 @@
-"""Build hook of wheels: with ``TREEKIT_PREBUILD=1``, compile the usual kernels into the wheel.
+"""Hooks of the build: machine code in wheels, and the readme and addresses of the distribution.
 
+With ``TREEKIT_PREBUILD=1``, the usual kernels are compiled into the wheel;
 ``TREEKIT_PREBUILD=demo,serving`` compiles some of the kinds that ``treekit warm-up --help`` lists.
 The wheel then suits one platform and one minor release of Python; its machine code is used with
 the release of numba that built it, and any other release compiles on first use.
@@ -8,6 +9,7 @@ the release of numba that built it, and any other release compiles on first use.
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -18,6 +20,28 @@ from pathlib import Path
 from typing import Any
 
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
+from hatchling.metadata.plugin.interface import MetadataHookInterface
+
+
+class AddressHook(MetadataHookInterface):
+    """Set the readme, and in a workflow of GitHub the addresses of the repository it runs in.
+
+    On the package index a link to a file of the repository needs its address.
+    """
+
+    def update(self, metadata: dict[str, Any]) -> None:
+        """Add ``readme`` and ``urls``."""
+        text = Path(self.root, "README.md").read_text(encoding="utf-8")
+        urls = {}
+        if repository := os.environ.get("GITHUB_REPOSITORY"):
+            home = f"{os.environ.get('GITHUB_SERVER_URL', 'https://github.com')}/{repository}"
+            files = f"{home}/%s/{os.environ.get('GITHUB_REF_NAME', 'HEAD')}/"
+            text = re.sub(r"(?<=\]\()(?!https?:|#)", files % "blob", text)
+            text = re.sub(r'(?<=src=")(?!https?:)', files % "raw", text)
+            urls = {"Homepage": home, "Changelog": files % "blob" + "CHANGELOG.md"}
+            urls["Issues"] = f"{home}/issues"
+        metadata["readme"] = {"content-type": "text/markdown", "text": text}
+        metadata["urls"] = urls
 
 
 class MachineCodeHook(BuildHookInterface):  # type: ignore[type-arg]

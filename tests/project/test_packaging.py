@@ -1,13 +1,16 @@
-"""The wheel holds all that treekit needs, and works away from the checkout."""
+"""The wheel and the source hold all that treekit needs, and work away from the checkout."""
 
 from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 import sysconfig
+import tarfile
 import zipfile
+from email import message_from_bytes
 from pathlib import Path
 
 import pytest
@@ -64,11 +67,11 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return build_wheel(tmp_path_factory.mktemp("wheel"))
 
 
-def build_wheel(folder: Path, **settings: str) -> Path:
-    """Build a wheel with environment variables."""
+def build_wheel(folder: Path, source: Path = ROOT, **settings: str) -> Path:
+    """Build a wheel of a folder with environment variables."""
     build = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(folder)]
     environment = os.environ | settings
-    subprocess.run([*build, str(ROOT)], check=True, capture_output=True, env=environment)
+    subprocess.run([*build, str(source)], check=True, capture_output=True, env=environment)
     (built,) = folder.glob("treekit_ml-*.whl")
     return built
 
@@ -134,6 +137,57 @@ def test_the_command_is_installed(python: Path, tmp_path: Path):
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert treekit.__version__ in done.stdout
+
+
+@pytest.fixture(scope="module")
+def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The source distribution, built as a workflow of GitHub builds it, and unpacked."""
+    folder = tmp_path_factory.mktemp("source")
+    build = [sys.executable, "-m", "build", "--sdist", "--no-isolation", "--outdir", str(folder)]
+    place = {"GITHUB_REPOSITORY": "them/forest", "GITHUB_REF_NAME": "v9"}
+    subprocess.run([*build, str(ROOT)], check=True, capture_output=True, env=os.environ | place)
+    (built,) = folder.glob("treekit_ml-*.tar.gz")
+    with tarfile.open(built) as archive:
+        archive.extractall(folder, filter="data")
+    return folder / built.name.removesuffix(".tar.gz")
+
+
+def test_the_source_runs_the_demo_of_the_readme(source: Path, tmp_path: Path):
+    """The README's first command, ``pip install . && treekit demo``, on the source's files."""
+    python = install_wheel(build_wheel(tmp_path / "dist", source), tmp_path / "environment")
+    command = [str(python.with_name("treekit")), "demo", "--out", "made"]
+    clean = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    done = subprocess.run(
+        command, cwd=tmp_path, env=clean, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert "equal to the model, bit for bit" in " ".join(done.stdout.split())
+    assert list((tmp_path / "made").glob("*.onnx"))
+    where = [str(python), "-c", "import treekit; print(treekit.__file__)"]
+    place = subprocess.run(
+        where, cwd=tmp_path, env=clean, check=True, capture_output=True, text=True
+    ).stdout
+    assert Path(place.strip()).is_relative_to(tmp_path)
+
+
+def test_the_index_page_links_to_the_files_of_the_repository(source: Path, wheel: Path):
+    found = message_from_bytes((source / "PKG-INFO").read_bytes())
+    assert (found["Metadata-Version"], found["License-Expression"]) == ("2.4", "Apache-2.0")
+    home = "https://github.com/them/forest"
+    assert f"Homepage, {home}" in found.get_all("Project-URL")
+    readme = found.get_payload(decode=True).decode()
+    links = re.findall(r"\]\(([^)]+)\)|src=\"([^\"]+)\"", readme)
+    assert links
+    for link in map("".join, links):
+        assert link.startswith("https://"), link
+        if link.startswith(home):
+            path = re.sub(r".*/(blob|raw)/v9/|#.*", "", link)
+            assert (ROOT / path).exists(), link
+    # Elsewhere the addresses are unknown, and the readme is that of the checkout.
+    with zipfile.ZipFile(wheel) as archive:
+        (name,) = (name for name in archive.namelist() if name.endswith("/METADATA"))
+        plain = message_from_bytes(archive.read(name))
+    assert plain.get_payload(decode=True) == (ROOT / "README.md").read_bytes()
 
 
 @pytest.mark.skipif(get_baseline() is None, reason="no machine code for this kind of machine")

@@ -7,7 +7,7 @@ import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
@@ -195,7 +195,9 @@ def _parse_json_row(text: str) -> dict[str, Any]:
 # ---------------------------------------------------------------- treekit plot
 
 
-def _parse_depth(_: click.Context, __: click.Parameter, value: str | None) -> int | str | None:
+def _parse_depth(
+    _: click.Context, __: click.Parameter, value: str | None
+) -> int | Literal["auto"] | None:
     """Parse a depth: an integer, None for ``all``, or ``auto`` by default."""
     if value is None:
         return "auto"
@@ -206,14 +208,43 @@ def _parse_depth(_: click.Context, __: click.Parameter, value: str | None) -> in
     return int(value)
 
 
-@click.command("plot", short_help="Draw a tree as SVG, or as DOT for Graphviz.")
+_PICTURES = ("tree", "importances", "roc", "calibration", "pruning-path")
+
+_PLOT_EXAMPLES = """\b
+Examples:
+  treekit plot m.treekit --table train.csv -o tree.svg
+  treekit plot m.treekit --row 'age=39,workclass=Private' -o path.svg
+  treekit plot m.treekit --of roc --table test.csv -o roc.svg
+"""
+
+
+@click.command("plot", short_help="Draw a tree, importances or curves.", epilog=_PLOT_EXAMPLES)
 @click.argument("model")
-@output_option("Picture to write; the suffix, .svg or .dot, selects the format.")
+@output_option("Picture to write; the suffix selects the format: .svg, or for a tree .dot.")
+@click.option(
+    "--of",
+    "picture",
+    type=click.Choice(_PICTURES),
+    default="tree",
+    show_default=True,
+    help="What to draw.",
+)
+@click.option(
+    "--table",
+    metavar="TABLE",
+    help="Table with the target: histograms of the split columns, permutation importances; "
+    "required by roc and calibration.",
+)
+@click.option(
+    "--row",
+    metavar="COL=VALUE,...|JSON|N",
+    help="Draw the decision path of a row, given as in `treekit explain`.",
+)
+@marks_option()
 @click.option(
     "--tree",
     metavar="N",
     type=click.IntRange(1),
-    default=1,
     help="Number of the tree in a forest.  [default: 1]",
 )
 @click.option(
@@ -229,9 +260,19 @@ def _parse_depth(_: click.Context, __: click.Parameter, value: str | None) -> in
     type=click.Choice(["en", "zh"]),
     default="en",
     show_default=True,
-    help="Language of the picture.",
+    help="Language of the picture of a tree.",
 )
-def plot_command(model: str, output: Path, tree: int, max_depth: int | None, language: str) -> None:
+def plot_command(
+    model: str,
+    output: Path,
+    picture: str,
+    table: str | None,
+    row: str | None,
+    missing_marks: list[str] | None,
+    tree: int | None,
+    max_depth: int | Literal["auto"] | None,
+    language: str,
+) -> None:
     """Draw a tree of MODEL, with its tests, shares of training rows, and classes or values.
 
     Where subtrees are omitted, the picture shows their number of leaves.
@@ -239,13 +280,48 @@ def plot_command(model: str, output: Path, tree: int, max_depth: int | None, lan
     from treekit.model.model_file import load
     from treekit.plot import plot, suffix_of, written
 
-    check_output_path(output, model)
+    check_output_path(output, model, table)
     suffix = suffix_of(output)
     loaded = load(model)
-    picture = plot(
-        loaded, tree=find_tree(loaded, tree) or 0, max_depth=max_depth, language=language
+    rows = None if table is None else read_rows(table, missing_marks, loaded)
+    if picture != "tree":
+        if suffix != ".svg":
+            raise click.UsageError(f"--of {picture} is written as .svg; rename {output.name!r}")
+        for option, value in (("--row", row), ("--tree", tree)):
+            if value is not None:
+                raise click.UsageError(f"{option} is for --of tree; leave it out")
+        write_text([_draw_chart(loaded, picture, rows)], output)
+        return
+    drawn = plot(
+        loaded,
+        tree=find_tree(loaded, tree) or 0,
+        max_depth=max_depth,
+        language=language,
+        row=None if row is None else _parse_row(loaded, row, (), rows),
+        table=rows,
     )
-    write_text([written(picture, suffix)], output)
+    write_text([written(drawn, suffix)], output)
+
+
+def _draw_chart(model: Model, picture: str, rows: Table | None) -> str:
+    """Return the SVG of a chart."""
+    from treekit.plot import plot_calibration, plot_importances, plot_pruning_path, plot_roc
+
+    if picture == "pruning-path":
+        if rows is not None:
+            raise click.UsageError("--table is not used by --of pruning-path; leave it out")
+        return plot_pruning_path(model).svg()
+    if picture == "importances":
+        from treekit.training.importance import permutation_importances
+
+        source = model if rows is None else permutation_importances(model, rows)
+        return plot_importances(source).svg()
+    if rows is None:
+        raise click.UsageError(f"--of {picture} needs rows with the target; give --table TABLE")
+    from treekit.evaluation import evaluate_model
+
+    draw = plot_roc if picture == "roc" else plot_calibration
+    return draw(evaluate_model(model, rows)).svg()
 
 
 # ---------------------------------------------------------------- importances

@@ -97,7 +97,7 @@ def explain(
     found = Explanation((), given.cells, model.schema.dtype, model.n_trees)
     if found.refused:
         return found
-    paths = [_trace_row(model, number, given.codes) for number in range(model.n_trees)]
+    paths = [trace_tree(model, number, given.codes) for number in range(model.n_trees)]
     found, sums = _add_predictions(model, given, paths, found)
     if tree is None and model.n_trees == 1:
         tree = 0
@@ -138,7 +138,8 @@ def _resolve_settings(
 _COUNTERFACTUAL_SETTINGS = ("changes", "wish", "target", "budget")
 
 
-def _trace_row(model: Model, number: int, codes: list[float]) -> _RowPath:
+def trace_tree(model: Model, number: int, codes: list[float]) -> _RowPath:
+    """Return the decision path of an encoded row in tree `number`, from 0."""
     tree = model.trees[number]
     bounds = compute_mass_bounds(tree) if model.missing == "fractional" else None
     nodes = TreeNodes(tree, model.schema)

@@ -1,19 +1,41 @@
-"""Pictures of trees: SVG, or DOT for Graphviz.
+"""Pictures as SVG: trees (also DOT for Graphviz), importances, curves and the pruning path.
 
->>> treekit.plot(model, "tree.svg")
->>> picture = model.plot(tree=2, max_depth=4)  # displayed in a notebook
+>>> treekit.plot(model, "tree.svg", table="train.csv")  # with histograms of the split columns
+>>> picture = model.plot(row={"age": 39})  # the decision path of a row, displayed in a notebook
+>>> from treekit.plot import plot_importances, plot_roc
+>>> plot_roc(treekit.evaluate(model, "test.csv")).save("roc.svg")
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from treekit.errors import SettingError
-from treekit.plot.picture import MOST_ENDS, MaxDepth, Picture
+from treekit.errors import DataError, SettingError
+from treekit.plot.chart import Chart
+from treekit.plot.curves import plot_calibration, plot_roc
+from treekit.plot.importances import plot_importances
+from treekit.plot.picture import MOST_ENDS, MarkedRow, MaxDepth, Picture
+from treekit.plot.pruning_path import plot_pruning_path
+from treekit.rules.wording import format_picture_label
 
-__all__ = ["MOST_ENDS", "SUFFIXES", "Picture", "plot", "suffix_of", "written"]
+if TYPE_CHECKING:
+    from treekit.model.model import Model
+
+__all__ = [
+    "MOST_ENDS",
+    "SUFFIXES",
+    "Chart",
+    "Picture",
+    "plot",
+    "plot_calibration",
+    "plot_importances",
+    "plot_pruning_path",
+    "plot_roc",
+    "suffix_of",
+    "written",
+]
 
 SUFFIXES = (".svg", ".dot")
 
@@ -26,6 +48,8 @@ def plot(
     max_depth: MaxDepth = "auto",
     language: str = "en",
     marked: Collection[int] = (),
+    row: Any = None,
+    table: Any = None,
 ) -> Picture:
     """Draw one tree of a model.
 
@@ -45,6 +69,12 @@ def plot(
     marked : collection of int
         Nodes of the tree, whose decision paths from the root are drawn bolder.  ``way`` draws
         only these paths and their other branches; so does ``auto`` if it would cut the tree.
+    row : mapping, (features,) array, or table of one row, optional
+        Row whose decision path is drawn bolder, with its value at each split; see
+        `treekit.explain.explain`.
+    table : table, optional
+        Rows with the target, such as the training table: each split on one column has a
+        histogram of the rows that reach it, stacked by class.  Rows have no weight here.
 
     Returns
     -------
@@ -52,6 +82,8 @@ def plot(
 
     Raises
     ------
+    DataError
+        If the row or the table cannot be read.
     SettingError
         For an invalid tree, node, depth, language or format.
     TypeError
@@ -61,6 +93,7 @@ def plot(
     """
     from treekit.model.model import as_model
     from treekit.model.model_file import replace_atomically
+    from treekit.plot.histograms import NodeRows
     from treekit.plot.picture import make_picture
     from treekit.rules.language import load_language
 
@@ -70,11 +103,40 @@ def plot(
             f"there is no tree {tree}: trees are numbered from 0 to {model.n_trees - 1}"
         )
     suffix = "" if path is None else suffix_of(Path(path))
-    picture = make_picture(model, tree, max_depth, load_language(language), marked)
+    picture = make_picture(
+        model,
+        tree,
+        max_depth,
+        load_language(language),
+        marked,
+        None if row is None else _read_row(model, tree, row),
+        None if table is None else NodeRows(model, tree, table),
+    )
     if path is not None:
         with replace_atomically(path) as file:
             file.write(written(picture, suffix).encode())
     return picture
+
+
+def _read_row(model: Model, tree: int, row: Any) -> MarkedRow:
+    """Read a row and find the leaves that it reaches."""
+    from treekit.explain.explain import trace_tree
+    from treekit.explain.row import read_row
+
+    found = read_row(model, row)
+    for cell in found.cells:
+        if cell.refused:
+            raise DataError(
+                f"the model refuses the row: column {cell.column!r} is {cell.state}; give it a "
+                "value known from training"
+            )
+    leaves = trace_tree(model, tree, found.codes).leaves
+    known = {
+        place: format_picture_label(cell.text)
+        for place, cell in enumerate(found.cells)
+        if cell.text is not None
+    }
+    return MarkedRow(tuple(leaf for leaf, _ in leaves), found.codes, known)
 
 
 def written(picture: Picture, suffix: str) -> str:

@@ -55,6 +55,8 @@ def _format_label(picture: Picture, at: int) -> Iterator[str]:
     drawn = picture.nodes[at]
     if drawn.question:
         yield from (drawn.question.text, *list_surrogates(drawn, picture.language))
+        if drawn.cell:
+            yield picture.language.say("plot_cell", cell=drawn.cell)
     elif drawn.hidden:
         yield describe_hidden(drawn, picture.language)
     for target in picture.targets:

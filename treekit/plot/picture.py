@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal, NamedTuple
 
@@ -22,6 +22,7 @@ from treekit.model.split_tests import (
     describe_branch,
 )
 from treekit.model.tree import Split, Tree
+from treekit.plot.histograms import Histogram, NodeRows
 from treekit.rules.language import Language
 from treekit.rules.wording import (
     format_approximate,
@@ -75,11 +76,14 @@ class Target:
         empty for a number.
     answers : tuple of NodeValue
         Value of each drawn node.
+    entry_of_class : tuple of int
+        Entry of each class; empty for a number.
     """
 
     name: str
     entries: tuple[str, ...]
     answers: tuple[NodeValue, ...]
+    entry_of_class: tuple[int, ...] = ()
 
 
 def make_targets(
@@ -140,7 +144,8 @@ def _make_class_target(
         NodeValue(texts[label], texts[label], tuple(bar), int(entry[label]))
         for label, bar in zip(labels.tolist(), bars.tolist(), strict=True)
     ]
-    return Target(format_picture_label(output.name), tuple(entries), tuple(answers))
+    name = format_picture_label(output.name)
+    return Target(name, tuple(entries), tuple(answers), tuple(entry.tolist()))
 
 
 # ---------------------------------------------------------------- splits
@@ -272,6 +277,10 @@ class Drawn:
         Training weight of the node, and its share of the root's.
     marked : bool
         Whether the node is on a marked path.
+    cell : str
+        Value of the explained row in the column of the split; empty if there is none.
+    histogram : Histogram or None
+        Rows of a table at the node, by the column of the split.
     """
 
     node: int
@@ -284,6 +293,26 @@ class Drawn:
     weight: float
     share: float
     marked: bool = False
+    cell: str = ""
+    histogram: Histogram | None = None
+
+
+class MarkedRow(NamedTuple):
+    """A row whose decision path is drawn.
+
+    Attributes
+    ----------
+    leaves : tuple of int
+        Leaves that it reaches.
+    codes : (features,) sequence of float
+        Encoded cells.
+    cells : mapping of int to str
+        Text of each known cell, by the number of its column.
+    """
+
+    leaves: tuple[int, ...]
+    codes: Sequence[float]
+    cells: Mapping[int, str]
 
 
 @dataclass(frozen=True)
@@ -330,6 +359,10 @@ class Picture:
         if drawn.branch:
             lines.append(f"{drawn.branch.full} {drawn.branch.rest}".rstrip())
         lines += list_surrogates(drawn, self.language)
+        if drawn.cell:
+            lines.append(say("plot_cell", cell=drawn.cell))
+        if drawn.histogram:
+            lines.append(describe_histogram(drawn.histogram, self.language))
         percent, total = format_rounded_percent(drawn.share), format_weight(self.nodes[0].weight)
         weight = format_weight(drawn.weight)
         lines.append(say("plot_rows", percent=percent, weight=weight, total=total))
@@ -346,6 +379,12 @@ class Picture:
     def _repr_html_(self) -> str:
         # With a scroll bar, so that a wide tree is not shrunk until it is illegible.
         return f'<div style="overflow-x:auto">{self.svg()}</div>'
+
+
+def describe_histogram(histogram: Histogram, words: Language) -> str:
+    """Return the rows that a histogram counts and leaves out."""
+    counted = format_weight(sum(map(sum, histogram.bars)))
+    return words.say("plot_histogram", rows=counted, missing=format_weight(histogram.missing))
 
 
 def list_surrogates(drawn: Drawn, words: Language) -> list[str]:
@@ -366,9 +405,16 @@ def make_picture(
     max_depth: MaxDepth,
     words: Language,
     marked: Collection[int] = (),
+    row: MarkedRow | None = None,
+    table: NodeRows | None = None,
 ) -> Picture:
-    """Make the picture of tree `number` of a model, from 0; see `select_opened_nodes`."""
+    """Make the picture of tree `number` of a model, from 0; see `select_opened_nodes`.
+
+    With a `row`, its path is marked too, and its cells are written at the splits; with a
+    `table`, each split has a histogram.
+    """
     tree = model.trees[number]
+    marked = [*marked, *(row.leaves if row else ())]
     way = mark_paths(tree, marked)
     opened, along = select_opened_nodes(tree, max_depth, way)
     # Siblings are drawn together, so they stay adjacent and in order.
@@ -378,21 +424,34 @@ def make_picture(
     shown = np.flatnonzero(is_drawn)
     below, depths, inner = _count_leaves(tree), tree.depths, TreeNodes(tree, model.schema)
     root = float(tree.weight[0])
+    targets = make_targets(model, number, shown, words)
+    at_node = table.find_rows([n for n in shown.tolist() if opened[n]]) if table else {}
     nodes: list[Drawn] = []
     reached: dict[int, BranchText] = {}
     for node in shown.tolist():
-        split, first, n, hidden = None, -1, 0, 0
+        split, first, n, hidden, cell, histogram = None, -1, 0, 0, "", None
         found = inner[node]
         if found and opened[node]:
             split = describe_split(model, found, words)
             reached |= zip(found.children, split.branches, strict=True)
             first, n = int(place[found.children.start]), len(found.children)
+            columns = found.tests[0].columns
+            if row and way[node] and found.kind != Split.RULE and len(columns) == 1:
+                cell = row.cells.get(columns[0], words.say("plot_cell_missing"))
+            if table:
+                entries = targets[0].entry_of_class if len(targets) == 1 else ()
+                codes = row.codes if row and way[node] else None
+                histogram = table.count(at_node[node], found, entries, codes)
         elif found:
             hidden = below[node]
         weight = float(tree.weight[node])
         share = weight / root if root > 0 else 0.0
         branch, depth, mark = reached.get(node), int(depths[node]), bool(way[node])
-        nodes.append(Drawn(node, depth, first, n, branch, split, hidden, weight, share, mark))
+        nodes.append(
+            Drawn(
+                node, depth, first, n, branch, split, hidden, weight, share, mark, cell, histogram
+            )
+        )
     key = "plot_title_of_tree" if model.n_trees > 1 else "plot_title"
     names = ", ".join(format_picture_label(output.name) for output in model.schema.outputs)
     first_split = nodes[0].question.text if nodes[0].question else "—"
@@ -402,7 +461,7 @@ def make_picture(
             "plot_described", leaves=tree.n_leaves, depth=tree.depth, split=first_split
         ),
         notes=tuple(_list_notes(model, nodes, tree.n_leaves, along, words)),
-        targets=make_targets(model, number, shown, words),
+        targets=targets,
         nodes=tuple(nodes),
         language=words,
     )

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
+from treekit.plot.histograms import Histogram
 from treekit.plot.layout import clip_text, compute_centres, estimate_text_width, wrap_text
 from treekit.plot.picture import (
     NodeValue,
@@ -55,15 +56,24 @@ def write_svg(picture: Picture) -> str:
     places = [(left + x, tops[drawn.depth]) for x, drawn in zip(centres, nodes, strict=True)]
     bottom = max(y + own.height for (_, y), own in zip(places, boxes, strict=True))
     notes, height = _write_notes(picture, bottom, inner)
-    width = inner + 2 * MARGIN
     parts = [
-        element("title", escaped(picture.title)),
-        element("desc", escaped(picture.described)),
-        element("rect", width=width, height=height, rx=8.0, fill=PAPER),
         *header,
         element("g", *_write_edges(picture, boxes, places), fill="none", stroke=EDGE),
         *(_write_node(picture, at, boxes[at], *places[at]) for at in range(len(nodes))),
         *notes,
+    ]
+    return write_frame(picture.title, picture.described, inner + 2 * MARGIN, height, parts)
+
+
+def write_frame(
+    title: str, described: str, width: float, height: float, parts: Iterable[str]
+) -> str:
+    """Write the SVG element around the markup of a picture, with its background."""
+    parts = [
+        element("title", escaped(title)),
+        element("desc", escaped(described)),
+        element("rect", width=width, height=height, rx=8.0, fill=PAPER),
+        *parts,
     ]
     frame: dict[str, str | float] = {
         "xmlns": "http://www.w3.org/2000/svg",
@@ -176,6 +186,13 @@ def _write_node(picture: Picture, at: int, own: Box, x: float, top: float) -> st
     if own.surrogate:
         y += SMALL_LINE_HEIGHT
         parts.append(_write_small_text(own.surrogate, x, y, MUTED))
+    if own.cell:
+        y += SMALL_LINE_HEIGHT
+        parts.append(_write_small_text(own.cell, x, y, INK))
+    if drawn.histogram:
+        width = own.width - 2 * PADDING
+        parts.append(element("g", *write_histogram(drawn.histogram, left + PADDING, y, width)))
+        y += HISTOGRAM_HEIGHT + BAR_GAP
     for target, caption in zip(picture.targets, own.captions, strict=True):
         if caption:
             y += SMALL_LINE_HEIGHT
@@ -237,6 +254,43 @@ def _write_bar(
         x += part
 
 
+def write_histogram(histogram: Histogram, left: float, top: float, width: float) -> Iterator[str]:
+    """Write stacked bars, a dashed line at the split, and a triangle at the explained row."""
+    left, width = left + 6, width - 12  # room for the triangle
+    bottom = top + HISTOGRAM_HEIGHT - SMALL_LINE_HEIGHT
+    room, tallest = bottom - top - 8, max(map(sum, histogram.bars))
+    step = width / len(histogram.bars)
+    named = len(histogram.ends) == len(histogram.bars)
+    gap = min(2.0, step / 5) if named else 0.5
+    for place, bar in enumerate(histogram.bars):
+        x, y = left + place * step, bottom
+        for entry, rows in enumerate(bar):
+            if rows:
+                height = room * rows / tallest
+                y -= height
+                size = step - gap, height
+                yield _write_rect(x + gap / 2, y, *size, fill=class_colour(entry))
+        if named and step >= MIN_NAME_WIDTH:
+            text = clip_text(histogram.ends[place], step - 2, BAR_FONT_SIZE)
+            here = x + step / 2, bottom + 11, BAR_FONT_SIZE
+            yield _write_text(text, *here, fill=MUTED, text_anchor="middle")
+    if not named:
+        for x, text, anchor in zip(
+            (left, left + width), histogram.ends, ("start", "end"), strict=True
+        ):
+            here = x, bottom + 11, BAR_FONT_SIZE
+            yield _write_text(text, *here, fill=MUTED, text_anchor=anchor)
+    line = f"M{format_coordinate(left)} {format_coordinate(bottom)}h{format_coordinate(width)}"
+    yield element("path", d=line, stroke=EDGE, stroke_width=1.0)
+    x = left + histogram.split_at * width
+    line = f"M{format_coordinate(x)} {format_coordinate(top + 4)}V{format_coordinate(bottom + 3)}"
+    yield element("path", d=line, stroke=INK, stroke_width=1.5, stroke_dasharray="4 2")
+    if histogram.row_at is not None:
+        x = left + histogram.row_at * width
+        line = "M{} {}l-5 -8h10z".format(*map(format_coordinate, (x, top + 9)))
+        yield element("path", d=line, fill=INK, stroke=PAPER, stroke_width=0.75)
+
+
 def _write_notes(picture: Picture, bottom: float, width: float) -> tuple[list[str], float]:
     """Write the notes below the tree; return them and the height of the picture."""
     y = bottom + 8
@@ -255,6 +309,7 @@ LINE_HEIGHT, SMALL_LINE_HEIGHT = 17.0, 15.0
 PADDING = 9.0
 BAR_HEIGHT, BAR_GAP = 13.0, 6.0
 MIN_BAR_WIDTH, MAX_TEXT_WIDTH = 70.0, 250.0
+HISTOGRAM_HEIGHT, MIN_HISTOGRAM_WIDTH, MIN_NAME_WIDTH = 62.0, 160.0, 26.0
 BRANCH_PADDING = 8.0
 
 
@@ -268,6 +323,8 @@ class Box:
         Lines in bold: the split, or the leaf value.
     surrogate : str
         First surrogate; else empty.
+    cell : str
+        Value of the explained row; else empty.
     captions : tuple of str
         Line above each bar, if there are several targets; else empty texts.
     share : str
@@ -282,6 +339,7 @@ class Box:
 
     head: list[str]
     surrogate: str
+    cell: str
     captions: list[str]
     share: str
     branch: str
@@ -315,21 +373,24 @@ def make_box(picture: Picture, at: int) -> Box:
     if further:
         surrogate = say("plot_and_more", text=surrogate, count=len(further))
     surrogate = _clip_small(surrogate)
-    small = [line for line in (surrogate, *captions, share) if line]
+    cell = _clip_small(say("plot_cell", cell=drawn.cell)) if drawn.cell else ""
+    small = [line for line in (surrogate, cell, *captions, share) if line]
     widths = [estimate_text_width(line, FONT_SIZE, bold=True) for line in head]
     widths += [estimate_text_width(line, SMALL_FONT_SIZE) for line in small]
-    width = max(MIN_BAR_WIDTH, *widths) + 2 * PADDING
+    least = MIN_HISTOGRAM_WIDTH if drawn.histogram else MIN_BAR_WIDTH
+    width = max(least, *widths) + 2 * PADDING
     height = (
         2 * PADDING
         + len(head) * LINE_HEIGHT
         + len(small) * SMALL_LINE_HEIGHT
         + len(targets) * (BAR_HEIGHT + BAR_GAP)
+        + (HISTOGRAM_HEIGHT + BAR_GAP if drawn.histogram else 0.0)
     )
     branch = _clip_small(drawn.branch.label) if drawn.branch else ""
     rest = drawn.branch.rest if drawn.branch else ""
     label = " ".join(filter(None, (branch, rest)))
     span = max(width, estimate_text_width(label, SMALL_FONT_SIZE) + BRANCH_PADDING)
-    return Box(head, surrogate, captions, share, branch, rest, width, height, span)
+    return Box(head, surrogate, cell, captions, share, branch, rest, width, height, span)
 
 
 def _clip_small(text: str) -> str:

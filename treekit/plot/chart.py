@@ -1,0 +1,330 @@
+"""Charts of scores and of columns: axes, lines, dots and bars, written as SVG.
+
+A chart looks as the pictures of trees do, and is as safe: see `treekit.plot.svg`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from treekit.plot.layout import clip_text, estimate_text_width, wrap_text
+from treekit.plot.svg import (
+    EDGE,
+    INK,
+    MARGIN,
+    MUTED,
+    PAPER,
+    SMALL_FONT_SIZE,
+    SMALL_LINE_HEIGHT,
+    TITLE_FONT_SIZE,
+    class_colour,
+    element,
+    escaped,
+    format_coordinate,
+    mixed,
+    write_frame,
+)
+
+WIDTH, HEIGHT, ROW_HEIGHT, BAR_SHARE = 440.0, 300.0, 26.0, 0.6
+MAX_NAME_WIDTH = 220.0
+_DASHES = ("", "7 3", "2 3", "9 3 2 3")
+
+Point = tuple[float, float]
+
+
+@dataclass(frozen=True)
+class Axis:
+    """An axis.
+
+    Attributes
+    ----------
+    label : str
+    low, high : float
+        Ends of the axis.
+    ticks : tuple of (float, str)
+    log : bool
+        Whether the axis is logarithmic; its ends are above 0.
+    """
+
+    label: str
+    low: float
+    high: float
+    ticks: tuple[tuple[float, str], ...]
+    log: bool = False
+
+    def place(self, value: float) -> float:
+        """Return the position of a value: 0 at the low end, 1 at the high end."""
+        if self.log:
+            return math.log(value / self.low) / math.log(self.high / self.low)
+        return (value - self.low) / (self.high - self.low)
+
+
+@dataclass(frozen=True)
+class Series:
+    """Data of one colour.
+
+    Attributes
+    ----------
+    name : str
+        Name in the legend; empty: none.
+    points : tuple of (float, float)
+    entry : int
+        Number of the colour, as in the legend of a tree.
+    kind : {"line", "dots", "bars", "guide"}
+        ``dots`` are joined by a line.  ``bars`` are horizontal and begin at 0.  A ``guide`` is a
+        thin grey line.
+    intervals : tuple of (float, float), optional
+        For each point the ends of its interval, or NaN: of x for bars, else of y.  Those of
+        a ``line`` are drawn as one area.
+    """
+
+    name: str
+    points: tuple[Point, ...]
+    entry: int = 0
+    kind: Literal["line", "dots", "bars", "guide"] = "line"
+    intervals: tuple[Point, ...] = ()
+
+
+@dataclass(frozen=True)
+class Chart:
+    """A chart; ``svg()`` writes it, and a notebook displays it.
+
+    Attributes
+    ----------
+    title : str
+    described : str
+        Description for screen readers.
+    x, y : Axis
+    series : tuple of Series
+    notes : tuple of str
+    """
+
+    title: str
+    described: str
+    x: Axis
+    y: Axis
+    series: tuple[Series, ...]
+    notes: tuple[str, ...] = ()
+
+    def svg(self) -> str:
+        """Return the chart as a self-contained SVG element."""
+        return _write_chart(self)
+
+    def save(self, path: str | Path) -> None:
+        """Write the chart to an ``.svg`` file; missing folders are created."""
+        from treekit.model.model_file import replace_atomically
+
+        with replace_atomically(path) as file:
+            file.write(self.svg().encode())
+
+    def _repr_svg_(self) -> str:
+        return self.svg()
+
+    def _repr_html_(self) -> str:
+        return f'<div style="overflow-x:auto">{self.svg()}</div>'
+
+
+def make_axis(label: str, values: Sequence[float], *, zero: bool = False) -> Axis:
+    """Make an axis for finite values, with round numbers at its ticks; `zero`: 0 is on it."""
+    low, high = min(values), max(values)
+    if zero:
+        low, high = min(low, 0.0), max(high, 0.0)
+    if low == high:
+        low, high = low - (not zero), high + 1.0
+    rough = (high - low) / 5
+    power = 10.0 ** math.floor(math.log10(rough))
+    step = next(power * factor for factor in (1, 2, 5, 10) if power * factor >= rough * 0.999)
+    first, last = math.floor(low / step + 1e-9), math.ceil(high / step - 1e-9)
+    ticks = tuple((k * step, f"{k * step:.6g}") for k in range(first, last + 1))
+    return Axis(label, first * step, last * step, ticks)
+
+
+def make_share_axis(label: str) -> Axis:
+    """Make an axis from 0 to 1."""
+    return Axis(label, 0.0, 1.0, tuple((k / 5, f"{k / 5:g}") for k in range(6)))
+
+
+def make_count_axis(label: str, largest: float) -> Axis:
+    """Make a logarithmic axis of counts from 1."""
+    high = max(largest * 1.1, 2.0)
+    ticks = [10**k * n for k in range(16) for n in (1, 2, 5) if 10**k * n <= high]
+    return Axis(label, 1.0, high, tuple((float(tick), f"{tick:,}") for tick in ticks), log=True)
+
+
+def make_name_axis(names: Sequence[str]) -> Axis:
+    """Make an axis with a row for each name, the first at the top."""
+    n = len(names)
+    ticks = tuple((float(n - 1 - place), name) for place, name in enumerate(names))
+    return Axis("", -0.5, n - 0.5, ticks)
+
+
+def line_colour(entry: int) -> str:
+    """Return the colour of a legend entry, darkened until a line of it is visible on paper."""
+    return mixed(class_colour(entry), INK, 0.3 if entry == 2 else 0.1)
+
+
+def _write_chart(chart: Chart) -> str:
+    named_rows = not chart.y.label
+    tall = ROW_HEIGHT * len(chart.y.ticks) if named_rows else HEIGHT
+    ticks = [
+        (place, clip_text(text, MAX_NAME_WIDTH, SMALL_FONT_SIZE)) for place, text in chart.y.ticks
+    ]
+    left = MARGIN + 8 + max(estimate_text_width(text, SMALL_FONT_SIZE) for _, text in ticks)
+    left += 0 if named_rows else SMALL_LINE_HEIGHT + 4
+    width = left + WIDTH + MARGIN
+    title = wrap_text(chart.title, width - 2 * MARGIN, TITLE_FONT_SIZE, 3, bold=True)
+    y = MARGIN - 6
+    parts = []
+    for line in title:
+        y += TITLE_FONT_SIZE + 4
+        parts.append(_write_text(line, MARGIN, y, TITLE_FONT_SIZE, font_weight="bold"))
+    legend, y = _write_legend(chart, y, width)
+    top = y + 16
+    frame = _Frame(chart, left, top, WIDTH, tall)
+    parts += [*legend, *frame.write_grid(ticks)]
+    for series in chart.series:
+        parts.append(element("g", *frame.write_series(series)))
+    y = top + tall + 2 * SMALL_LINE_HEIGHT + 8
+    place = left + WIDTH / 2
+    parts.append(_write_text(chart.x.label, place, y, SMALL_FONT_SIZE, text_anchor="middle"))
+    if chart.y.label:
+        x, middle = MARGIN + SMALL_FONT_SIZE - 2, top + tall / 2
+        turn = f"rotate(-90 {format_coordinate(x)} {format_coordinate(middle)})"
+        look: dict[str, str | float] = {"text_anchor": "middle", "transform": turn}
+        parts.append(_write_text(chart.y.label, x, middle, SMALL_FONT_SIZE, **look))
+    for note in chart.notes:
+        for line in wrap_text(note, width - 2 * MARGIN, SMALL_FONT_SIZE, 6):
+            y += SMALL_LINE_HEIGHT + 3
+            parts.append(_write_text(line, MARGIN, y, SMALL_FONT_SIZE, fill=MUTED))
+    return write_frame(chart.title, chart.described, width, y + MARGIN - 4, parts)
+
+
+def _write_text(text: str, x: float, y: float, size: float, **attributes: str | float) -> str:
+    return element("text", escaped(text), x=x, y=y, font_size=size, **attributes)
+
+
+def _write_legend(chart: Chart, y: float, width: float) -> tuple[list[str], float]:
+    """Write the names of the series in rows; return them and the last baseline."""
+    named = [series for series in chart.series if series.name]
+    parts: list[str] = []
+    x = math.inf
+    for series in named:
+        text = clip_text(series.name, MAX_NAME_WIDTH, SMALL_FONT_SIZE)
+        room = 28 + estimate_text_width(text, SMALL_FONT_SIZE)
+        if x + room > width - MARGIN:
+            x, y = MARGIN, y + 20
+        line = f"M{format_coordinate(x)} {format_coordinate(y - 4)}h22"
+        parts.append(element("path", d=line, **_choose_look(series)))
+        parts.append(_write_text(text, x + 28, y, SMALL_FONT_SIZE))
+        x += room + 16
+    return parts, y
+
+
+def _choose_look(series: Series) -> dict[str, str | float]:
+    if series.kind == "guide":
+        return {"fill": "none", "stroke": MUTED, "stroke_width": 1.0, "stroke_dasharray": "3 3"}
+    look: dict[str, str | float] = {"fill": "none", "stroke": line_colour(series.entry)}
+    look["stroke_width"] = 2.25
+    if dash := _DASHES[series.entry % len(_DASHES)]:
+        look["stroke_dasharray"] = dash
+    return look
+
+
+class _Frame:
+    """The rectangle of the data, and what is written in it."""
+
+    def __init__(self, chart: Chart, left: float, top: float, width: float, height: float) -> None:
+        self.chart, self.left, self.top = chart, left, top
+        self.width, self.height = width, height
+
+    def find_x(self, value: float) -> float:
+        return self.left + self.width * self.chart.x.place(value)
+
+    def find_y(self, value: float) -> float:
+        return self.top + self.height * (1 - self.chart.y.place(value))
+
+    def write_grid(self, names: list[tuple[float, str]]) -> Iterator[str]:
+        """Write the lines and texts of the ticks."""
+        rows = not self.chart.y.label
+        grid: dict[str, str | float] = {"stroke": mixed(PAPER, EDGE, 0.5), "stroke_width": 1.0}
+        bottom, right = self.top + self.height, self.left + self.width
+        for value, text in self.chart.x.ticks:
+            x = self.find_x(value)
+            yield _write_line((x, self.top), (x, bottom), **grid)
+            here = x, bottom + SMALL_LINE_HEIGHT, SMALL_FONT_SIZE
+            yield _write_text(text, *here, text_anchor="middle", fill=MUTED)
+        for value, text in names:
+            y = self.find_y(value)
+            if not rows:
+                yield _write_line((self.left, y), (right, y), **grid)
+            here = self.left - 8, y + 4, SMALL_FONT_SIZE
+            yield _write_text(text, *here, text_anchor="end", fill=INK if rows else MUTED)
+
+    def write_series(self, series: Series) -> Iterator[str]:
+        """Write lines, dots or bars, and the intervals."""
+        colour = line_colour(series.entry)
+        if series.kind == "bars":
+            thick = BAR_SHARE * ROW_HEIGHT
+            zero = self.find_x(0.0)
+            yield _write_line((zero, self.top), (zero, self.top + self.height), stroke=EDGE)
+            for value, row in series.points:
+                a, b = sorted((self.find_x(0.0), self.find_x(value)))
+                y = self.find_y(row) - thick / 2
+                fill = class_colour(series.entry)
+                yield element("rect", x=a, y=y, width=b - a, height=thick, fill=fill)
+        elif series.points:
+            if series.kind == "line" and series.intervals:
+                yield self._write_band(series, colour)
+            path = "L".join(
+                f"{format_coordinate(self.find_x(x))} {format_coordinate(self.find_y(y))}"
+                for x, y in series.points
+            )
+            yield element("path", d="M" + path, stroke_linejoin="round", **_choose_look(series))
+        whiskers = () if series.kind == "line" else series.intervals
+        for (x, y), (low, high) in zip(series.points, whiskers, strict=False):
+            if math.isnan(low) or math.isnan(high):
+                continue
+            ends: list[Point]
+            if series.kind == "bars":
+                row = self.find_y(y)
+                ends, cap = [(self.find_x(low), row), (self.find_x(high), row)], (0.0, 5.0)
+            else:
+                column = self.find_x(x)
+                ends, cap = [(column, self.find_y(low)), (column, self.find_y(high))], (4.0, 0.0)
+            ink: dict[str, str | float] = {
+                "stroke": INK if series.kind == "bars" else colour,
+                "stroke_width": 1.5,
+            }
+            yield _write_line(ends[0], ends[1], **ink)
+            for at_x, at_y in ends:
+                yield _write_line(
+                    (at_x - cap[0], at_y - cap[1]), (at_x + cap[0], at_y + cap[1]), **ink
+                )
+        if series.kind == "dots":
+            for x, y in series.points:
+                look: dict[str, str | float] = {
+                    "fill": colour,
+                    "stroke": PAPER,
+                    "stroke_width": 1.0,
+                }
+                yield element("circle", cx=self.find_x(x), cy=self.find_y(y), r=4.0, **look)
+
+    def _write_band(self, series: Series, colour: str) -> str:
+        """Write the intervals of a line as one area; those that are NaN have no width."""
+        ends = [
+            (self.find_x(x), self.find_y(y if math.isnan(low) else low),
+             self.find_y(y if math.isnan(high) else high))
+            for (x, y), (low, high) in zip(series.points, series.intervals, strict=True)
+        ]  # fmt: skip
+        around = [(x, low) for x, low, _ in ends] + [(x, high) for x, _, high in reversed(ends)]
+        path = "L".join(f"{format_coordinate(x)} {format_coordinate(y)}" for x, y in around)
+        return element("path", d=f"M{path}Z", fill=colour, fill_opacity=0.2)
+
+
+def _write_line(start: Point, end: Point, **attributes: str | float) -> str:
+    path = "M{} {}L{} {}".format(*map(format_coordinate, (*start, *end)))
+    return element("path", d=path, **attributes)
