@@ -1,9 +1,12 @@
 """Plugins train on a Dask cluster, unchanged, the models of one process."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 import treekit
+from treekit.training import levels
 
 pd = pytest.importorskip("pandas")
 dd = pytest.importorskip("dask.dataframe")
@@ -31,19 +34,20 @@ def simulate():
     frame["arm"] = np.where(treated == 1, "new", "old")
     frame["time"] = rng.exponential(np.exp(-frame["a"])).round(2) + 0.01
     frame["event"] = (rng.random(rows) < 0.7).astype(int)
+    frame["times"] = rng.choice([0.0, 0.5, 1.0, 2.0], rows)
     frame.loc[rows - 60 :, "b"] = np.nan
     return frame
 
 
 FOREST = {"ensemble": "forest", "trees": 4}
-CLASSES = {"target": "class", "ignore": ["arm", "time", "event"]}
+CLASSES = {"target": "class", "ignore": ["arm", "time", "event", "times"]}
 UPLIFT = {
     "target": "class",
-    "ignore": ["time", "event"],
+    "ignore": ["time", "event", "times"],
     "criterion.treatment": "arm",
     "criterion.control": "old",
 }
-SURVIVAL = {"target": "time", "ignore": ["class", "arm"], "criterion.event": "event"}
+SURVIVAL = {"target": "time", "ignore": ["class", "arm", "times"], "criterion.event": "event"}
 TRAININGS = {
     "hellinger": {**CLASSES, "criterion": "hellinger"},
     "uplift": {**UPLIFT, "criterion": "uplift"},
@@ -83,3 +87,36 @@ def test_a_cluster_trains_the_model_of_one_process(training, ensemble, client, t
     names = [output.name for output in model.schema.outputs]
     assert names == ([found.name] if found.ndim == 1 else list(found.columns))
     np.testing.assert_array_equal(found.compute(), model.predict(frame))
+
+
+WEIGHTED = {"weights": "times"}
+LEVELS = {
+    **TRAININGS,
+    "weighted uplift": {**TRAININGS["uplift"], **WEIGHTED, "ignore": ["time", "event"]},
+    "weighted log_rank": {**TRAININGS["log_rank"], **WEIGHTED, "ignore": ["class", "arm"]},
+    "weighted rates": {**TRAININGS["relative_risk"], **WEIGHTED, "ignore": ["class", "arm"]},
+    "fairness": {
+        **CLASSES,
+        "ignore": ["time", "event", "times"],
+        "criterion": "fairness",
+        "criterion.protected": "arm",
+    },
+}
+
+
+@pytest.mark.parametrize("training", LEVELS)
+def test_levels_train_the_model_of_one_process(training, client, tmp_path, monkeypatch):
+    choose_sizes = levels.choose_sizes
+
+    def choose_small_nodes(*arguments):
+        wave, sizes = choose_sizes(*arguments)
+        return wave, replace(sizes, small_weight=40.0)
+
+    monkeypatch.setattr(levels, "choose_sizes", choose_small_nodes)
+    settings = {**FOREST, "seed": 3, "splitter": "histogram", **LEVELS[training]}
+    frame = simulate()
+    expected = save(treekit.train(frame, **settings), tmp_path)
+    rows = dd.from_pandas(frame, npartitions=3)
+    model = treekit.train(rows, **settings, cluster=client, cluster_mode="levels")
+    assert model.n_leaves > model.n_trees
+    assert save(model, tmp_path) == expected

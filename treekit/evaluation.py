@@ -429,7 +429,7 @@ def _score_rows(model: Model, tables: Sequence[_PredictedTable | None]) -> Evalu
         right = int((predicted == y).sum())
         low, high = _compute_wilson_interval(right, len(y))
         found["accuracy"] = Score(whole["accuracy"], low, high, baseline["accuracy"])
-    seen = has_training_digest(model, digest_rows(model.schema, hashes))
+    seen = has_training_digest(model, digest_rows(model.schema, [np.sort(hashes)]))
     return rows.make_evaluation(found, "table", trained_on=seen)
 
 

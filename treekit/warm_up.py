@@ -173,6 +173,42 @@ def _compile_serving() -> None:
     compile_for_serving()
 
 
+def _compile_levels() -> None:
+    """Training by levels, as the workers of a cluster do."""
+    from treekit.grow.level_builder import LocalEngine
+    from treekit.training.levels import Resources, train_by_levels
+
+    table = make_example_table()
+    colour = np.unique(table["colour"], return_inverse=True)[1]
+    x = np.column_stack([table["x"], table["y"], colour, table["price"], table["kind"]])
+    x = x.astype(np.float32)
+    settings = {"ensemble": "forest", "trees": 3, "seed": 0, "splitter": "histogram"}
+    for target in ("x3", "x4"):
+        task = "regression" if target == "x3" else "classification"
+        for ignore in ((), ("x2",)):
+            others = [*ignore, "x3" if target == "x4" else "x4"]
+            reading = {"task": task, "ignore": others, "nominal": None if ignore else ["x2"]}
+            parts = [x[:200], x[200:]]
+            places = [("first", 200), ("second", len(x) - 200)]
+            # With many threads, nodes of few rows are split by the counts of all partitions.
+            train_by_levels(LocalEngine(), parts, places, target, reading, settings, Resources(8))
+
+
+def _compile_csv() -> None:
+    """Reading of large CSV files."""
+    from unittest.mock import patch
+
+    from treekit.data import table
+    from treekit.training import train
+
+    columns = make_example_table(_FEW_ROWS)
+    rows = zip(columns["x"].tolist(), columns["colour"], columns["dear"].tolist(), strict=True)
+    with tempfile.TemporaryDirectory() as folder, patch.object(table, "LARGE", 0):
+        path = Path(folder, "rows.csv")
+        path.write_text("x,colour,dear\n" + "".join(f"{x},{c},{d}\n" for x, c, d in rows))
+        train(path, "dear", max_depth=1)
+
+
 def _limit_trees(algorithm: str) -> dict[str, Any]:
     return {"trees": 3} if algorithm in ("bagging", "extra_trees") else {}
 
@@ -186,6 +222,8 @@ KINDS: Mapping[str, Callable[[], None]] = {
     "rare": _compile_rare,
     "many-classes": _compile_many_classes,
     "serving": _compile_serving,
+    "levels": _compile_levels,
+    "csv": _compile_csv,
 }
 """Kinds of use, with functions that compile their kernels."""
 
@@ -207,6 +245,8 @@ _SECONDS = {
     "rare": 80,
     "many-classes": 15,
     "serving": 25,
+    "levels": 30,
+    "csv": 5,
 }
 """Approximate compile time of each kind, after the kinds before it."""
 

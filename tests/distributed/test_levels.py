@@ -57,6 +57,7 @@ def use_small_nodes(monkeypatch: pytest.MonkeyPatch) -> None:
         return 4, replace(sizes, small_weight=40.0)
 
     monkeypatch.setattr(levels, "choose_sizes", choose_small_nodes)
+    monkeypatch.setattr(levels, "_RANGE_ROWS", 200)
 
 
 def test_the_division_into_partitions_does_not_matter(client: Any, tmp_path: Path) -> None:
@@ -134,8 +135,10 @@ def test_a_table_too_large_for_a_worker_is_trained_on_by_levels(
 
 STEPS = {
     levels: (
-        "select_telling_rows", "read_chunk", "describe_chunk", "count_chunk", "encode_chunk",
-        "make_partition", "find_present", "hash_partition", "add_sampler", "add_votes",
+        "select_telling_rows", "read_chunk", "find_size", "sort_hashes", "merge_hashes",
+        "get_target", "count_chunk", "encode_chunk", "make_partition", "describe_drawn",
+        "make_own_sampler", "split_copies", "number_later_copies", "add_sampler", "add_votes",
+        "predict_votes",
     ),
     level_builder: ("draw_bags", "count_level", "split_block", "collect_rows", "grow_block"),
 }  # fmt: skip

@@ -19,6 +19,7 @@ from treekit.grow.tree_builder import grow_tree
 from treekit.model.tree import Tree
 from treekit.training import prepare_fit
 from treekit.training.prepare import make_recipe
+from treekit.training.tasks import get_reading_options
 
 pytestmark = pytest.mark.matrix
 
@@ -37,6 +38,9 @@ def make_table(rows: int, seed: int) -> dict[str, Any]:
         "few": (rng.random(rows) < 0.05) * 1.0,
         "y": np.where(number > 1, "p", np.where(number > 0, "q", "r")), "number": number,
         "other": number + rng.normal(size=rows), "w": rng.integers(0, 4, rows),
+        "part": rng.choice([0.0, 0.3, 1 / 7, 1.7], rows), "two": number > 0,
+        "arm": rng.choice(["control", "new"], rows), "event": rng.random(rows) < 0.7,
+        "time": rng.exponential(np.exp(-x)).round(2) + 0.01,
     }  # fmt: skip
 
 
@@ -45,10 +49,16 @@ def make_problem(
 ) -> tuple[Recipe, BootstrapSampler | None]:
     """Return the recipe of a forest, and the sampler of its rows."""
     table = make_table(rows, seed)
-    weights = "w" if given.pop("weighted", False) else None
+    weights = {False: None, True: "w", "part": "part"}[given.pop("weighted", False)]
     targets = {target} if isinstance(target, str) else set(target)
-    ignore = {"y", "number", "other", "w"} - targets - {weights}
-    dataset = make_dataset(table, target, weights=weights, ignore=sorted(ignore))
+    ignore = (
+        {"y", "number", "other", "w", "part", "two", "arm", "event", "time"} - targets - {weights}
+    )
+    if given.get("criterion") in ("uplift", "log_rank", "relative_risk"):
+        pytest.importorskip("treekit_uplift")
+        pytest.importorskip("treekit_survival")
+    reading = get_reading_options(given)
+    dataset = make_dataset(table, target, weights=weights, ignore=sorted(ignore), **reading)
     wanted = {"splitter": "histogram", "ensemble": "forest", "seed": seed, **given}
     dataset, plan, _ = prepare_fit(dataset, None, wanted)
     recipe = make_recipe(dataset, plan)
@@ -84,6 +94,7 @@ def split_rows(
                 sampler, ids=sampler.ids[here] - np.uint32(begin), hashes=sampler.hashes[here],
                 first=sampler.first[here],
                 copies=sampler.copies[here] if len(sampler.copies) else sampler.copies,
+                parts=sampler.parts[here] if len(sampler.parts) else sampler.parts,
             )  # fmt: skip
         rows = replace(target, cells=target.cells[begin:end], values=target.values[begin:end])
         codes = np.ascontiguousarray(table.codes[:, begin:end])
@@ -110,6 +121,8 @@ def assert_same(
             assert ours.dtype == theirs.dtype
 
 
+UPLIFT = {"target": "two", "criterion": "uplift", "criterion.treatment": "arm"}
+SURVIVAL = {"target": "time", "criterion": "log_rank", "criterion.event": "event"}
 PROBLEMS: dict[str, dict[str, Any]] = {
     "gini": {"target": "y"},
     "all columns": {"target": "y", "criterion": "entropy", "max_features": "all"},
@@ -126,6 +139,18 @@ PROBLEMS: dict[str, dict[str, Any]] = {
     "weighted numbers": {"target": "number", "criterion": "friedman", "weighted": True},
     "one column": {"target": "number", "max_features": 1, "max_samples": 0.4},
     "two numbers": {"target": ["number", "other"]},
+    "uplift": {**UPLIFT, "weighted": True},
+    "uplift by fractions": {**UPLIFT, "weighted": "part"},
+    "survival": SURVIVAL,
+    "survival of all rows": {**SURVIVAL, "weighted": "part", "bootstrap": False},
+    "rates": {**SURVIVAL, "criterion": "relative_risk", "weighted": True},
+    "rates by fractions": {**SURVIVAL, "criterion": "relative_risk", "weighted": "part"},
+    "decrease": {"target": "y", "min_impurity_decrease": 0.004, "weighted": True},
+    "monotonic": {"target": "number", "monotonic": "x=1,z=-1"},
+    "monotonic classes": {"target": "two", "monotonic": "x=1", "max_features": "all"},
+    "fractional weights": {"target": "y", "weighted": "part"},
+    "fractional numbers": {"target": "number", "weighted": "part", "bootstrap": False},
+    "drawn numbers": {"target": ["number", "other"], "weighted": "part"},
 }
 
 
@@ -147,8 +172,10 @@ def test_trees_are_those_of_one_process(problem: str, ends: list[int], sizes: Le
 @given(
     rows=st.integers(2, 120),
     seed=st.integers(0, 1000),
-    numbers=st.booleans(),
-    weighted=st.booleans(),
+    target=st.sampled_from(["y", "number", "uplift", "log_rank", "relative_risk"]),
+    weighted=st.sampled_from([False, True, "part"]),
+    decrease=st.sampled_from([0.0, 0.01]),
+    constrained=st.booleans(),
     bootstrap=st.booleans(),
     max_features=st.sampled_from(["sqrt", "all", 1]),
     parts=st.lists(st.floats(0, 1), max_size=6),
@@ -157,12 +184,16 @@ def test_trees_are_those_of_one_process(problem: str, ends: list[int], sizes: Le
     blocks=st.integers(1, 4),
 )
 def test_any_division_of_the_work_gives_the_same_trees(
-    rows: int, seed: int, numbers: bool, weighted: bool, bootstrap: bool, max_features: Any,
-    parts: list[float], small: float, count_bytes: int, blocks: int,
+    rows: int, seed: int, target: str, weighted: Any, decrease: float, constrained: bool,
+    bootstrap: bool, max_features: Any, parts: list[float], small: float, count_bytes: int,
+    blocks: int,
 ) -> None:  # fmt: skip
+    tasks = {"uplift": UPLIFT, "log_rank": SURVIVAL, "relative_risk": SURVIVAL}
+    given = tasks[target] | {"criterion": target} if target in tasks else {"target": target}
     problem = make_problem(
-        rows, seed, "number" if numbers else "y", weighted=weighted, bootstrap=bootstrap,
-        max_features=max_features,
+        rows, seed, **given, weighted=weighted, bootstrap=bootstrap,
+        max_features=max_features, min_impurity_decrease=decrease,
+        monotonic="x=1,z=-1" if target == "number" and constrained else None,
     )  # fmt: skip
     ends = [*sorted(int(part * rows) for part in parts), rows]
     assert_same(problem, ends, LevelSizes(small, count_bytes, blocks, blocks))

@@ -19,7 +19,7 @@ from treekit.training import levels
 from treekit.training.levels import Resources, train_by_levels
 from treekit.training.tasks import get_reading_options
 
-COLUMNS = ("y", "number", "w", "label", "twice")
+COLUMNS = ("y", "number", "w", "label", "twice", "part")
 
 
 def make_rows(rows: int = 500) -> pd.DataFrame:
@@ -29,6 +29,7 @@ def make_rows(rows: int = 500) -> pd.DataFrame:
     frame["text"] = rng.choice(["u", "v", None], rows)
     frame["flag"] = rng.random(rows) < 0.3
     frame["label"] = rng.integers(3, 5, rows)
+    frame["part"] = rng.choice([0.0, 0.3, 1 / 7, 2.5], rows)
     frame["twice"] = 2 * frame["number"] + rng.normal(size=rows)
     return pd.concat([frame, frame.iloc[:60]], ignore_index=True)
 
@@ -62,6 +63,10 @@ TRAININGS: dict[str, dict[str, Any]] = {
     "a tree": {"target": "y", "ensemble": "tree", "trees": 100, "costs": "yes>no=3"},
     "float64": {"target": "number", "dtype": "float64", "max_bins": 30},
     "declared": {"target": "y", "nominal": ["b"], "levels": {"c": ["q", "r", "p", "s"]}},
+    "fractional weights": {"target": "y", "weights": "part", "class_weight": {"yes": 0}},
+    "fractional numbers": {"target": "number", "weights": "part", "max_samples": 300},
+    "monotonic": {"target": "number", "task": "regression", "monotonic": "a=1"},
+    "decrease": {"target": "y", "min_impurity_decrease": 0.01, "weights": "w"},
     "branches": {"target": "y", "nominal_splits": "multiway", "pruner": "chi_squared"},
 }  # fmt: skip
 
@@ -113,23 +118,17 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "leaves": ({"max_leaves": 9}, "max_leaves; set max_depth"),
     "pruner": ({"pruner": "reduced_error"}, "pruner 'reduced_error'; set pruner='none'"),
     "held out": ({"pruner": "holdout"}, "pruner 'holdout'"),
-    "monotonic": (
-        {"monotonic": "a=1", "target": "number", "task": "regression"}, "monotonic; set"
-    ),
     "ranks": ({"target": "number", "criterion": "absolute_error"}, "criterion 'absolute_error'"),
-    "a task": (
-        {"target": "number", "criterion": "log_rank", "criterion.event": "flag"}, "defines a Task"
+    "squared distances": (
+        {"target": "number", "min_impurity": 0.1}, "min_impurity with criterion"
     ),
-    "weights": ({"weights": "part"}, "weights that are integers"),
     "a list of weights": ({"weights": [1.0] * 560}, "weights in a column"),
 }  # fmt: skip
 
 
 @pytest.mark.parametrize("case", REFUSED)
 def test_what_needs_all_rows_of_a_node_is_refused_with_a_remedy(case: str) -> None:
-    frame = make_rows().assign(part=0.3)
-    if case == "a task":
-        pytest.importorskip("treekit_survival")
+    frame = make_rows()
     given, message = REFUSED[case]
     given = {**FOREST, "target": "y", **given}
     target = given.pop("target")
@@ -143,7 +142,7 @@ def test_what_needs_all_rows_of_a_node_is_refused_with_a_remedy(case: str) -> No
 def test_errors_name_the_row_of_a_part() -> None:
     frame = make_rows()
     frame.loc[320, "exact"] = np.inf
-    given = {**FOREST, "ignore": ["number", "w", "label", "twice"]}
+    given = {**FOREST, "ignore": ["number", "w", "label", "twice", "part"]}
     message = r"column 'exact' is infinite in row 20 of partition 1 \(counting from 0\)"
     with pytest.raises(DataError, match=message):
         train_parts(frame, [300, 560], "y", Resources(2), **given)
@@ -160,5 +159,5 @@ def test_a_table_that_does_not_fit_is_refused_with_figures() -> None:
     with pytest.raises(ClusterError, match=message):
         levels.check_chunk_memory(10**10, 10**9, 10**7, Resources(4, 10**9))
     levels.check_chunk_memory(10**10, 10**9, 10**7, Resources(100, 10**9))
-    with pytest.raises(ClusterError, match=r"this process needs about 1\.6 GB .* but 0\.5 GB"):
-        levels.check_chunk_memory(10**10, 10**9, 10**7, Resources(100, 10**9), 5 * 10**8)
+    with pytest.raises(ClusterError, match=r"this process needs about 0\.44 GB .* but 0\.4 GB"):
+        levels.check_chunk_memory(10**10, 10**9, 10**7, Resources(100, 10**9), 4 * 10**8)

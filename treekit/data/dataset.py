@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
@@ -351,7 +351,7 @@ class Dataset:
 
     def compute_digest(self) -> str:
         """Return a digest of inputs and target, the same for any order of the rows."""
-        return digest_rows(self.schema, self.hash_rows())
+        return digest_rows(self.schema, [np.sort(self.hash_rows())])
 
     def hash_rows(self) -> npt.NDArray[np.uint64]:
         """Return a hash of inputs and target of each row."""
@@ -367,16 +367,15 @@ class Dataset:
             rows ^= rows >> np.uint64(32)
         return rows
 
-    def take(self, rows: npt.NDArray[Any]) -> Dataset:
-        """Select rows, by number or by a bool for each row."""
-        columns = tuple(column[rows] for column in self.columns)
+    def take(self, rows: npt.NDArray[Any] | slice) -> Dataset:
+        """Select rows, by number, by a bool for each row or by a slice."""
         task_columns = {
             role: replace(column, values=column.values[rows])
             for role, column in self.task_columns.items()
         }
         return replace(
             self,
-            columns=columns,
+            columns=tuple(column[rows] for column in self.columns),
             y=self.y[rows],
             weights=None if self.weights is None else self.weights[rows],
             factors=None if self.factors is None else self.factors[rows],
@@ -391,11 +390,13 @@ class Dataset:
         return np.asarray(self.weights * self.factors)
 
 
-def digest_rows(schema: Schema, hashes: npt.NDArray[np.uint64]) -> str:
-    """Return the digest of a table from the hashes of its rows, in any order."""
+def digest_rows(schema: Schema, ordered: Iterable[npt.NDArray[np.uint64]]) -> str:
+    """Return the digest of a table from the hashes of its rows, ascending, in some arrays."""
     names = "\0".join([*schema.names, *(output.name for output in schema.outputs)])
-    ordered = np.sort(hashes).astype("<u8").tobytes()
-    return hashlib.sha256(names.encode() + b"\0" + ordered).hexdigest()
+    digest = hashlib.sha256(names.encode() + b"\0")
+    for hashes in ordered:
+        digest.update(hashes.astype("<u8", copy=False).data)
+    return digest.hexdigest()
 
 
 def make_dataset(
@@ -603,6 +604,13 @@ def check_weights(weights: Any, n_rows: int) -> npt.NDArray[np.float64] | None:
             f"weights have shape {cells.shape}, not ({n_rows},); give one number per row"
         )
     values = convert_to_numbers(make_table(["weights"], [cells]), "weights").astype(np.float64)
+    check_weight_range(values)
+    check_some_weight(values)
+    return values
+
+
+def check_weight_range(values: npt.NDArray[np.float64]) -> None:
+    """Raise `DataError` if a weight is negative or not finite."""
     bad = ~(np.isfinite(values) & (values >= 0))
     if bad.any():
         row = int(bad.argmax())
@@ -610,9 +618,12 @@ def check_weights(weights: Any, n_rows: int) -> npt.NDArray[np.float64] | None:
             f"the weight of row {row} (counting from 0) is {values[row]}; weights must be finite "
             "and not negative"
         )
+
+
+def check_some_weight(values: npt.NDArray[np.float64]) -> None:
+    """Raise `DataError` if all weights are zero."""
     if not values.any():
         raise DataError("all weights are zero; at least one row needs a positive weight")
-    return values
 
 
 # ---------------------------------------------------------------- validation

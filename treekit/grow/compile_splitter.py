@@ -85,17 +85,7 @@ def compile_splitter(
     Built-in kernels come from the disk cache.  A plugin's ``find`` is compiled, or called
     as Python with one warning.  `quantile` is the quantile level of the target.
     """
-    node_type = nb.typeof(
-        Node(table, rows, np.zeros(1), 1.0, 0.0, 0, 1.0, 1, PLAIN_RULES, quantile)
-    )
-    signature = types.void(
-        node_type,
-        nb.typeof(scratch),
-        criteria.POINTERS_TYPE,
-        nb.typeof(np.random.default_rng(0)),
-        types.Array(types.int64, 1, "C"),
-        types.Array(types.float64, 1, "C"),
-    )
+    signature = make_find_signature(table, rows, scratch, quantile)
     if isinstance(functions.find, SplitterKernel):
         own = functions.find.kernel if quantile is None else functions.find.quantile_kernel
         if quantile is None and not (table.nominal > 0).any():
@@ -105,7 +95,7 @@ def compile_splitter(
                 f"{origin} needs additive statistics, but the criterion uses quantiles; choose "
                 "splitter 'exact' or 'histogram'"
             )
-        find = _get_builtin_pointer(get_python_function(own), signature)
+        find = get_builtin_pointer(get_python_function(own), signature)
         return CompiledSplitter(
             find, functions.coding, origin, functions.find.options, sums=functions.sums
         )
@@ -121,6 +111,21 @@ def compile_splitter(
         find = FunctionPointer(_make_python_find(core, functions, origin), signature)
     return CompiledSplitter(
         find, functions.coding, origin, intervals=functions.intervals, sums=functions.sums
+    )
+
+
+def make_find_signature(
+    table: Table, rows: Rows, scratch: Scratch, quantile: float | None = None
+) -> Any:
+    """Return the signature of ``find`` for the types of a training."""
+    node = Node(table, rows, np.zeros(1), 1.0, 0.0, 0, 1.0, 1, PLAIN_RULES, quantile)
+    return types.void(
+        nb.typeof(node),
+        nb.typeof(scratch),
+        criteria.POINTERS_TYPE,
+        nb.typeof(np.random.default_rng(0)),
+        types.Array(types.int64, 1, "C"),
+        types.Array(types.float64, 1, "C"),
     )
 
 
@@ -151,7 +156,7 @@ _plugin_pointers: dict[Any, FunctionPointer] = {}
 
 
 @cache
-def _get_builtin_pointer(find: Any, signature: Any) -> FunctionPointer:
+def get_builtin_pointer(find: Any, signature: Any) -> FunctionPointer:
     """Return the pointer to a built-in kernel's Python function, from the disk cache."""
     # Only kernels call it: unboxing its records for Python takes longer to compile than it.
     return FunctionPointer(find, signature, cache=True, no_cpython_wrapper=True)

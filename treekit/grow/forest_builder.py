@@ -243,23 +243,46 @@ def make_sampler(
 
     Cost: a pass over each column, and one sort of as many integers as rows.
     """
-    own, ids = target.draw_weights, select_drawn(ids, target)
-    hashes = hash_rows(ids, table, target)
-    copies, parts = np.empty(0, np.int64), np.empty(0, np.uint64)
-    n_draws = len(ids)
-    if own is not None:
-        weights = own[ids]
-        n_draws = count_draws(weights)
-        rates = weights / target.draw_unit
-        copies = np.floor(rates).astype(np.int64)
-        if np.any(rates > copies):
-            parts = np.ldexp(rates - copies, 64).astype(np.uint64)
-            hashes = _mix_bits(hashes ^ weights.view(np.uint64))
-    first = number_copies(hashes, copies + (parts > 0) if len(parts) else copies)
-    rate = compute_draw_rate(n_draws, max_samples)
+    ids = select_drawn(ids, target)
+    copies, parts = count_copies(ids, target)
+    n_draws = len(ids) if target.draw_weights is None else count_draws(target.draw_weights[ids])
+    parted = bool(parts.any())
+    hashes = hash_drawn_rows(ids, table, target, parted=parted)
+    first = number_copies(hashes, copies + (parts > 0) if parted else copies)
+    table_of_draws = compute_poisson_table(compute_draw_rate(n_draws, max_samples))
     return BootstrapSampler(
-        ids, hashes, first, copies, parts, compute_poisson_table(rate), target.draw_unit
-    )
+        ids, hashes, first, copies, parts if parted else parts[:0], table_of_draws,
+        target.draw_unit,
+    )  # fmt: skip
+
+
+def count_copies(
+    ids: npt.NDArray[np.uint32], target: TargetStatistics
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.uint64]]:
+    """Return the number of copies of each row, and the part of one; see `draw_bag`.
+
+    Both are empty for rows that all count once.
+    """
+    if target.draw_weights is None:
+        return np.empty(0, np.int64), np.empty(0, np.uint64)
+    rates = target.draw_weights[ids] / target.draw_unit
+    copies = np.floor(rates).astype(np.int64)
+    return copies, np.ldexp(rates - copies, 64).astype(np.uint64)
+
+
+def hash_drawn_rows(
+    ids: npt.NDArray[np.uint32],
+    table: Table,
+    target: TargetStatistics,
+    *,
+    parted: bool,
+    present: Sequence[npt.NDArray[np.bool_]] | None = None,
+) -> npt.NDArray[np.uint64]:
+    """Hash the rows of a sampler; `parted`: whether a training row has a part of a copy."""
+    hashes = hash_rows(ids, table, target, present=present)
+    if parted and target.draw_weights is not None:
+        hashes = _mix_bits(hashes ^ target.draw_weights[ids].view(np.uint64))
+    return hashes
 
 
 def select_drawn(ids: npt.NDArray[np.uint32], target: TargetStatistics) -> npt.NDArray[np.uint32]:

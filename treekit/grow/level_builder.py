@@ -17,10 +17,13 @@ import numpy as np
 import numpy.typing as npt
 
 from treekit.data.out_of_core import copy_row_major
+from treekit.grow.compile_plugin import get_python_function
+from treekit.grow.compile_splitter import get_builtin_pointer, make_find_signature
 from treekit.grow.forest_builder import BootstrapSampler
 from treekit.grow.recipe import Recipe
 from treekit.grow.target_statistics import TargetStatistics
 from treekit.grow.tree_builder import (
+    GrowthStart,
     allocate_rows,
     allocate_scratch,
     assemble_tree,
@@ -34,7 +37,7 @@ from treekit.kernels.levels import (
     ColumnDraws,
     CountedNodes,
     count_codes,
-    find_extremes,
+    find_ranges,
     locate_counts,
     move_rows,
     order_nodes,
@@ -43,7 +46,7 @@ from treekit.kernels.levels import (
     split_nodes,
 )
 from treekit.kernels.records import Rows, Table
-from treekit.model.tree import Tree
+from treekit.model.tree import Tree, expand_slices
 
 Nodes = npt.NDArray[np.void]
 Numbers = npt.NDArray[np.float64]
@@ -158,8 +161,8 @@ def count_level(
     Returns
     -------
     bags
-    blocks : list of (counts, extremes)
-        See `treekit.kernels.levels.count_codes` and `find_extremes`.
+    blocks : list of (counts, ranges)
+        See `treekit.kernels.levels.count_codes` and `find_ranges`.
     """
     recipe, table = get_recipe(), partition.table
     bags = move_bags(partition, bags, level)
@@ -173,10 +176,10 @@ def count_level(
         count_codes(
             table.n_codes, flat, n_rows, bags.rows, spans, draws, seeds, n_columns, n_try, counts
         )
-        extremes = np.empty((len(nodes), 2, recipe.target.size if recipe.target.is_dense else 0))
+        ranges = np.empty((len(nodes), 2, recipe.target.size if recipe.target.is_dense else 0))
         if recipe.target.is_dense:
-            find_extremes(bags.rows.values, spans, extremes)
-        found.append((counts, extremes))
+            find_ranges(bags.rows.values, spans, recipe.target.noise, ranges)
+        found.append((counts, ranges))
     return bags, found
 
 
@@ -239,52 +242,85 @@ def collect_rows(partition: Partition, bags: Bags, blocks: Sequence[Integers]) -
 
 
 class Growth(NamedTuple):
-    """Nodes of a block, then their descendants; nodes that are `lacking` need more columns."""
+    """Nodes of a block, then their descendants; nodes that are `lacking` need more columns.
+
+    `bounds` (nodes, 2) are the bounds of their predictions; empty without constraints.
+    """
 
     nodes: Nodes
     stats: Numbers
     levels: npt.NDArray[np.int32]
     lacking: npt.NDArray[np.bool_]
+    bounds: Numbers
+
+
+class Opened(NamedTuple):
+    """Nodes to split or to grow.
+
+    Attributes
+    ----------
+    nodes : (nodes,) NODE
+    n_columns : (nodes,) int64
+        Number of columns counted.
+    roots : (nodes,) float64
+        Weight of the root of each node's tree.
+    bounds : (nodes, 2) float64, or (0, 2)
+        Bounds of predictions, for monotonic constraints.
+    """
+
+    nodes: Nodes
+    n_columns: Integers
+    roots: Numbers
+    bounds: Numbers
 
 
 def split_block(
-    get_recipe: GetRecipe,
-    blocks: Sequence[tuple[Numbers, Numbers]],
-    nodes: Nodes,
-    n_columns: Integers,
+    get_recipe: GetRecipe, blocks: Sequence[tuple[Numbers, Numbers]], opened: Opened
 ) -> Growth:
     """Split the nodes of a block by the sums of all partitions' counts."""
-    recipe, n = get_recipe(), len(nodes)
+    recipe, n = get_recipe(), len(opened.nodes)
     target, table, s = recipe.target, recipe.table, recipe.target.size
     counts = blocks[0][0].copy()
     for more, _ in blocks[1:]:
         counts += more
     entries = len(counts)
-    alike = np.zeros((2 * n + 2, s))
+    alike, n_rows = np.zeros((2 * n + 2, s)), np.zeros(n)
     if target.is_dense:
-        alike[:-2:2] = np.min([own[:, 0] for _, own in blocks], axis=0)
-        alike[1:-2:2] = np.max([own[:, 1] for _, own in blocks], axis=0)
-        alike[-2:, 0] = alike[-1] = 1.0
-    starts = _locate(_allocate_draws(recipe), recipe, nodes["seed"].copy(), n_columns)
+        low = np.max([own[:, 0] for _, own in blocks], axis=0)
+        high = np.min([own[:, 1] for _, own in blocks], axis=0)
+        n_rows = np.sum([own[:, 0, 0] for _, own in blocks], axis=0)
+        alike[:, 0] = alike[-1, 1:] = 1.0
+        alike[1:-2:2, 1:] = (low > high)[:, 1:]
+    starts = _locate(_allocate_draws(recipe), recipe, opened.nodes["seed"].copy(), opened.n_columns)
     room = GrowthArrays(
         np.zeros(3 * n, NODE_DTYPE), np.zeros((3 * n, s)), np.zeros((3 * n, s)),
         np.zeros(16, np.int32),
     )  # fmt: skip
-    room.nodes[:n] = nodes
+    room.nodes[:n] = opened.nodes
     room.nodes["begin"][:n], room.nodes["end"][:n] = starts[:-1], starts[1:]
-    numeric = not (table.nominal > 0).any()
+    bounds = np.empty((1, 2))
+    if recipe.monotonic_signs is not None:
+        bounds = np.empty((3 * n, 2))
+        bounds[:n] = opened.bounds
     lacking = np.zeros(n, np.bool_)
-    scratch = allocate_scratch(table, target, int(table.n_codes.max()) + 2, 0)
+    scratch = allocate_scratch(
+        table, target, int(table.n_codes.max()) + 2, 0, signs=recipe.monotonic_signs
+    )
     none, cells = np.empty(0, np.uint32), np.empty(0 if target.is_dense else entries, np.uint32)
+    # One type of codes and of `find`, for which the kernels are compiled once.
+    bare, sums = table._replace(codes=np.empty((0, 0), np.uint8)), Rows(none, cells, counts)
+    search = search_counts if (table.nominal > 0).any() else search_numeric_counts
     arguments = (
         n,
-        # One type of codes, for which the kernel is compiled once.
-        CountedNodes(table._replace(codes=np.empty((0, 0), np.uint8)), Rows(none, cells, counts)),
+        CountedNodes(bare, sums),
         Rows(none, cells, alike),
+        recipe.limits.min_decrease * opened.roots,
+        target.noise * n_rows,
+        bounds,
         room,
         recipe.limits._replace(n_try=_count_tries(recipe)),
         make_split_rules(recipe),
-        search_numeric_counts if numeric else search_counts,
+        get_builtin_pointer(get_python_function(search), make_find_signature(bare, sums, scratch)),
         recipe.criterion.pointers,
         recipe.before,
         recipe.use_before,
@@ -293,19 +329,23 @@ def split_block(
         scratch,
     )
     totals = counts[: int(table.n_codes[0]) + 1]
-    sums = Rows(none, np.empty(0, np.uint32), totals)
-    grown, n, status = call_kernel(recipe, lambda *_: split_nodes, arguments, table, sums)
+    whole = Rows(none, np.empty(0, np.uint32), totals)
+    grown, n, status = call_kernel(recipe, lambda *_: split_nodes, arguments, table, whole)
     if status:
         raise error_for_status(recipe, status, grown, n, scratch.best)
-    return Growth(grown.nodes[:n].copy(), grown.stats[:n].copy(), grown.levels.copy(), lacking)
+    kept = bounds[:n].copy() if len(bounds) > 1 else bounds[:0]
+    return Growth(
+        grown.nodes[:n].copy(), grown.stats[:n].copy(), grown.levels.copy(), lacking, kept
+    )
 
 
 def grow_block(
-    get_recipe: GetRecipe, blocks: Sequence[Sequence[Piece]], nodes: Nodes
+    get_recipe: GetRecipe, blocks: Sequence[Sequence[Piece]], opened: Opened
 ) -> list[Growth]:
     """Grow the subtrees of small nodes from their rows, collected from all partitions."""
     recipe, found = get_recipe(), []
-    for node, pieces in zip(nodes, zip(*blocks, strict=True), strict=True):
+    for i, pieces in enumerate(zip(*blocks, strict=True)):
+        node = opened.nodes[i]
         codes = np.ascontiguousarray(np.concatenate([piece.codes for piece in pieces], axis=1))
         cells = np.concatenate([piece.cells for piece in pieces])
         values = np.concatenate([piece.values for piece in pieces])
@@ -313,11 +353,17 @@ def grow_block(
         own = replace(recipe, table=table, row_major_codes=copy_row_major(codes))
         rows = Rows(np.arange(len(values), dtype=np.uint32), cells, values)
         none = Rows(rows.ids[:0].copy(), cells[:0].copy(), values[:0].copy())
-        grown, n = grow_rows(own, rows, none, int(node["seed"]), depth=int(node["depth"]))
-        lacking = np.zeros(1, np.bool_)
-        found.append(
-            Growth(grown.nodes[:n].copy(), grown.stats[:n].copy(), grown.levels.copy(), lacking)
+        start = GrowthStart(
+            int(node["depth"]), float(opened.roots[i]), *opened.bounds[i : i + 1].ravel().tolist()
         )
+        grown, n = grow_rows(own, rows, none, int(node["seed"]), start=start)
+        bounds = np.zeros((n if len(opened.bounds) else 0, 2))  # not read again
+        found.append(
+            Growth(
+                grown.nodes[:n].copy(), grown.stats[:n].copy(), grown.levels.copy(),
+                np.zeros(1, np.bool_), bounds,
+            )
+        )  # fmt: skip
     return found
 
 
@@ -376,7 +422,7 @@ def grow_by_levels(
     bags, weights, drawn = _draw_all_bags(engine, partitions, seeds)
     growing = _GrowingTrees(recipe, seeds, sizes, weights)
     while growing.opened:
-        level, nodes = growing.plan_level()
+        level, opened = growing.plan_level()
         pairs = [
             engine.submit(count_level, get_recipe, own, bag, level)
             for own, bag in zip(partitions, bags, strict=True)
@@ -384,8 +430,8 @@ def grow_by_levels(
         bags = [engine.submit(itemgetter(0), pair) for pair in pairs]
         blocks = [engine.submit(itemgetter(1), pair) for pair in pairs]
         results = [
-            engine.submit(split_block, get_recipe, _pick(engine, blocks, b), *nodes[b])
-            for b in range(len(nodes))
+            engine.submit(split_block, get_recipe, _pick(engine, blocks, b), own)
+            for b, own in enumerate(opened)
         ]
         del pairs, blocks
         growing.add_level(level, engine.take(results))
@@ -400,7 +446,9 @@ def grow_by_levels(
             for own, bag in zip(partitions, bags, strict=True)
         ]
         results = [
-            engine.submit(grow_block, get_recipe, _pick(engine, blocks, b), growing.nodes[own])
+            engine.submit(
+                grow_block, get_recipe, _pick(engine, blocks, b), growing.describe_nodes(own)
+            )
             for b, own in enumerate(level.blocks)
         ]
         del blocks
@@ -436,6 +484,10 @@ class _GrowingTrees:
 
     Attributes
     ----------
+    roots : (nodes,) float64
+        Weight of the root of each node's tree.
+    bounds : (nodes, 2) float64, or (0, 2)
+        Bounds of predictions, for monotonic constraints.
     opened, small : list of int
         Nodes to count at the next level, and nodes whose subtrees are grown in one process.
     """
@@ -447,6 +499,9 @@ class _GrowingTrees:
         self.nodes = np.zeros(len(seeds), NODE_DTYPE)
         self.nodes["seed"], self.nodes["weight"] = np.array(seeds, np.uint64), weights
         self.stats = np.zeros((len(seeds), recipe.target.size))
+        self.roots = self.nodes["weight"].copy()
+        unbounded = [[-np.inf, np.inf]] if recipe.monotonic_signs is not None else []
+        self.bounds = np.repeat(np.array(unbounded).reshape(-1, 2), len(seeds), axis=0)
         self.levels: list[npt.NDArray[np.int32]] = [np.empty(0, np.int32)]
         self.n_levels = 0
         # Columns that a node of this number counts, if others than it tries are constant.
@@ -462,8 +517,8 @@ class _GrowingTrees:
         self.small += nodes[light].tolist()
         self.opened += nodes[~light].tolist()
 
-    def plan_level(self) -> tuple[Level, list[tuple[Nodes, Integers]]]:
-        """Plan the next level; return it, and the nodes and column counts of each block."""
+    def plan_level(self) -> tuple[Level, list[Opened]]:
+        """Plan the next level; return it, and the nodes of each block."""
         n_try, n_codes = _count_tries(self.recipe), self.recipe.table.n_codes
         columns = np.array([self.n_columns.get(node, n_try) for node in self.opened])
         widest = np.cumsum(np.sort(n_codes.astype(np.int64) + 1)[::-1])
@@ -479,7 +534,15 @@ class _GrowingTrees:
         blocks, asked = np.split(ids, cuts), np.split(columns, cuts)
         seeds = [self.nodes["seed"][own].copy() for own in blocks]
         level = self._make_level(blocks)._replace(seeds=seeds, n_columns=asked)
-        return level, [(self.nodes[own], count) for own, count in zip(blocks, asked, strict=True)]
+        return level, [
+            self.describe_nodes(own, count) for own, count in zip(blocks, asked, strict=True)
+        ]
+
+    def describe_nodes(self, ids: Integers, n_columns: Integers | None = None) -> Opened:
+        """Return nodes to split or to grow."""
+        counts = np.zeros(len(ids), np.int64) if n_columns is None else n_columns
+        bounds = self.bounds[ids] if len(self.bounds) else self.bounds
+        return Opened(self.nodes[ids], counts, self.roots[ids], bounds)
 
     def _make_level(self, blocks: Sequence[Integers]) -> Level:
         """Return a level that first moves the rows of all nodes split since the last one."""
@@ -538,6 +601,7 @@ class _GrowingTrees:
     def _graft(self, ids: Sequence[Integers], growths: Sequence[Growth]) -> None:
         """Replace nodes by those of growths, and add the nodes below them."""
         nodes, stats, end = [self.nodes], [self.stats], len(self.nodes)
+        roots, bounds = [self.roots], [self.bounds]
         for own, growth in zip(ids, growths, strict=True):
             n, grown = len(own), growth.nodes.copy()
             grown["first_child"] += end - n
@@ -545,10 +609,20 @@ class _GrowingTrees:
             self.nodes[own], self.stats[own] = grown[:n], growth.stats[:n]
             nodes.append(grown[n:])
             stats.append(growth.stats[n:])
+            bounds.append(growth.bounds[n:])
+            # Either all nodes are of one tree, or no grandchildren are there.
+            more = np.full(len(grown), self.roots[own[0]])
+            more[:n] = self.roots[own]
+            inner = np.flatnonzero(grown["n_children"])
+            counts = grown["n_children"][inner]
+            children = expand_slices(growth.nodes["first_child"][inner], counts)
+            more[children] = np.repeat(more[inner], counts)
+            roots.append(more[n:])
             end += len(grown) - n
             self.levels.append(growth.levels)
             self.n_levels += len(growth.levels)
         self.nodes, self.stats = np.concatenate(nodes), np.concatenate(stats)
+        self.roots, self.bounds = np.concatenate(roots), np.concatenate(bounds)
 
     def assemble(self) -> list[Tree]:
         """Return the trees, with their nodes in the order of `grow_tree`."""

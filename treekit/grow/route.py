@@ -14,7 +14,7 @@ import numpy.typing as npt
 from treekit.grow.target_statistics import choose_part_steps
 from treekit.kernels.grow_tree import NODE_DTYPE
 from treekit.kernels.records import Rows, Table
-from treekit.kernels.route_rows import CodedSplits
+from treekit.kernels.route_rows import CodedSplits, find_row_leaves
 from treekit.kernels.route_rows import route_rows as route_kernel
 from treekit.model.fixed_point import MASS, compute_mass_bounds
 from treekit.model.tree import Split, Tree
@@ -100,6 +100,13 @@ def compute_leaf_shares(
     stop = tree.kind == Split.LEAF
     _, led, leaf = _route_rows(tree, table, rows, 1, fractional, 0, stop, upto, np.ones(1))
     return LeafShares(led.ids, leaf, led.values[:, 0] / MASS)
+
+
+def find_leaves(tree: Tree, table: Table, ids: npt.NDArray[np.uint32]) -> npt.NDArray[np.int64]:
+    """Find the leaves of rows, (rows,) int64, without oblique splits and surrogates."""
+    leaves = np.empty(len(ids), np.int64)
+    find_row_leaves(encode_splits(tree, table), table, ids, leaves)
+    return leaves
 
 
 def _route_rows(

@@ -8,10 +8,10 @@ right side.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate
-from typing import Any
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -60,8 +60,11 @@ class TargetStatistics:
     placed : (rows, S) float64 or None
         Dense statistics of the rows of a plugin's task, before they are multiplied by row and
         class weights.
-    step : float or (targets,) float64
-        Grid step of numbers, or of class weights that are multiplied by factors.
+    step : float, (targets,) or (S,) float64
+        Grid step of numbers, or of the dense statistics of a plugin's task.
+    weight_step, factor_step : float
+        Grid steps of row weights (0 if they are integers, and not rounded), and of weights
+        that are multiplied by class weights.
     total_weight : float or None
         Weight of all training rows if these are only some of them.
     """
@@ -79,6 +82,8 @@ class TargetStatistics:
     n_answers: int = 0
     placed: npt.NDArray[np.float64] | None = None
     step: float | npt.NDArray[np.float64] = 1.0
+    weight_step: float = 0.0
+    factor_step: float = 1.0
     total_weight: float | None = None
 
     @property
@@ -128,6 +133,18 @@ class TargetStatistics:
         )
 
 
+# ---------------------------------------------------------------- all rows
+# `scale_target` chooses the grids from all rows; `place_target` makes the statistics of all rows,
+# or of some of them, on these grids.
+
+
+class Values(Protocol):
+    """An array of rows, or values that are computed for a slice of rows when they are read."""
+
+    def __getitem__(self, rows: slice, /) -> npt.NDArray[Any]:
+        """Return the values of some rows."""
+
+
 def make_class_target(
     y: npt.NDArray[np.int32],
     n_classes: int,
@@ -147,16 +164,8 @@ def make_class_target(
     drawn : bool
         Whether rows will be drawn in proportion to their weight, not weighted by it.
     """
-    w, _ = round_weights(len(y), weights)
-    unit, draw_weights = compute_draw_weights(w, weights, drawn)
-    own, step = unit, 1.0
-    if factors is not None:
-        step = choose_factor_step(unit, factors, sum_upwards(w * factors))
-        own = multiply_weights(unit, factors, step)
-    return TargetStatistics(
-        y.astype(np.uint32), own[:, None], n_classes, step=step,
-        draw_weights=draw_weights, draw_unit=1.0 if draw_weights is None else float(unit[0]),
-    )  # fmt: skip
+    whole = scale_class_target(len(y), n_classes, weights, factors, drawn=drawn)
+    return place_target(whole, y, weights, factors)
 
 
 def make_number_target(
@@ -177,28 +186,8 @@ def make_number_target(
     DataError
         If squares of the target, or weighted sums of them, are out of range for float64.
     """
-    w, whole = round_weights(len(y), weights)
-    center = compute_weighted_median(y, w) if centred else 0.0
-    check_target_range(y[w > 0], center, float(w.sum()))
-    # Rows of weight zero may have any y.
-    distance = np.subtract(y, center, out=np.zeros(len(y)), where=w > 0)
-    unit, draw_weights = compute_draw_weights(w, weights, drawn)
-    whole = whole and not has_heavy_weights(w) and bool(np.all(unit == np.floor(unit)))
-    # Weight of a row, the same for a row of weight w as for each of w copies.
-    one = 1.0 if whole else float(w.sum()) / np.count_nonzero(w)
-    one = one if draw_weights is None else float(unit[0])
-    apart = np.abs(distance)
-    step = choose_step(bound_sums(sum_upwards(apart * w), one * float(apart.max())))
-    # For integer weights round y before the product: w copies of a row must add up to the
-    # row of weight w.  For other weights this would round y as coarsely as w * y.
-    wy = unit * round_to_step(distance, step) if whole else round_to_step(unit * distance, step)
-    # Several steps: bootstrap counts multiply the rounding error of a row.
-    noise = 0.0 if whole else 8 * step
-    values = np.column_stack([unit, wy])
-    draw_unit = 1.0 if draw_weights is None else float(unit[0])
-    return TargetStatistics(
-        np.empty(0, np.uint32), values, 2, center, noise, draw_weights, draw_unit, step=step
-    )
+    whole = scale_number_target(y, weights, drawn=drawn, centred=centred)
+    return place_target(whole, y, weights, None)
 
 
 def make_multioutput_class_target(
@@ -210,26 +199,8 @@ def make_multioutput_class_target(
     drawn: bool = False,
 ) -> TargetStatistics:
     """Make a target of class codes (rows, targets), with one block of class weights each."""
-    blocks = TargetBlocks(tuple(accumulate(n_classes, initial=0)), classes=True)
-    one = make_class_target(y[:, 0], n_classes[0], weights, factors, drawn=drawn)
-    return replace(
-        one,
-        cells=np.empty(0, np.uint32),
-        values=fill_class_blocks(y, blocks, one.values[:, 0]),
-        size=blocks.n_cells,
-        blocks=blocks,
-    )
-
-
-def fill_class_blocks(
-    y: npt.NDArray[np.int32], blocks: TargetBlocks, w: npt.NDArray[np.float64]
-) -> npt.NDArray[np.float64]:
-    """Return statistics (rows, S): the weight of each row, also in its class cell per target."""
-    values = np.zeros((len(y), blocks.n_cells))
-    values[:, 0] = w
-    for k, first in enumerate(blocks.first_cells):
-        values[np.arange(len(y)), first + y[:, k]] = w
-    return values
+    whole = scale_class_target(len(y), n_classes, weights, factors, drawn=drawn)
+    return place_target(whole, y, weights, factors)
 
 
 def make_multioutput_number_target(
@@ -240,18 +211,129 @@ def make_multioutput_number_target(
     centred: bool = True,
 ) -> TargetStatistics:
     """Make a target of several numbers (rows, targets); see `make_number_target`."""
-    each = [make_number_target(own, weights, drawn=drawn, centred=centred) for own in y.T]
-    sums = [one.values[:, 1:] for one in each]
+    return make_number_target(y, weights, drawn=drawn, centred=centred)
+
+
+def scale_class_target(
+    n_rows: int,
+    n_classes: int | Sequence[int],
+    weights: npt.NDArray[np.float64] | None,
+    factors: Values | None = None,
+    *,
+    drawn: bool = False,
+) -> TargetStatistics:
+    """Choose the grids of a target of class codes, or of several; return it without rows."""
+    known = measure_weights(n_rows, weights, drawn=drawn)
+    whole = _make_empty_target(known, 1)
+    if isinstance(n_classes, int):
+        whole = replace(whole, cells=np.zeros(1, np.uint32), size=n_classes)
+    else:
+        blocks = TargetBlocks(tuple(accumulate(n_classes, initial=0)), classes=True)
+        whole = replace(
+            whole, values=np.zeros((1, blocks.n_cells)), size=blocks.n_cells, blocks=blocks
+        )
+    return whole if factors is None else _scale_factors(whole, n_rows, weights, factors, known)
+
+
+def scale_number_target(
+    y: npt.NDArray[np.float64],
+    weights: npt.NDArray[np.float64] | None,
+    *,
+    drawn: bool = False,
+    centred: bool = True,
+) -> TargetStatistics:
+    """Choose the center and the grid of a target of one or several numbers."""
+    known = measure_weights(len(y), weights, drawn=drawn)
+    if y.ndim == 1:
+        return _scale_numbers(y, weights, known, centred=centred)
+    each = [_scale_numbers(own, weights, known, centred=centred) for own in y.T]
     blocks = TargetBlocks(tuple(range(len(each) + 1)), classes=False)
     return replace(
         each[0],
-        values=np.concatenate([each[0].values[:, :1], *sums], axis=1),
+        values=np.zeros((1, blocks.n_cells)),
         size=blocks.n_cells,
         center=np.array([one.center for one in each]),
         step=np.array([one.step for one in each]),
         noise=max(one.noise for one in each),
         blocks=blocks,
     )
+
+
+def _scale_numbers(
+    y: npt.NDArray[np.float64],
+    weights: npt.NDArray[np.float64] | None,
+    known: WeightScale,
+    *,
+    centred: bool,
+) -> TargetStatistics:
+    center = 0.0
+    if centred:
+        center = compute_weighted_median(
+            y, None if weights is None else round_weights_to_step(weights, known.step)
+        )
+    low, high = math.inf, -math.inf
+    for own, w in _iterate_blocks(y, weights):
+        counted = own if w is None else own[w > 0]
+        low, high = float(counted.min(initial=low)), float(counted.max(initial=high))
+    check_target_range(low, high, center, known.total)
+    spread = max(abs(low - center), abs(high - center))
+
+    def measure_distances() -> Iterator[npt.NDArray[np.float64]]:
+        for own, w in _iterate_blocks(y, weights):
+            if w is None:
+                yield np.abs(own - center)
+            else:
+                counted = w > 0  # rows of weight zero may have any y
+                yield np.abs(own[counted] - center) * round_weights_to_step(w[counted], known.step)
+
+    whole = known.may_be_copies
+    # Weight of a row, the same for a row of weight w as for each of w copies.
+    one = 1.0 if whole else known.total / known.n_positive
+    one = one if known.unit is None else known.unit
+    step = choose_step(bound_sums(sum_blocks_upwards(measure_distances), one * spread))
+    # Several steps: bootstrap counts multiply the rounding error of a row.
+    noise = 0.0 if whole else 8 * step
+    return replace(_make_empty_target(known, 2), size=2, center=center, noise=noise, step=step)
+
+
+def _make_empty_target(known: WeightScale, width: int) -> TargetStatistics:
+    """Return a target without rows, whose arrays have one row to show their kinds."""
+    drawn = known.unit is not None
+    return TargetStatistics(
+        np.empty(0, np.uint32),
+        np.zeros((1, width)),
+        width,
+        draw_weights=np.zeros(1) if drawn else None,
+        draw_unit=known.unit if known.unit is not None else 1.0,
+        total_weight=known.unit * known.n_rows if known.unit is not None else known.total,
+        weight_step=known.step,
+    )
+
+
+def _scale_factors(
+    whole: TargetStatistics,
+    n_rows: int,
+    weights: npt.NDArray[np.float64] | None,
+    factors: Values,
+    known: WeightScale,
+) -> TargetStatistics:
+    """Choose the grid of weights that are multiplied by factors."""
+
+    def multiply() -> Iterator[tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]]:
+        for rows in _iterate_slices(n_rows):
+            w = round_weights_to_step(_get_weights(weights, rows), known.step)
+            yield w, factors[rows]
+
+    total = sum_blocks_upwards(lambda: (w * own for w, own in multiply()))
+    largest = max(
+        float(((w if known.unit is None else known.unit) * own).max()) for w, own in multiply()
+    )
+    step = choose_step(bound_sums(total, largest))
+    own_total = sum(
+        float(multiply_weights(w if known.unit is None else known.unit, own, step).sum())
+        for w, own in multiply()
+    )
+    return replace(whole, factor_step=step, total_weight=own_total)
 
 
 def make_rank_target(
@@ -267,38 +349,61 @@ def make_rank_target(
     return replace(sums, values=values, size=4, center=0.0, quantile=quantile)
 
 
-def make_partition_target(
+# ---------------------------------------------------------------- some rows
+
+
+def place_target(
     whole: TargetStatistics,
-    y: npt.NDArray[np.int32] | npt.NDArray[np.float64],
+    y: npt.NDArray[Any],
     weights: npt.NDArray[np.float64] | None,
     factors: npt.NDArray[np.float64] | None,
 ) -> TargetStatistics:
-    """Return the statistics of some rows, as they are in the target of all rows.
+    """Return the statistics of some rows, or of all, on the grids chosen from all rows.
 
     Parameters
     ----------
     whole : TargetStatistics
-        Of all rows, with integer weights; its arrays are not read.
-    y, weights, factors
-        Of these rows; `weights` None = 1.
+        The result of `scale_class_target` or of another function that chooses grids.
+    y : (rows,) or (rows, targets)
+        Class codes, numbers, or cells or statistics of a plugin's layout.
+    weights, factors : (rows,) float64, or None = 1
     """
-    w = np.ones(len(y)) if weights is None else weights
+    w = np.ones(len(y)) if weights is None else round_weights_to_step(weights, whole.weight_step)
     drawn = whole.draw_weights is not None
     unit = np.full(len(w), whole.draw_unit) if drawn else w
-    if whole.has_class_weights:
-        codes = np.asarray(y, dtype=np.int32)
-        if factors is not None:
-            unit = multiply_weights(unit, factors, float(whole.step))
-        if whole.blocks is not None:
-            cells, values = whole.cells[:0], fill_class_blocks(codes, whole.blocks, unit)
-        else:
-            cells, values = codes.astype(np.uint32), unit[:, None]
+    own = unit if factors is None else multiply_weights(unit, factors, whole.factor_step)
+    cells, placed = whole.cells[:0], None
+    if not whole.is_dense:
+        cells, values = y.astype(np.uint32), own[:, None]
+    elif whole.layout is not None:
+        placed = y.astype(np.float64, copy=False)
+        values = _place_statistics(placed, own, np.asarray(whole.step), exact=whole.noise == 0.0)
+    elif whole.blocks is not None and whole.blocks.classes:
+        values = fill_class_blocks(np.asarray(y, dtype=np.int32), whole.blocks, own)
     else:
         counted = (w > 0).reshape(-1, *[1] * (y.ndim - 1))  # rows of weight zero may have any y
         distance = np.subtract(y, whole.center, out=np.zeros(y.shape), where=counted)
-        cells = whole.cells[:0]
-        values = np.column_stack([unit, (unit * round_to_step(distance, whole.step).T).T])
-    return replace(whole, cells=cells, values=values, draw_weights=w if drawn else None)
+        if whole.noise == 0.0:
+            # Rounded before the product: w copies of a row must add up to the row of weight w.
+            wy = (unit * round_to_step(distance, whole.step).T).T
+        else:  # this would round y as coarsely as w * y
+            wy = round_to_step((unit * distance.T).T, whole.step)
+        values = np.column_stack([unit, wy])
+    return replace(
+        whole, cells=cells, values=values, draw_weights=w if drawn else None, placed=placed,
+        total_weight=None,
+    )  # fmt: skip
+
+
+def fill_class_blocks(
+    y: npt.NDArray[np.int32], blocks: TargetBlocks, w: npt.NDArray[np.float64]
+) -> npt.NDArray[np.float64]:
+    """Return statistics (rows, S): the weight of each row, also in its class cell per target."""
+    values = np.zeros((len(y), blocks.n_cells))
+    values[:, 0] = w
+    for k, first in enumerate(blocks.first_cells):
+        values[np.arange(len(y)), first + y[:, k]] = w
+    return values
 
 
 # ---------------------------------------------------------------- exact sums
@@ -322,16 +427,62 @@ _SMALLEST_SQUARES, _LARGEST_SQUARES = 1e-280, 1e300
 """Bounds of sums of squares, guaranteed to criteria."""
 
 
-def check_target_range(y: npt.NDArray[np.float64], center: float, total: float) -> None:
+class WeightScale(NamedTuple):
+    """The weights of all rows: their grid, and what a bootstrap needs to know.
+
+    Attributes
+    ----------
+    n_rows, n_positive : int
+    step : float
+        Grid step; 0 for integers, which are not rounded.
+    total : float
+        Sum of the rounded weights.
+    unit : float or None
+        Weight of a draw; None if rows are not drawn in proportion to their weight.
+    may_be_copies : bool
+        Whether rows count as integer numbers of copies.
+    """
+
+    n_rows: int
+    n_positive: int
+    step: float
+    total: float
+    unit: float | None
+    may_be_copies: bool
+
+
+def measure_weights(
+    n_rows: int, weights: npt.NDArray[np.float64] | None, *, drawn: bool = False
+) -> WeightScale:
+    """Choose the grid of weights, and the weight of a draw if rows are `drawn` by weight."""
+    if weights is None:
+        return WeightScale(n_rows, n_rows, 0.0, float(n_rows), None, True)
+    step = choose_weight_step(weights)
+    total, n_positive, whole = 0.0, 0, True
+    for (own,) in _iterate_blocks(weights):
+        w = round_weights_to_step(own, step)
+        total += float(w.sum())
+        n_positive += int(np.count_nonzero(w))
+        whole = whole and bool(np.all(w == np.floor(w)))
+    unit = None
+    if drawn:
+        unit = total / choose_draws(total, n_positive, whole=whole)
+        if unit != 1.0:
+            unit = float(round_to_step(np.array([unit]), choose_step(total * 2))[0])
+    heavy = total > max(_MAX_COPY_WEIGHT, float(MAX_COPIES * n_positive))
+    copies = step == 0.0 and not heavy and (unit is None or unit == math.floor(unit))
+    return WeightScale(n_rows, n_positive, step, total, unit, copies)
+
+
+def check_target_range(low: float, high: float, center: float, total: float) -> None:
     """Raise `DataError` if squared errors of rows of this total weight overflow or underflow."""
     weight = max(total, 1.0)
-    largest = float(np.abs(y).max())
-    if largest > math.sqrt(_LARGEST_SQUARES / weight):
+    if max(abs(low), abs(high)) > math.sqrt(_LARGEST_SQUARES / weight):
         raise DataError(
-            f"the target ranges from {y.min():g} to {y.max():g}, and its squares overflow float64; "
+            f"the target ranges from {low:g} to {high:g}, and its squares overflow float64; "
             "divide the target by a constant"
         )
-    spread = float(np.abs(y - center).max())
+    spread = max(abs(low - center), abs(high - center))
     if 0 < spread < math.sqrt(_SMALLEST_SQUARES / min(total, 1.0)):
         raise DataError(
             f"the target lies within {spread:g} of {center:g}, and squared differences underflow "
@@ -339,35 +490,25 @@ def check_target_range(y: npt.NDArray[np.float64], center: float, total: float) 
         )
 
 
-def has_heavy_weights(w: npt.NDArray[np.float64]) -> bool:
-    """Check whether integer weights are too large to be treated as copies of rows."""
-    return float(w.sum()) > max(_MAX_COPY_WEIGHT, float(MAX_COPIES * np.count_nonzero(w)))
-
-
-def compute_weighted_median(y: npt.NDArray[np.float64], w: npt.NDArray[np.float64]) -> float:
-    """Return the lower weighted median."""
-    if np.all(w == 1.0):
+def compute_weighted_median(y: npt.NDArray[np.float64], w: npt.NDArray[np.float64] | None) -> float:
+    """Return the lower weighted median; `w` None = 1, else weights on a grid."""
+    if w is None or np.all(w == 1.0):
         middle = (len(y) - 1) // 2
         return float(np.partition(y, middle)[middle])
-    order = np.argsort(y)
-    below = np.cumsum(w[order])
-    return float(y[order[np.searchsorted(below, below[-1] / 2)]])
-
-
-def compute_draw_weights(
-    w: npt.NDArray[np.float64], weights: npt.NDArray[np.float64] | None, drawn: bool
-) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64] | None]:
-    """Return the weights of rows in statistics, and those to draw rows by.
-
-    `w` are the weights rounded to the grid; `weights` the original ones or None.
-    """
-    if weights is None or not drawn:
-        return w, None
-    total = float(w.sum())
-    unit = total / count_draws(w)
-    if unit != 1.0:
-        unit = float(round_to_step(np.array([unit]), choose_step(total * 2))[0])
-    return np.full(len(w), unit), w
+    half, below = float(w.sum()) / 2, 0.0
+    while True:  # halve the numbers that may be the median
+        middle = (len(y) - 1) // 2
+        pivot = float(np.partition(y, middle)[middle])
+        smaller = y < pivot
+        upto = below + float(w[smaller].sum())
+        if upto >= half:
+            y, w = y[smaller], w[smaller]
+            continue
+        larger = y > pivot
+        upto = below + float(w[~larger].sum())
+        if upto >= half:
+            return pivot
+        y, w, below = y[larger], w[larger], upto
 
 
 def count_draws(weights: npt.NDArray[np.float64]) -> int:
@@ -377,8 +518,12 @@ def count_draws(weights: npt.NDArray[np.float64]) -> int:
     table.  For other weights, and for sums that would take long to draw one by one, it is
     the number of rows; each draw then has a larger weight.
     """
-    total, rows = float(weights.sum()), int(np.count_nonzero(weights))
     whole = bool(np.all(weights == np.floor(weights)))
+    return choose_draws(float(weights.sum()), int(np.count_nonzero(weights)), whole=whole)
+
+
+def choose_draws(total: float, rows: int, *, whole: bool) -> int:
+    """Return `count_draws` of `rows` positive weights; `whole`: whether they are integers."""
     return int(total) if whole and total <= MAX_COPIES * rows else rows
 
 
@@ -388,27 +533,35 @@ def round_weights(
     """Return weights rounded to the grid, and whether they are integers."""
     if weights is None:
         return np.ones(n), True
+    step = choose_weight_step(weights)
+    return round_weights_to_step(weights, step), step == 0.0
+
+
+def choose_weight_step(weights: npt.NDArray[np.float64] | None) -> float:
+    """Return the grid step of weights; 0 for integers, which are not rounded."""
+    if weights is None:
+        return 0.0
     total = sum_upwards(weights)
     if not 1e-120 < total < 1e120:
         raise DataError(
             f"the weights add up to {total:g}, whose square is out of range for float64; "
             "multiply the weights by a constant"
         )
-    if np.all(weights == np.floor(weights)) and total < 2.0**_EXACT_BITS:
-        return weights.astype(np.float64), True
-    step = choose_step(bound_sums(total, float(weights.max())))
-    return np.maximum(round_to_step(weights, step), np.where(weights > 0, step, 0.0)), False
+    whole = all(np.all(own == np.floor(own)) for (own,) in _iterate_blocks(weights))
+    if whole and total < 2.0**_EXACT_BITS:
+        return 0.0
+    return choose_step(bound_sums(total, float(weights.max())))
 
 
-def choose_factor_step(
-    unit: npt.NDArray[np.float64], factors: npt.NDArray[np.float64], total: float
-) -> float:
-    """Return the grid step of weights multiplied by factors, whose sums are about `total`."""
-    return choose_step(bound_sums(total, float((unit * factors).max())))
+def round_weights_to_step(weights: npt.NDArray[np.float64], step: float) -> npt.NDArray[np.float64]:
+    """Round weights to the grid; positive ones stay positive."""
+    if step == 0.0:
+        return weights.astype(np.float64, copy=False)
+    return np.maximum(round_to_step(weights, step), np.where(weights > 0, step, 0.0))
 
 
 def multiply_weights(
-    unit: npt.NDArray[np.float64], factors: npt.NDArray[np.float64], step: float
+    unit: float | npt.NDArray[np.float64], factors: npt.NDArray[np.float64], step: float
 ) -> npt.NDArray[np.float64]:
     """Multiply weights by factors and round them to multiples of `step`; 0 stays 0."""
     product = unit * factors
@@ -426,11 +579,37 @@ def sum_upwards(numbers: npt.NDArray[np.float64]) -> float:
     Each is rounded up to a multiple of 2**-31 of the largest, so that partial sums of
     any division of the numbers add up to the same integer.
     """
-    largest = float(numbers.max(initial=0.0))
+    return sum_blocks_upwards(lambda: (own for (own,) in _iterate_blocks(numbers)))
+
+
+def sum_blocks_upwards(make_blocks: Callable[[], Iterable[npt.NDArray[np.float64]]]) -> float:
+    """Return the bound of `sum_upwards` for numbers that are computed in blocks, twice."""
+    largest = max((float(own.max(initial=0.0)) for own in make_blocks()), default=0.0)
     if not 0.0 < largest < math.inf:
         return largest
     unit = math.ldexp(1.0, max(math.frexp(largest)[1] - 31, -1000))
-    return float(np.ceil(numbers / unit).astype(np.int64).sum()) * unit
+    return (
+        float(sum(int(np.ceil(own / unit).astype(np.int64).sum()) for own in make_blocks())) * unit
+    )
+
+
+_BLOCK_ROWS = 1 << 18
+"""Rows of a block: working memory of a few MB, however long the table."""
+
+
+def _iterate_slices(n_rows: int) -> Iterator[slice]:
+    for start in range(0, n_rows, _BLOCK_ROWS):
+        yield slice(start, min(start + _BLOCK_ROWS, n_rows))
+
+
+def _iterate_blocks(first: npt.NDArray[Any], *others: Any) -> Iterator[tuple[Any, ...]]:
+    """Yield blocks of rows of arrays; None stays None."""
+    for rows in _iterate_slices(len(first)):
+        yield first[rows], *(None if own is None else own[rows] for own in others)
+
+
+def _get_weights(weights: npt.NDArray[np.float64] | None, rows: slice) -> npt.NDArray[np.float64]:
+    return np.ones(rows.stop - rows.start) if weights is None else weights[rows]
 
 
 def choose_step(reach: float) -> float:
@@ -526,50 +705,79 @@ def make_layout_target(
     DataError
         If squares of the statistics leave float64.
     """
-    if placed.ndim == 1:
-        cells = placed.astype(np.int32)
-        counting = make_class_target(cells, layout.size, weights, factors, drawn=drawn)
-        return replace(counting, layout=layout, n_answers=n_answers)
-    w, whole = round_weights(len(placed), weights)
-    unit, draw_weights = compute_draw_weights(w, weights, drawn)
-    draw_unit = 1.0 if draw_weights is None else float(unit[0])
-    expected, own = w, unit
-    if factors is not None:
-        expected = w * factors
-        own = multiply_weights(
-            unit, factors, choose_factor_step(unit, factors, sum_upwards(expected))
-        )
-    # As in `make_number_target`: copies of a row add up to one row of integer weight.
-    whole = (
-        factors is None
-        and whole
-        and not has_heavy_weights(w)
-        and bool(np.all(unit == np.floor(unit)))
+    whole = scale_layout_target(
+        len(placed), placed, layout, n_answers, weights, factors, drawn=drawn
     )
-    counted = np.where(own[:, None] > 0, placed, 0.0)  # rows of weight zero may have any values
-    one = 1.0 if whole else float(own.max())
-    if not whole and draw_weights is None and factors is None:
-        one = float(w.sum()) / np.count_nonzero(w)
-    steps = _choose_dense_steps(counted, expected, one)
-    if whole:
-        values = own[:, None] * round_to_step(counted, steps)
-    else:
-        own = np.maximum(round_to_step(own, steps[0]), np.where(own > 0, steps[0], 0.0))
-        values = round_to_step(own[:, None] * counted, steps)
-    return TargetStatistics(
-        np.empty(0, np.uint32), values, layout.size,
-        noise=0.0 if whole else 8 * float(steps.max()),
-        draw_weights=draw_weights, draw_unit=draw_unit, layout=layout, n_answers=n_answers,
-        placed=placed.astype(np.float64, copy=False),
+    return place_target(whole, placed, weights, factors)
+
+
+def scale_layout_target(
+    n_rows: int,
+    placed: Values,
+    layout: Layout,
+    n_answers: int,
+    weights: npt.NDArray[np.float64] | None,
+    factors: Values | None = None,
+    *,
+    drawn: bool = False,
+) -> TargetStatistics:
+    """Choose the grids of a plugin's task; see `make_layout_target`."""
+    if placed[slice(0, 1)].ndim == 1:
+        counting = scale_class_target(n_rows, layout.size, weights, factors, drawn=drawn)
+        return replace(counting, layout=layout, n_answers=n_answers)
+    known = measure_weights(n_rows, weights, drawn=drawn)
+    whole = _make_empty_target(known, layout.size)
+    if factors is not None:
+        whole = _scale_factors(whole, n_rows, weights, factors, known)
+
+    def weigh() -> Iterator[tuple[Any, npt.NDArray[np.float64], npt.NDArray[np.float64]]]:
+        """Yield statistics, expected weights, and weights in statistics, block by block."""
+        for rows in _iterate_slices(n_rows):
+            expected = round_weights_to_step(_get_weights(weights, rows), known.step)
+            own = expected if known.unit is None else np.full(len(expected), known.unit)
+            if factors is not None:
+                own = multiply_weights(own, factors[rows], whole.factor_step)
+                expected = expected * factors[rows]
+            # Rows of weight zero may have any values.
+            yield np.where(own[:, None] > 0, placed[rows], 0.0), expected, own
+
+    # As for numbers: copies of a row add up to one row of integer weight.
+    copies = factors is None and known.may_be_copies
+    one = 1.0 if copies else max(float(own.max()) for _, _, own in weigh())
+    if not copies and known.unit is None and factors is None:
+        one = known.total / known.n_positive
+    total = sum(float(expected.sum()) for _, expected, _ in weigh())
+    low = np.min([counted.min(axis=0) for counted, _, _ in weigh()], axis=0).tolist()
+    high = np.max([counted.max(axis=0) for counted, _, _ in weigh()], axis=0).tolist()
+    largest, needed = np.maximum(np.abs(low), np.abs(high)), []
+    for k, most in enumerate(largest.tolist()):
+        check_target_range(low[k], high[k], 0.0, total)
+
+        def weigh_column(k: int = k) -> Iterator[npt.NDArray[np.float64]]:
+            return (np.abs(counted[:, k]) * expected for counted, expected, _ in weigh())
+
+        needed.append(choose_step(bound_sums(sum_blocks_upwards(weigh_column), one * most)))
+    steps = choose_common_steps(np.array(needed), largest, total)
+    own_total = whole.total_weight
+    if not copies:
+        own_total = sum(
+            float(round_weights_to_step(own, float(steps[0])).sum()) for _, _, own in weigh()
+        )
+    return replace(
+        whole, noise=0.0 if copies else 8 * float(steps.max()), step=steps, layout=layout,
+        n_answers=n_answers, total_weight=own_total,
     )  # fmt: skip
 
 
-def _choose_dense_steps(
-    counted: npt.NDArray[np.float64], w: npt.NDArray[np.float64], one: float
+def _place_statistics(
+    placed: npt.NDArray[np.float64],
+    own: npt.NDArray[np.float64],
+    steps: npt.NDArray[np.float64],
+    *,
+    exact: bool,
 ) -> npt.NDArray[np.float64]:
-    """Return grid steps (S,) for statistics (rows, S) of rows of weight w, of mean `one`."""
-    total, largest, needed = float(w.sum()), np.abs(counted).max(axis=0), []
-    for column, most in zip(counted.T, largest.tolist(), strict=True):
-        check_target_range(column, 0.0, total)
-        needed.append(choose_step(bound_sums(sum_upwards(np.abs(column) * w), one * most)))
-    return choose_common_steps(np.array(needed), largest, total)
+    """Multiply statistics (rows, S) by weights, on the grids of the columns."""
+    counted = np.where(own[:, None] > 0, placed, 0.0)
+    if exact:
+        return np.asarray(own[:, None] * round_to_step(counted, steps))
+    return round_to_step(round_weights_to_step(own, float(steps[0]))[:, None] * counted, steps)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import numba as nb
 import numpy as np
@@ -267,18 +267,37 @@ def grow_tree(
     return assemble_tree(recipe, grown, n, whole, kept, held_table or recipe.table)
 
 
+class GrowthStart(NamedTuple):
+    """Where growth starts: the root of a tree, or a node below it.
+
+    Attributes
+    ----------
+    depth : int
+    root_weight : float
+        Weight of the tree's root.
+    lowest, highest : float
+        Bounds of its predictions, by monotonic constraints.
+    """
+
+    depth: int
+    root_weight: float
+    lowest: float = -np.inf
+    highest: float = np.inf
+
+
 def grow_rows(
     recipe: Recipe,
     rows: Rows,
     held: Rows,
     seed: int,
     held_table: Table | None = None,
-    depth: int = 0,
+    start: GrowthStart | None = None,
 ) -> tuple[GrowthArrays, int]:
     """Grow the tree or subtree of `rows`, which are reordered; return its nodes and their number.
 
-    `depth` is the depth of its root; the other parameters are those of `grow_tree`.
+    `start` is given for a subtree; the other parameters are those of `grow_tree`.
     """
+    start = start or GrowthStart(0, float(rows.values[:, 0].sum()))
     criterion, splitter, s = recipe.criterion, recipe.splitter, recipe.target.size
     most = max(len(rows.ids), len(held.ids))
     scratch = allocate_scratch(
@@ -293,7 +312,8 @@ def grow_rows(
     room = GrowthArrays(
         np.zeros(64, NODE_DTYPE), np.zeros((64, s)), np.zeros((64, s)), np.zeros(16, np.int32)
     )
-    room.nodes["depth"][0] = depth
+    room.nodes["depth"][0] = start.depth
+    scratch.best[-2:] = start.lowest, start.highest
     surrogacy = None
     if recipe.surrogates is not None:
         surrogacy = allocate_surrogates(recipe.surrogates, recipe.table, held_table, len(rows.ids))
@@ -311,7 +331,7 @@ def grow_rows(
     arguments = (
         Sample(table, others, flat, held_flat, rows, held, spare),
         room,
-        limits._replace(min_decrease=limits.min_decrease * float(rows.values[:, 0].sum())),
+        limits._replace(min_decrease=limits.min_decrease * start.root_weight),
         make_split_rules(recipe),
         splitter.coding == "exact",
         noise,

@@ -215,9 +215,10 @@ def grow_nodes(
         for node in range(fresh, last):
             if is_leaf(node, tree, sample.rows, limits, noise, quantile, steps, nest):
                 continue
+            this = tree.nodes[np.uint64(node)]
             kind = search_split(
-                node, tree, sample, bounds, limits, ways, noise, quantile, find, criterion, rng,
-                scratch, out, numbers,
+                node, tree, sample, bounds, limits, ways, noise * (this.end - this.begin),
+                quantile, find, criterion, rng, scratch, out, numbers,
             )  # fmt: skip
             if kind < 0:
                 return grown, node, kind
@@ -279,7 +280,7 @@ def grow_nodes(
         ):
             return grown, node, np.int64(BAD_SPLIT)
         if len(bounds) > 1:
-            bounds = _bound_children(node, tree, n, branches, bounds, scratch.offers)
+            bounds = bound_children(node, tree, n, branches, bounds, scratch.offers)
         if nest is not None:
             n_nested = pass_cuts_down(tree.nodes, node, cuts, nest, n_nested)
             if n_nested > 0 or within:
@@ -320,7 +321,9 @@ def _make_root(tree, sample, scratch, quantile):
     for j in range(np.uint64(scratch.offers.shape[1])):
         bounded = bounded or scratch.offers[np.uint64(3), j] != 0.0
     bounds = np.empty((len(tree.nodes) if bounded else 1, 2))
-    bounds[zero, zero], bounds[zero, one] = -np.inf, np.inf
+    given = np.uint64(len(tree.stats[zero])) + np.uint64(2)
+    bounds[zero, zero] = scratch.best[given + np.uint64(LOWEST)]
+    bounds[zero, one] = scratch.best[given + np.uint64(HIGHEST)]
     return bounds
 
 
@@ -356,16 +359,17 @@ def is_leaf(node, tree, rows, limits, noise, quantile, steps, nest):
 
 @kernel
 def _has_equal_values(values, begin, end, noise, quantile):
-    """Check whether all values of a dense target are alike, up to rounding."""
+    """Check whether all values of a dense target may be one, of which they differ by rounding."""
     zero, one = np.uint64(0), np.uint64(1)
     first = np.uint64(begin)
     if quantile is not None:  # rows are in ascending order
         return values[first, one] == values[np.uint64(end) - one, one]
-    weight = values[first, zero]
-    for i in range(first + one, np.uint64(end)):
-        slack = noise * (weight + values[i, zero])
-        for k in range(one, np.uint64(values.shape[1])):
-            if abs(values[i, k] * weight - values[first, k] * values[i, zero]) > slack:
+    for k in range(one, np.uint64(values.shape[1])):
+        low, high = -np.inf, np.inf
+        for i in range(first, np.uint64(end)):
+            low = max(low, (values[i, k] - noise) / values[i, zero])
+            high = min(high, (values[i, k] + noise) / values[i, zero])
+            if low > high:
                 return False
     return True
 
@@ -375,10 +379,13 @@ def _has_equal_values(values, begin, end, noise, quantile):
 
 @llvm_inlined
 def search_split(
-    node, tree, sample, bounds, limits, ways, noise, quantile, find, criterion, rng, scratch, out,
-    numbers,
+    node, tree, sample, bounds, limits, ways, rounding, quantile, find, criterion, rng, scratch,
+    out, numbers,
 ):  # fmt: skip
-    """Search for the best split of a node; return its kind, 0 = none, negative = an error."""
+    """Search for the best split of a node; return its kind, 0 = none, negative = an error.
+
+    `rounding` bounds the rounding error of the node's dense statistics.
+    """
     this, stats = tree.nodes[np.uint64(node)], tree.stats[np.uint64(node)]
     rows, best, two = sample.rows, scratch.best, np.uint64(2)
     begin, end, weight, s = this.begin, this.end, this.weight, np.uint64(len(stats))
@@ -407,7 +414,7 @@ def search_split(
     find(view, scratch, criterion, rng, out, numbers)
     if out[KIND] <= 0:
         return out[KIND]
-    floor = max(1e-12 * own, _bound_rounding_gain(noise * (end - begin) / weight, quantile))
+    floor = max(1e-12 * own, _bound_rounding_gain(rounding / weight, quantile))
     # A negative min_gain allows splits without a gain, too.
     least = max(limits.min_gain, floor) if limits.min_gain >= 0.0 else limits.min_gain
     if not numbers[SCORE] > least:
@@ -636,7 +643,7 @@ def _make_children(
 
 
 @inlined
-def _bound_children(node, tree, n, branches, bounds, offers):
+def bound_children(node, tree, n, branches, bounds, offers):
     """Compute the bounds of a node's children, for monotonic constraints."""
     if n + branches > len(bounds):
         bounds = extend_rows(bounds, len(tree.nodes))

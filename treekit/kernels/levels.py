@@ -24,6 +24,7 @@ from treekit.kernels.axis_splits import (
 from treekit.kernels.compile import inlined, kernel
 from treekit.kernels.function_pointers import borrow_arrays
 from treekit.kernels.grow_tree import (
+    bound_children,
     extend_levels,
     extend_nodes,
     is_leaf,
@@ -40,6 +41,7 @@ from treekit.kernels.records import (
     N_NUMBERS,
     N_OUT,
     Column,
+    Limits,
     Rows,
     Table,
 )
@@ -153,25 +155,30 @@ def count_codes(n_codes, flat, n_rows, rows, spans, draws, seeds, n_columns, n_t
 
 
 @kernel
-def find_extremes(values, spans, extremes):
-    """Find the least and the largest number of each node's rows, for each target.
+def find_ranges(values, spans, noise, ranges):
+    """Find the numbers that all rows of each node may have, for each target.
 
     Parameters
     ----------
     values : (rows, S) float64
         Dense statistics: the weight, and weighted numbers.
     spans : (nodes, 2) int64
-    extremes : (nodes, 2, S) float64
-        Output; 1 in place of the weight.
+    noise : float
+        Bound on the rounding error of a row's statistics.
+    ranges : (nodes, 2, S) float64
+        Output: the least and the largest number; a node whose rows differ has a least number
+        above the largest.  In place of the weight, the number of rows.
     """
     zero, one, s = np.uint64(0), np.uint64(1), np.uint64(values.shape[1])
     for i in range(np.uint64(len(spans))):
-        for k in range(s):
-            least, most = np.inf, -np.inf
-            for r in range(np.uint64(spans[i, zero]), np.uint64(spans[i, one])):
-                number = values[r, k] / values[r, zero]  # exact: an integer number of copies
-                least, most = min(least, number), max(most, number)
-            extremes[i, zero, k], extremes[i, one, k] = least, most
+        begin, end = np.uint64(spans[i, zero]), np.uint64(spans[i, one])
+        ranges[i, zero, zero] = ranges[i, one, zero] = np.float64(end - begin)
+        for k in range(one, s):
+            low, high = -np.inf, np.inf
+            for r in range(begin, end):
+                low = max(low, (values[r, k] - noise) / values[r, zero])
+                high = min(high, (values[r, k] + noise) / values[r, zero])
+            ranges[i, zero, k], ranges[i, one, k] = low, high
 
 
 # ---------------------------------------------------------------- search the counts
@@ -273,8 +280,8 @@ def _find_counts(features, n_codes, feature):
 
 @kernel
 def split_nodes(
-    nodes, counted, alike, room, limits, ways, find, criterion, before, use_before, lacking,
-    rng, scratch,
+    nodes, counted, alike, decreases, roundings, bounds, room, limits, ways, find, criterion,
+    before, use_before, lacking, rng, scratch,
 ):  # fmt: skip
     """Split nodes by their counts.
 
@@ -285,12 +292,16 @@ def split_nodes(
         `begin` and `end` delimit their counts.
     counted : CountedNodes
     alike : Rows
-        For dense statistics, to find nodes whose rows are all equal: the least and the
-        largest numbers of each node's rows, then two different rows, used for children.
+        For dense statistics, to find nodes whose rows are all equal: two rows for each node,
+        equal if all its rows are, then two different rows, used for children.
+    decreases, roundings : (nodes,) float64
+        ``min_decrease`` of each node, and a bound on the rounding error of its statistics.
+    bounds : (1, 2), or (3 * nodes, 2) float64 for monotonic constraints
+        Lowest and highest prediction of each node; those of the children are added.
     room : GrowthArrays
         Children are added after the nodes; their `end` is 1 if they may be split, else 0.
     find
-        `search_counts`, or `search_numeric_counts`.
+        Pointer to `search_counts` or `search_numeric_counts`.
     lacking : (nodes,) bool
         Output: nodes that need counts of more columns.
 
@@ -303,7 +314,7 @@ def split_nodes(
     """
     scratch = borrow_arrays(scratch)
     grown, tree = room, borrow_arrays(room)
-    out, numbers, bounds = np.zeros(N_OUT, np.int64), np.zeros(N_NUMBERS), np.zeros((1, 2))
+    out, numbers = np.zeros(N_OUT, np.int64), np.zeros(N_NUMBERS)
     table, counts, dense = counted.table, counted.rows.values, len(counted.rows.cells) == 0
     n, used = np.int64(nodes), np.int64(0)
     unlike = 2 * n
@@ -321,8 +332,8 @@ def split_nodes(
             continue
         scratch.counts[LACKS_COLUMNS] = 0
         kind = search_split(
-            node, tree, counted, bounds, limits, ways, 0.0, None, find, criterion, rng, scratch,
-            out, numbers,
+            node, tree, counted, bounds, _set_decrease(limits, decreases[np.uint64(node)]), ways,
+            roundings[np.uint64(node)], None, find, criterion, rng, scratch, out, numbers,
         )  # fmt: skip
         if kind < 0:
             return grown, node, kind
@@ -354,12 +365,23 @@ def split_nodes(
             continue
         used += out[LEVELS]
         this.first_child = n
+        if len(bounds) > 1:  # binary splits, for which there is room
+            bound_children(node, tree, n, branches, bounds, scratch.offers)
         for child in range(n, n + branches):
             own = tree.nodes[np.uint64(child)]
             own.begin, own.end = unlike, unlike + 2
             own.end = 0 if is_leaf(child, tree, alike, limits, 0.0, None, None, None) else 1
         n += branches
     return grown, n, np.int64(0)
+
+
+@inlined
+def _set_decrease(limits, decrease):
+    """Return the limits with another `min_decrease`."""
+    return Limits(
+        limits.max_depth, limits.min_weight_split, limits.min_weight_leaf, limits.min_gain,
+        limits.max_leaves, limits.n_try, limits.min_impurity, limits.min_variance, decrease,
+    )  # fmt: skip
 
 
 @inlined

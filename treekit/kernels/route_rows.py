@@ -141,6 +141,36 @@ class CodedSplits(NamedTuple):
 
 
 @kernel
+def find_row_leaves(splits, table, ids, leaves):
+    """Find the leaf of each row, for trees without oblique splits and surrogates.
+
+    Parameters
+    ----------
+    splits : CodedSplits
+    table : Table
+    ids : (rows,) uint32
+    leaves : (rows,) int64
+        Output.
+    """
+    one = np.uint64(1)
+    for i in range(np.uint64(len(ids))):
+        node, row = np.uint64(0), np.uint64(ids[i])
+        while splits.n_children[node] > 0:
+            column = np.uint64(splits.feature[node])
+            code = np.int64(table.codes[column, row])
+            branch = np.int64(splits.missing[node])
+            if code < np.int64(table.n_codes[column]):
+                start, end = splits.level_offsets[node], splits.level_offsets[node + one]
+                if end > start:
+                    own = np.int64(splits.level_branch[np.uint64(start + code)])
+                    branch = own if own >= 0 else branch
+                else:
+                    branch = np.int64(code > splits.cut[node])
+            node = np.uint64(splits.first_child[node]) + np.uint64(branch)
+        leaves[i] = np.int64(node)
+
+
+@kernel
 def assign_node_branches(splits, node, table, ids, begin, end, fractional, sides, branch_of):
     """Write the branch of each of the rows ``ids[begin:end]`` at the split of `node`.
 

@@ -274,15 +274,26 @@ def _find_used_columns(model: Model) -> list[int]:
 
 
 def compute_score(
-    task: Task, y: npt.NDArray[Any], predicted: npt.NDArray[Any], weights: npt.NDArray[np.float64]
+    task: Task,
+    y: npt.NDArray[Any],
+    predicted: npt.NDArray[Any],
+    weights: npt.NDArray[np.float64] | None,
 ) -> float:
-    """Compute the weighted accuracy, or R squared; the mean of several targets."""
+    """Compute the weighted accuracy, or R squared; the mean of several targets.
+
+    Uses few arrays as long as the table: 8 bytes a row for an accuracy without weights.
+    """
     y = y.reshape(len(y), -1)
     predicted = predicted.reshape(y.shape)
     if task == "classification":
         return float(np.average((predicted == y).mean(axis=1), weights=weights))
+    if weights is None:
+        weights = np.ones(len(y))
+    mean = np.average(y, weights=weights, axis=0)
     # No overflow: training rejects targets whose squares leave float64.
-    error = weights @ (y - predicted) ** 2
-    total = weights @ (y - np.average(y, weights=weights, axis=0)) ** 2
+    distance = y - predicted
+    error = weights @ np.square(distance, out=distance)
+    np.subtract(y, mean, out=distance)
+    total = weights @ np.square(distance, out=distance)
     left = np.divide(error, total, out=np.ones(len(total)), where=total > 0)
     return float(np.mean(1.0 - left))

@@ -1,7 +1,7 @@
 """Train level by level over the partitions of a table that no process holds as a whole.
 
 The model equals that of training in one process.  This process holds the target, the weights
-and a hash of each row; the engine holds the columns, in partitions.
+and the columns of a plugin's task; the engine holds everything else, in partitions.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 import uuid
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from operator import itemgetter
 from typing import Any, NamedTuple
@@ -18,7 +18,8 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from treekit.contracts import Ranks
+from treekit import registry
+from treekit.contracts import Criterion, Ranks
 from treekit.data.binning import NOMINAL_CODES, choose_code_type
 from treekit.data.bins_by_counting import (
     BinSearch,
@@ -27,7 +28,15 @@ from treekit.data.bins_by_counting import (
     count_digits,
     decode_keys,
 )
-from treekit.data.dataset import Dataset, check_weights, digest_rows, make_dataset
+from treekit.data.dataset import (
+    MAX_INTEGER_CLASSES,
+    Dataset,
+    check_some_weight,
+    check_weight_range,
+    digest_rows,
+    make_dataset,
+    read_task_columns,
+)
 from treekit.data.features import convert_to_numbers, find_loss, round_to_dtype
 from treekit.data.parquet_files import join_parts
 from treekit.data.schema import MISSING_MARKS, Schema
@@ -38,33 +47,47 @@ from treekit.grow.forest_builder import (
     BootstrapSampler,
     compute_draw_rate,
     compute_poisson_table,
+    count_copies,
     draw_tree_seeds,
     find_codes_present,
-    hash_rows,
+    hash_drawn_rows,
     number_copies,
     select_drawn,
 )
 from treekit.grow.level_builder import Engine, LevelSizes, Partition, grow_by_levels
 from treekit.grow.recipe import Recipe
-from treekit.grow.route import compute_leaf_shares
+from treekit.grow.route import find_leaves
 from treekit.grow.target_statistics import (
     TargetStatistics,
-    count_draws,
-    make_partition_target,
+    choose_draws,
+    place_target,
     round_to_step,
 )
 from treekit.kernels.records import Table
 from treekit.model.tree import Tree
 from treekit.training import Fitted, check_no_missing, make_fitted
 from treekit.training.class_weights import apply_class_weights
-from treekit.training.plan import COMPONENT_KINDS, Plan, make_component, make_plan
+from treekit.training.plan import (
+    COMPONENT_KINDS,
+    Plan,
+    PlannedComponent,
+    make_component,
+    make_plan,
+)
 from treekit.training.prepare import (
     compile_recipe,
     get_coding_weights,
     get_placement,
-    make_criterion_target,
+    scale_criterion_target,
 )
-from treekit.training.run import Outcome, choose_vote_step, make_vote_function, score_outcome
+from treekit.training.run import (
+    Outcome,
+    choose_vote_step,
+    compute_oob_score,
+    make_vote_function,
+    predict_out_of_bag,
+)
+from treekit.training.tasks import place_rows
 
 Ids = npt.NDArray[np.uint32]
 Hashes = npt.NDArray[np.uint64]
@@ -112,53 +135,90 @@ def train_by_levels(
             "training by levels needs the weights in a column of the table; set weights to the "
             "column's name, or set cluster_mode='trees'"
         )
-    if "task_columns" in reading:
-        raise SettingError(
-            f"training by levels does not support criterion {settings['criterion']!r}, which "
-            "defines a Task; set another criterion, or cluster_mode='trees' on workers that "
-            "can hold the table"
-        )
     known = [(part, place) for part, place in zip(parts, places, strict=True) if place[1]]
     if not known:
         raise DataError("the table has no rows; training needs at least one")
-    schema = _find_schema(engine, [part for part, _ in known], known, target, reading)
-    chunks = []
+    empty = _find_schema(engine, [part for part, _ in known], known, target, reading)
+    chunks, sizes = [], []
     for own in _group_parts(known, resources.n_threads):
         chunk = engine.submit(
             read_chunk, [part for part, _ in own], [place for _, place in own], target,
-            dict(reading), schema,
+            dict(reading), empty,
         )  # fmt: skip
         chunks.append(chunk)
+        sizes.append(sum(n_rows for _, (_, n_rows) in own))
     del known, own
-    described = engine.take([engine.submit(describe_chunk, chunk) for chunk in chunks])
-    y, hashes = (np.concatenate([own[k] for own in described]) for k in (0, 2))
-    weights = None
-    if described[0][1] is not None:
-        weights = np.concatenate([own[1] for own in described])
-    try:
-        weights = check_weights(weights, len(y))
-    except DataError as error:
-        raise locate_row(error, places) from None
-    dataset = Dataset(schema, (), y, weights)
-    digest = digest_rows(schema, hashes)
-    sizes = [len(own) for own, _, _ in described]
-    del described, hashes
+    engine.take([engine.submit(find_size, chunk) for chunk in chunks])
+    digest = _digest_rows(engine, chunks, empty.schema, sum(sizes))
     parts.clear()
+    dataset = _collect_target(engine, chunks, sizes, empty)
     plan = make_plan(dataset, settings)
-    dataset = apply_class_weights(dataset, plan.class_weights)
     check_supported(plan)
-    whole = make_criterion_target(dataset, plan.criterion, _is_drawn(plan))
-    _check_whole_weights(dataset, whole)
-    context, partitions = _encode(engine, chunks, plan, schema, whole)
+    whole = _scale_target(dataset, plan)
+    context, partitions = _encode(engine, chunks, plan, empty.schema, whole)
     del chunks, chunk
     if _is_drawn(plan):
-        partitions = _add_samplers(engine, partitions, plan, whole)
+        partitions = _add_samplers(engine, partitions, plan, sum(sizes))
     outcome = _grow(
         engine, context, partitions, plan, dataset, whole, max(sizes), resources, progress
     )
-    if plan.settings["ensemble"] == "forest":
-        outcome = score_outcome(dataset, plan, outcome, False)
     return make_fitted(dataset, plan, outcome, digest)
+
+
+def _collect_target(
+    engine: Engine, chunks: Sequence[Any], sizes: Sequence[int], empty: Dataset
+) -> Dataset:
+    """Return a dataset without input columns: the target, weights and columns of a task."""
+    columns: dict[Any, npt.NDArray[Any]] = {}
+    end = 0
+    for chunk, n_rows in zip(chunks, sizes, strict=True):  # one at a time: this process is small
+        (found,) = engine.take([engine.submit(get_target, chunk)])
+        for name, own in found.items():
+            if name not in columns:
+                columns[name] = np.empty((sum(sizes), *own.shape[1:]), own.dtype)
+            columns[name][end : end + n_rows] = own
+        end += n_rows
+    y, weights = columns.pop("y"), columns.pop("weights", None)
+    if weights is not None:
+        check_some_weight(weights)
+    task_columns = {
+        role: replace(column, values=columns[role]) for role, column in empty.task_columns.items()
+    }
+    return Dataset(empty.schema, (), y, weights, task_columns=task_columns)
+
+
+@dataclass(frozen=True)
+class _FactorsOfRows:
+    """The class weight of each row, computed for the rows that are read."""
+
+    class_weights: npt.NDArray[np.float64]
+    y: npt.NDArray[Any]
+
+    def __getitem__(self, rows: Any) -> Any:
+        return self.class_weights[self.y[rows]]
+
+
+@dataclass(frozen=True)
+class _PlacedRows:
+    """Cells or statistics of a task's rows, computed for the rows that are read."""
+
+    dataset: Dataset
+    criterion: PlannedComponent
+
+    def __getitem__(self, rows: Any) -> Any:
+        assert self.criterion.layout is not None  # noqa: S101 - for the type checker
+        return place_rows(self.criterion.record, self.criterion.layout, self.dataset.take(rows))
+
+
+def _scale_target(dataset: Dataset, plan: Plan) -> TargetStatistics:
+    """Choose the grids of the statistics, from all rows in blocks."""
+    factors = None
+    if plan.class_weights is not None:
+        factors = _FactorsOfRows(plan.class_weights, dataset.y)
+    placed: Any = dataset.y
+    if plan.criterion.layout is not None:
+        placed = _PlacedRows(dataset, plan.criterion)
+    return scale_criterion_target(dataset, plan.criterion, _is_drawn(plan), placed, factors)
 
 
 def _is_drawn(plan: Plan) -> bool:
@@ -197,8 +257,6 @@ def check_supported(plan: Plan) -> None:
             pruner is not None and (pruner.after is not None or plan.holdout_share > 0),
             f"pruner {settings['pruner']!r}", "pruner='none'",
         ),
-        (plan.monotonic_signs is not None, "monotonic", "monotonic=None"),
-        (settings["min_impurity_decrease"] > 0, "min_impurity_decrease", "min_gain"),
         (
             numbers,
             f"min_impurity with criterion {criterion.record.name!r}", "min_gain",
@@ -212,17 +270,6 @@ def check_supported(plan: Plan) -> None:
             )
 
 
-def _check_whole_weights(dataset: Dataset, whole: TargetStatistics) -> None:
-    weights = dataset.weights
-    if weights is None:
-        return
-    if whole.noise > 0 or whole.draw_unit != 1.0 or np.any(weights != np.floor(weights)):
-        raise SettingError(
-            "training by levels needs weights that are integers with a mean of at most 16; round "
-            "or scale them, or set cluster_mode='trees' on workers that can hold the table"
-        )
-
-
 # ---------------------------------------------------------------- schema
 # The schema is that of a small table with the rows that determine it: the extremes of numbers,
 # and a row of each category and class.
@@ -234,7 +281,8 @@ def _find_schema(
     known: Sequence[tuple[Any, tuple[str, int]]],
     target: str | Sequence[str],
     reading: Mapping[str, Any],
-) -> Schema:
+) -> Dataset:
+    """Return a dataset without rows: the schema, and the categories of a task's columns."""
     names = [target] if isinstance(target, str) else list(target)
     asked = [engine.submit(select_telling_rows, part, names, dict(reading)) for part in parts]
     found = engine.take(asked)
@@ -245,11 +293,13 @@ def _find_schema(
     if reading.get("weights") is not None:
         given["ignore"] = [*reading.get("ignore", ()), reading["weights"]]
     try:
-        schema = make_dataset(sketch, target, **given).schema
+        empty = make_dataset(sketch, target, **given).take(slice(0))
     except DataError as error:
         raise locate_row(error, places, [numbers for _, numbers, _ in found]) from None
+    empty = replace(empty, columns=())
     if dtype != "auto":
-        return schema
+        return empty
+    schema = empty.schema
     rounded = set().union(*(inexact for _, _, inexact in found))
     numeric = [c.name for c in schema.columns if c.kind == "numeric" and c.name in rounded]
     for name in numeric:  # one column at a time
@@ -257,8 +307,8 @@ def _find_schema(
             [engine.submit(find_distinct_values, part, name, dict(reading)) for part in parts]
         )
         if find_loss(np.concatenate(values)) is not None:
-            return schema
-    return msgspec.structs.replace(schema, dtype="float32")
+            return empty
+    return replace(empty, schema=msgspec.structs.replace(schema, dtype="float32"))
 
 
 def _read_part(part: Any, reading: Mapping[str, Any]) -> Any:
@@ -278,22 +328,28 @@ def select_telling_rows(
     if reading.get("weights") is not None:
         table.find_column(reading["weights"], "weight column")
     nominal = {*(reading.get("nominal") or ()), *(reading.get("levels") or ())}
+    complete = {*targets, *reading.get("task_columns", {}).values()}  # missing cells are errors
+    used = {*table.names} - {*reading.get("ignore", ())} | complete
+    names = [name for name in table.names if name in used]
     finite = np.ones(table.n_rows, np.bool_)
-    for name in table.names:
+    for name in names:
         cells = table.get_typed_cells(name)
         if cells.dtype.kind == "f":
-            finite &= ~np.isinf(cells) if name not in targets else np.isfinite(cells)
+            finite &= ~np.isinf(cells) if name not in complete else np.isfinite(cells)
     rows: set[int] = {int(finite.argmax())}
     inexact = set()
-    for name in table.names:
+    for name in names:
+        # Integers are numbers, not classes, from so many different ones on.
+        inferred = name in targets and reading.get("task") is None and not reading.get("classes")
+        most = MAX_INTEGER_CLASSES + 1 if inferred else None
         cells = table.get_typed_cells(name)
         at = np.flatnonzero(finite & (cells == cells))
         known = cells[at]
         if cells.dtype.kind in "Ob":
             first = dict(zip(known[::-1].tolist(), at[::-1].tolist(), strict=True))
             rows |= {row for value, row in first.items() if value is not None}
-        elif name in targets or name in nominal:
-            rows |= set(at[np.unique(known, return_index=True)[1]].tolist())
+        elif name in nominal or (name in targets and _may_be_classes(cells, reading)):
+            rows |= set(at[np.unique(known, return_index=True)[1][:most]].tolist())
         elif len(at):
             rows |= {int(at[known.argmin()]), int(at[known.argmax()])}
         if cells.dtype.kind not in "Ob":
@@ -307,6 +363,13 @@ def select_telling_rows(
         numbers,
         inexact,
     )
+
+
+def _may_be_classes(cells: npt.NDArray[Any], reading: Mapping[str, Any]) -> bool:
+    """Check whether the numbers of a target may be classes."""
+    if reading.get("task") is None and not reading.get("classes"):
+        return cells.dtype.kind != "f"
+    return reading.get("task") != "regression"
 
 
 def _take_rows(part: Any, rows: npt.NDArray[Any]) -> Any:
@@ -329,12 +392,10 @@ def read_chunk(
     places: Places,
     target: str | Sequence[str],
     reading: Mapping[str, Any],
-    schema: Schema,
+    empty: Dataset,
 ) -> Dataset:
-    """Read neighbouring partitions by the schema of the whole table.
-
-    Weights are not checked.
-    """
+    """Read neighbouring partitions by the schema and categories of the whole table."""
+    schema, task_columns = empty.schema, empty.task_columns
     rows = join_parts(parts, places)
     nominal = {c.name: c.levels for c in schema.columns if c.kind == "nominal"}
     classes = {output.name: output.classes for output in schema.outputs}
@@ -347,7 +408,12 @@ def read_chunk(
         "levels": nominal,
         "classes": classes if schema.task == "classification" else None,
         "weights": None,
-        "ignore": [*reading.get("ignore", ()), *([] if weights is None else [weights])],
+        "ignore": [
+            *reading.get("ignore", ()),
+            *([] if weights is None else [weights]),
+            *(column.name for column in task_columns.values()),
+        ],
+        "task_columns": None,
         "dtype": "float64",
     }
     try:
@@ -357,18 +423,72 @@ def read_chunk(
         own = None
         if weights is not None:
             own = convert_to_numbers(_read_part(rows, reading), weights).astype(np.float64)
+            check_weight_range(own)
+        names = {role: column.name for role, column in task_columns.items()}
+        found = {}
+        if names:
+            found = read_task_columns(_read_part(rows, reading), names, task_columns)
     except DataError as error:
         raise locate_row(error, places) from None
     columns = tuple(
         column if column.dtype.kind == "i" else round_to_dtype(column, schema.dtype)
         for column in dataset.columns
     )
-    return replace(dataset, schema=schema, columns=columns, weights=own)
+    return replace(dataset, schema=schema, columns=columns, weights=own, task_columns=found)
 
 
-def describe_chunk(dataset: Dataset) -> tuple[Any, Any, Hashes]:
-    """Return the target, the weights and the hashes of the rows."""
-    return dataset.y, dataset.weights, dataset.hash_rows()
+def find_size(chunk: Dataset) -> int:
+    """Return the number of rows."""
+    return chunk.n_rows
+
+
+def get_target(chunk: Dataset) -> dict[str, npt.NDArray[Any]]:
+    """Return the target, the weights if any, and a task's columns by role."""
+    found = {role: column.values for role, column in chunk.task_columns.items()}
+    found["y"] = chunk.y
+    return found if chunk.weights is None else {**found, "weights": chunk.weights}
+
+
+# ---------------------------------------------------------------- hashes of all rows
+# They are sorted in ranges of their leading bits, so that no process holds all of them.
+
+_RANGE_ROWS = 1 << 24
+"""About the maximum number of rows of a range."""
+
+
+def _choose_range_bits(n_rows: int) -> int:
+    return max((n_rows - 1) // _RANGE_ROWS, 0).bit_length()
+
+
+def _digest_rows(engine: Engine, chunks: Sequence[Any], schema: Schema, n_rows: int) -> str:
+    """Return the digest of the table; one range of the hashes at a time is in this process."""
+    bits = _choose_range_bits(n_rows)
+    hashed = [engine.submit(sort_hashes, chunk, bits) for chunk in chunks]
+
+    def take_ranges() -> Iterator[Hashes]:
+        for r in range(1 << bits):
+            pieces = [engine.submit(itemgetter(r), own) for own in hashed]
+            yield from engine.take([engine.submit(merge_hashes, pieces)])
+
+    return digest_rows(schema, take_ranges())
+
+
+def sort_hashes(chunk: Dataset, bits: int) -> list[Hashes]:
+    """Hash the rows of a chunk; return the hashes of each range, ascending."""
+    hashes = np.sort(chunk.hash_rows())
+    return np.split(hashes, np.searchsorted(hashes, _find_range_starts(bits)))
+
+
+def merge_hashes(pieces: Sequence[Hashes]) -> Hashes:
+    """Return the hashes of a range of all chunks, ascending."""
+    return np.sort(np.concatenate(pieces))
+
+
+def _find_range_starts(bits: int) -> Hashes:
+    """Return the first hash of each range but the first."""
+    if bits == 0:
+        return np.empty(0, np.uint64)
+    return np.arange(1, 1 << bits, dtype=np.uint64) << np.uint64(64 - bits)
 
 
 # ---------------------------------------------------------------- encode
@@ -380,6 +500,7 @@ class _Frame(NamedTuple):
     table: Table
     target: TargetStatistics
     class_weights: npt.NDArray[np.float64] | None
+    criterion: str | Criterion
 
 
 _COUNTED_COLUMNS = 512
@@ -399,19 +520,24 @@ class Context:
     component_settings: dict[str, Any]
     n_try: int
     costs: npt.NDArray[np.int64] | None
+    monotonic_signs: npt.NDArray[np.float64] | None
     frame: _Frame
 
     def make_plan(self) -> Plan:
         """Return the plan, with components created in this process."""
         criterion, splitter, pruner = (
             None if self.settings[kind] is None else make_component(
-                kind, self.settings, self.component_settings, None  # type: ignore[arg-type]
+                kind, self.settings, self.component_settings, None,
+                self.frame.target.layout if kind == "criterion" else None,
             )
             for kind in COMPONENT_KINDS
         )  # fmt: skip
         assert criterion is not None  # noqa: S101 - for the type checker
         assert splitter is not None  # noqa: S101
-        return Plan(self.settings, criterion, splitter, pruner, self.n_try, costs=self.costs)
+        return Plan(
+            self.settings, criterion, splitter, pruner, self.n_try, costs=self.costs,
+            monotonic_signs=self.monotonic_signs,
+        )  # fmt: skip
 
     def __call__(self) -> Recipe:
         """Return the recipe without rows, compiled once in each process."""
@@ -435,7 +561,7 @@ def _encode(
     whole: TargetStatistics,
 ) -> tuple[Context, list[Any]]:
     """Find the bins, encode the chunks, and return them as partitions."""
-    settings, factors = plan.settings, plan.class_weights
+    settings, weighting = plan.settings, (plan.class_weights, whole.weight_step)
     numeric = np.flatnonzero(~schema.nominal).tolist()
     searches = {f: BinSearch(schema.dtype, settings["max_bins"]) for f in numeric}
     most = max(1, _COUNTED_COLUMNS // len(chunks))
@@ -444,7 +570,7 @@ def _encode(
         asked = {f: (own.prefixes, own.shift) for f, own in left.items()}
         counts = engine.take(
             [
-                engine.submit(count_chunk, chunk, factors, settings["max_bins"], asked)
+                engine.submit(count_chunk, chunk, weighting, settings["max_bins"], asked)
                 for chunk in chunks
             ]
         )
@@ -455,7 +581,7 @@ def _encode(
     for f, own_high in highs.items():
         n_codes[f] = len(own_high)
     none = settings["missing"] == "error"
-    coded = [engine.submit(encode_chunk, own, factors, highs, n_codes, none) for own in chunks]
+    coded = [engine.submit(encode_chunk, own, weighting, highs, n_codes, none) for own in chunks]
     lows = engine.take([engine.submit(itemgetter(1), own) for own in coded])
     low = [decode_keys(np.min([own[f] for own in lows], axis=0), schema.dtype) for f in numeric]
     high = [decode_keys(highs[f], schema.dtype) for f in numeric]
@@ -470,12 +596,7 @@ def _encode(
         low=np.concatenate([np.empty(0), *low]),
         high=np.concatenate([np.empty(0), *high]),
     )
-    target = replace(
-        whole, cells=whole.cells[:1], values=whole.values[:1],
-        draw_weights=whole.draw_weights if whole.draw_weights is None else whole.draw_weights[:1],
-        total_weight=float(whole.values[:, 0].sum()),
-    )  # fmt: skip
-    frame = _Frame(table, target, factors)
+    frame = _Frame(table, whole, plan.class_weights, settings["criterion"])
     component_settings = {
         f"{kind}.{name}": value
         for kind in COMPONENT_KINDS
@@ -483,8 +604,9 @@ def _encode(
         for name, value in part.settings.items()
     }
     context = Context(
-        uuid.uuid4().hex, schema, settings, component_settings, plan.n_try, plan.costs, frame
-    )
+        uuid.uuid4().hex, schema, settings, component_settings, plan.n_try, plan.costs,
+        plan.monotonic_signs, frame,
+    )  # fmt: skip
     sent = engine.send(frame)
     partitions = [
         engine.submit(make_partition, chunk, own, sent)
@@ -493,14 +615,23 @@ def _encode(
     return context, partitions
 
 
+_Weighting = tuple[npt.NDArray[np.float64] | None, float]
+"""Class weights, and the grid step of row weights."""
+
+
+def _get_coding_weights(chunk: Dataset, weighting: _Weighting) -> npt.NDArray[np.float64] | None:
+    class_weights, step = weighting
+    return get_coding_weights(apply_class_weights(chunk, class_weights), step)
+
+
 def count_chunk(
     chunk: Dataset,
-    class_weights: npt.NDArray[np.float64] | None,
+    weighting: _Weighting,
     max_bins: int,
     asked: Mapping[int, tuple[Hashes | None, int]],
 ) -> dict[int, DigitCounts]:
     """Count the keys of some columns; see `treekit.data.bins_by_counting.count_digits`."""
-    weights = get_coding_weights(apply_class_weights(chunk, class_weights))
+    weights = _get_coding_weights(chunk, weighting)
     return {
         f: count_digits(chunk.columns[f], weights, max_bins, *wanted) for f, wanted in asked.items()
     }
@@ -508,7 +639,7 @@ def count_chunk(
 
 def encode_chunk(
     chunk: Dataset,
-    class_weights: npt.NDArray[np.float64] | None,
+    weighting: _Weighting,
     highs: Mapping[int, Hashes],
     n_codes: npt.NDArray[np.int64],
     complete: bool,
@@ -519,7 +650,7 @@ def encode_chunk(
     """
     if complete:
         check_no_missing(chunk, "")
-    weights = get_coding_weights(apply_class_weights(chunk, class_weights))
+    weights = _get_coding_weights(chunk, weighting)
     codes = np.empty((len(n_codes), chunk.n_rows), choose_code_type(int(n_codes.max())))
     lows = {}
     for f, column in enumerate(chunk.columns):
@@ -534,65 +665,131 @@ def encode_chunk(
 def make_partition(chunk: Dataset, coded: tuple[Any, Any], frame: _Frame) -> Partition:
     """Return an encoded chunk as a partition, without a sampler."""
     factors = apply_class_weights(chunk, frame.class_weights).factors
-    target = make_partition_target(frame.target, chunk.y, chunk.weights, factors)
+    y: Any = chunk.y
+    if frame.target.layout is not None:
+        y = place_rows(registry.criterion(frame.criterion), frame.target.layout, chunk)
+    target = place_target(frame.target, y, chunk.weights, factors)
     return Partition(frame.table._replace(codes=coded[0]), target)
 
 
 # ---------------------------------------------------------------- bags
 
 
-def _add_samplers(
-    engine: Engine, partitions: list[Any], plan: Plan, whole: TargetStatistics
-) -> list[Any]:
+def _add_samplers(engine: Engine, partitions: list[Any], plan: Plan, n_rows: int) -> list[Any]:
     """Add a bootstrap sampler to each partition; equal rows are numbered across partitions."""
-    own = whole.draw_weights
-    found = engine.take([engine.submit(find_present, part) for part in partitions])
-    present = [np.any(column, axis=0) for column in zip(*found, strict=True)]
-    parts = [engine.submit(hash_partition, part, present) for part in partitions]
-    hashes = engine.take(parts)
-    ids = select_drawn(np.arange(len(whole.values), dtype=np.uint32), whole)
-    copies = np.empty(0, np.int64) if own is None else own[ids].astype(np.int64)
-    first = number_copies(np.concatenate(hashes), copies)
-    n_draws = len(ids) if own is None else count_draws(own[ids])
-    rate = compute_draw_rate(n_draws, plan.settings["max_samples"])
-    ends = np.cumsum([len(each) for each in hashes])[:-1]
-    numbered = []
-    for part, own_hashes, own_first in zip(partitions, parts, np.split(first, ends), strict=True):
-        at = np.flatnonzero(own_first)
-        later = (at.astype(np.uint32), own_first[at])
-        numbered.append(engine.submit(add_sampler, part, own_hashes, later, rate))
-    return numbered
+    found = engine.take([engine.submit(describe_drawn, part) for part in partitions])
+    present = [np.any(codes, axis=0) for codes in zip(*(own.present for own in found), strict=True)]
+    parted = any(own.parted for own in found)
+    n_draws = choose_draws(
+        sum(own.weight for own in found), sum(own.n_rows for own in found),
+        whole=all(own.whole for own in found),
+    )  # fmt: skip
+    rate, bits = (
+        compute_draw_rate(n_draws, plan.settings["max_samples"]),
+        _choose_range_bits(n_rows),
+    )
+    samplers = [engine.submit(make_own_sampler, part, present, parted, rate) for part in partitions]
+    split = [engine.submit(split_copies, own, bits) for own in samplers]
+    numbered = [
+        engine.submit(number_later_copies, [engine.submit(itemgetter(r), own) for own in split])
+        for r in range(1 << bits)
+    ]
+    return [
+        engine.submit(
+            add_sampler, part, sampler, [engine.submit(itemgetter(k), own) for own in numbered]
+        )
+        for k, (part, sampler) in enumerate(zip(partitions, samplers, strict=True))
+    ]
+
+
+class Drawn(NamedTuple):
+    """The rows of a partition that may be drawn.
+
+    Attributes
+    ----------
+    present : list of (codes + 1,) bool
+        Which codes they have, by column.
+    n_rows, weight : int and float
+    whole, parted : bool
+        Whether all weights are integers, and whether a row has a part of a copy.
+    """
+
+    present: list[npt.NDArray[np.bool_]]
+    n_rows: int
+    weight: float
+    whole: bool
+    parted: bool
 
 
 def _select_own(partition: Partition) -> Ids:
     return select_drawn(np.arange(len(partition.target.values), dtype=np.uint32), partition.target)
 
 
-def find_present(partition: Partition) -> list[npt.NDArray[np.bool_]]:
-    """Return, for each column, which codes occur in the rows that may be drawn."""
-    return find_codes_present(_select_own(partition), partition.table)
+def describe_drawn(partition: Partition) -> Drawn:
+    """Describe the rows of a partition that may be drawn."""
+    ids, target = _select_own(partition), partition.target
+    w = np.ones(len(ids)) if target.draw_weights is None else target.draw_weights[ids]
+    return Drawn(
+        find_codes_present(ids, partition.table), len(ids), float(w.sum()),
+        bool(np.all(w == np.floor(w))), bool(count_copies(ids, target)[1].any()),
+    )  # fmt: skip
 
 
-def hash_partition(partition: Partition, present: Sequence[npt.NDArray[np.bool_]]) -> Hashes:
-    """Hash the rows that may be drawn; `present`: codes that occur in any partition, by column."""
-    return hash_rows(_select_own(partition), partition.table, partition.target, present=present)
+def make_own_sampler(
+    partition: Partition, present: Sequence[npt.NDArray[np.bool_]], parted: bool, rate: float
+) -> BootstrapSampler:
+    """Make the sampler of a partition, without the numbers of copies.
+
+    `present` are the codes that occur in any partition, by column; `parted`: whether a row of
+    any partition has a part of a copy.
+    """
+    ids, target = _select_own(partition), partition.target
+    hashes = hash_drawn_rows(ids, partition.table, target, parted=parted, present=present)
+    copies, parts = count_copies(ids, target)
+    return BootstrapSampler(
+        ids, hashes, np.zeros(0, np.uint64), copies, parts if parted else parts[:0],
+        compute_poisson_table(rate), target.draw_unit,
+    )  # fmt: skip
+
+
+Copies = tuple[Ids, Hashes, npt.NDArray[np.int64]]
+"""Positions of rows in a sampler, their hashes, and their numbers of copies (empty: 1 each)."""
+
+
+def split_copies(sampler: BootstrapSampler, bits: int) -> list[Copies]:
+    """Split the rows of a sampler by the ranges of their hashes."""
+    at = np.searchsorted(_find_range_starts(bits), sampler.hashes, side="right")
+    order = np.argsort(at, kind="stable").astype(np.uint32)
+    ends = np.cumsum(np.bincount(at, minlength=1 << bits))[:-1]
+    copies = sampler.copies
+    if len(sampler.parts):
+        copies = copies + (sampler.parts > 0)
+    return [
+        (rows, sampler.hashes[rows], copies[rows] if len(copies) else copies)
+        for rows in np.split(order, ends)
+    ]
+
+
+def number_later_copies(pieces: Sequence[Copies]) -> list[tuple[Ids, Hashes]]:
+    """Return the rows of a range that equal an earlier row, and their numbers, by partition."""
+    rows, hashes, copies = zip(*pieces, strict=True)
+    first = number_copies(np.concatenate(hashes), np.concatenate(copies))
+    ends = np.cumsum([len(own) for own in rows])[:-1]
+    found = []
+    for own, numbers in zip(rows, np.split(first, ends), strict=True):
+        at = np.flatnonzero(numbers)
+        found.append((own[at], numbers[at]))
+    return found
 
 
 def add_sampler(
-    partition: Partition, hashes: Hashes, later: tuple[Ids, Hashes], rate: float
+    partition: Partition, sampler: BootstrapSampler, later: Sequence[tuple[Ids, Hashes]]
 ) -> Partition:
-    """Return the partition with its sampler.
-
-    `later`: the rows that equal an earlier row, and the number of each among its equal rows.
-    """
-    ids, own = _select_own(partition), partition.target.draw_weights
-    first = np.zeros(len(ids), np.uint64)
-    first[later[0]] = later[1]
-    copies = np.empty(0, np.int64) if own is None else own[ids].astype(np.int64)
-    sampler = BootstrapSampler(
-        ids, hashes, first, copies, np.empty(0, np.uint64), compute_poisson_table(rate)
-    )
-    return replace(partition, sampler=sampler)
+    """Return the partition with its sampler; `later` as found by `number_later_copies`."""
+    first = np.zeros(len(sampler.ids), np.uint64)
+    for rows, numbers in later:
+        first[rows] = numbers
+    return replace(partition, sampler=replace(sampler, first=first))
 
 
 # ---------------------------------------------------------------- grow
@@ -614,7 +811,7 @@ def _grow(
     n_trees = settings["trees"] if settings["ensemble"] == "forest" else 1
     seeds = draw_tree_seeds(np.random.SeedSequence(settings["seed"]), n_trees)
     wave, sizes = choose_sizes(
-        resources, n_trees, largest, len(whole.values), whole, len(context.frame.table.n_codes)
+        resources, n_trees, largest, dataset.n_rows, whole, len(context.frame.table.n_codes)
     )
     source = engine.send(context)
     scored = _is_drawn(plan) and settings["oob"]
@@ -636,8 +833,38 @@ def _grow(
             progress(len(trees), n_trees)
     if not scored:
         return Outcome(trees)
-    sums, times = zip(*engine.take(votes), strict=True)
-    return Outcome(trees, np.concatenate(sums), np.concatenate(times))
+    return Outcome(trees, report={"oob": _score_out_of_bag(engine, dataset, source, votes)})
+
+
+def _score_out_of_bag(
+    engine: Engine, dataset: Dataset, source: Any, votes: Sequence[Any]
+) -> dict[str, float]:
+    """Return the out-of-bag score; predictions come one partition at a time."""
+    seen = np.zeros(dataset.n_rows, np.bool_)
+    predicted: npt.NDArray[Any] | None = None
+    row = end = 0
+    asked = [engine.submit(predict_votes, source, own) for own in votes]
+    engine.take([engine.submit(len, own) for own in asked])
+    for own in asked:
+        ((own_seen, values),) = engine.take([own])
+        if predicted is None:
+            predicted = np.empty((len(seen), values.shape[1]), values.dtype)
+        seen[row : row + len(own_seen)] = own_seen
+        predicted[end : end + len(values)] = values
+        row, end = row + len(own_seen), end + len(values)
+    assert predicted is not None  # noqa: S101 - for the type checker
+    return compute_oob_score(dataset, seen, predicted[:end])
+
+
+def predict_votes(
+    source: Context, votes: tuple[npt.NDArray[np.float64], npt.NDArray[np.int64]]
+) -> tuple[npt.NDArray[np.bool_], npt.NDArray[Any]]:
+    """Return the out-of-bag rows and predictions; codes of classes in as few bytes as possible."""
+    seen, predicted = predict_out_of_bag(source.schema, source.make_plan(), *votes)
+    if source.schema.task == "classification":
+        most = max(len(output.classes) for output in source.schema.outputs)
+        return seen, predicted.astype(np.min_scalar_type(most))
+    return seen, predicted
 
 
 def add_votes(
@@ -660,10 +887,11 @@ def add_votes(
     vote = make_vote_function(Dataset(source.schema, (), np.empty(0)), source.make_plan())
     for tree, seed in zip(trees, drawn, strict=True):
         out = sampler.ids[sampler.draw_once(seed)[0] == 0]
-        at = compute_leaf_shares(tree, partition.table, out, fractional=False)
-        leaves, leaf_of_row = np.unique(at.leaf, return_inverse=True)
-        sums[at.ids] += round_to_step(vote(tree, leaves)[leaf_of_row], step)
-        times[at.ids] += 1
+        leaves, leaf_of_row = np.unique(
+            find_leaves(tree, partition.table, out), return_inverse=True
+        )
+        sums[out] += round_to_step(vote(tree, leaves)[leaf_of_row], step)
+        times[out] += 1
     return sums, times
 
 
@@ -689,7 +917,7 @@ def choose_sizes(
     row = 8 + 8 * whole.values.shape[1]
     bag = 3 * largest * row  # before and after a move, and spare
     wave = int(min(max(memory // (3 * bag), 1), n_trees))
-    weight = float(whole.values[:, 0].sum()) / n_rows
+    weight = (whole.total_weight or 0.0) / n_rows
     blocks = min(n_threads, 8)
     small_rows = min(memory // (5 * (2 * n_columns + 64)), wave * n_rows // (8 * n_threads))
     return wave, LevelSizes(
@@ -701,6 +929,13 @@ def choose_sizes(
     )
 
 
+CALLER_BYTES = 44
+"""Bytes of each row in the calling process, for a weighted number.
+
+The target, weights, predictions, and copies of them while the score is computed.
+"""
+
+
 def check_chunk_memory(
     table: int, cells: int, rows: int, resources: Resources, free: int | None = None
 ) -> None:
@@ -708,10 +943,10 @@ def check_chunk_memory(
 
     `table` is the table's size in memory in bytes, `free` the bytes that this process may use.
     """
-    own = 160 * rows  # measured: target, statistics, hashes and votes
+    own = CALLER_BYTES * rows
     if free is not None and own > free:
         raise ClusterError(
-            f"this process needs about {own / 1e9:.3g} GB for the target and a hash of each of "
+            f"this process needs about {own / 1e9:.3g} GB for the targets and predictions of "
             f"{rows} rows, but {free / 1e9:.3g} GB are free; run it on a machine with more "
             "memory, or train on fewer rows"
         )

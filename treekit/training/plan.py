@@ -315,13 +315,21 @@ def get_component_settings(
 
 
 def make_component(
-    kind: str, settings: Mapping[str, Any], given: Mapping[str, Any], dataset: Dataset
+    kind: str,
+    settings: Mapping[str, Any],
+    given: Mapping[str, Any],
+    dataset: Dataset | None,
+    layout: Layout | None = None,
 ) -> PlannedComponent:
-    """Create the component that `settings` names for `kind`, configured by `given`."""
+    """Create the component that `settings` names for `kind`, configured by `given`.
+
+    Without a dataset, `layout` is that of a criterion's task, fitted before.
+    """
     resolver: Any = getattr(registry, kind)
     record = resolver(settings[kind])
     wanted = select_settings(kind, given)
-    layout = fit_layout(record, wanted, dataset)
+    if dataset is not None:
+        layout = fit_layout(record, wanted, dataset)
     functions, made = registry.make(record, wanted, layout)
     return PlannedComponent(record, functions, made, registry.origin(record), layout)
 

@@ -28,12 +28,14 @@ from treekit.grow.held_out import HeldOutRows, encode_held_table, make_held_targ
 from treekit.grow.recipe import Recipe, SurrogateRule
 from treekit.grow.target_statistics import (
     TargetStatistics,
-    make_class_target,
-    make_layout_target,
-    make_multioutput_class_target,
-    make_multioutput_number_target,
-    make_number_target,
+    Values,
+    choose_weight_step,
     make_rank_target,
+    place_target,
+    round_weights_to_step,
+    scale_class_target,
+    scale_layout_target,
+    scale_number_target,
 )
 from treekit.grow.tree_builder import allocate_scratch
 from treekit.kernels.compile import SplitterKernel
@@ -203,22 +205,25 @@ def _encode_table(dataset: Dataset, plan: Plan, *, alone: bool) -> Table:
         functions.coding,
         nominal_splits=settings["nominal_splits"],
         max_bins=settings["max_bins"],
-        weights=get_coding_weights(dataset),
+        weights=get_coding_weights(dataset, choose_weight_step(dataset.weights)),
         n_rows=dataset.n_rows,
         n_jobs=settings["n_jobs"],
     )
 
 
-def get_coding_weights(dataset: Dataset) -> npt.NDArray[np.float64] | None:
-    """Return the row weights for binning; 0 for rows whose class factor is 0.
+def get_coding_weights(dataset: Dataset, step: float) -> npt.NDArray[np.float64] | None:
+    """Return the row weights for binning, whose sums are exact; 0 for rows of class factor 0.
 
     Class factors themselves would change the bins, and with them the row order from which
-    bootstrap samples are drawn.
+    bootstrap samples are drawn.  `step` is the grid step of all rows' weights.
     """
+    weights = dataset.weights
+    if weights is not None:
+        weights = round_weights_to_step(weights, step)
     if dataset.factors is None or (dataset.factors > 0).all():
-        return dataset.weights
+        return weights
     counted = (dataset.factors > 0).astype(np.float64)
-    return counted if dataset.weights is None else np.asarray(dataset.weights * counted)
+    return counted if weights is None else np.asarray(weights * counted)
 
 
 def _check_rank_settings(plan: Plan) -> None:
@@ -279,28 +284,48 @@ def make_criterion_target(
     DataError
         For numbers for which the criterion is not defined, or whose squares leave float64.
     """
-    schema, weights = dataset.schema, dataset.weights
+    statistics = criterion.functions.statistics
+    if (
+        isinstance(statistics, Ranks)
+        and criterion.layout is None
+        and dataset.schema.task == "regression"
+    ):
+        y = np.asarray(dataset.y, dtype=np.float64)
+        return make_rank_target(y, dataset.weights, statistics.quantile, drawn=drawn)
+    placed: Any = dataset.y
     if criterion.layout is not None:
         placed = place_rows(criterion.record, criterion.layout, dataset)
+    whole = scale_criterion_target(dataset, criterion, drawn, placed, dataset.factors)
+    return place_target(whole, placed, dataset.weights, dataset.factors)
+
+
+def scale_criterion_target(
+    dataset: Dataset,
+    criterion: PlannedComponent,
+    drawn: bool,
+    placed: Values,
+    factors: Values | None,
+) -> TargetStatistics:
+    """Choose the grids of the statistics of all rows; return the target without rows.
+
+    `placed` are the cells or statistics of a plugin's task, by which its rows are read;
+    `factors` those of the dataset.  The other parameters are those of `make_criterion_target`.
+    """
+    schema, weights, n = dataset.schema, dataset.weights, dataset.n_rows
+    if criterion.layout is not None:
         n_answers = len(criterion.layout.names) or len(schema.classes)
-        return make_layout_target(
-            placed, criterion.layout, n_answers, weights, dataset.factors, drawn=drawn
+        return scale_layout_target(
+            n, placed, criterion.layout, n_answers, weights, factors, drawn=drawn
         )
     if schema.task == "classification":
-        codes = np.asarray(dataset.y, dtype=np.int32)
-        if schema.more:
-            sizes = [len(output.classes) for output in schema.outputs]
-            return make_multioutput_class_target(
-                codes, sizes, weights, dataset.factors, drawn=drawn
-            )
-        return make_class_target(codes, len(schema.classes), weights, dataset.factors, drawn=drawn)
-    functions: CriterionFunctions = criterion.functions
-    statistics = functions.statistics
-    y = np.asarray(dataset.y, dtype=np.float64)
-    if isinstance(statistics, Ranks):
-        return make_rank_target(y, weights, statistics.quantile, drawn=drawn)
+        sizes = [len(output.classes) for output in schema.outputs]
+        return scale_class_target(
+            n, sizes if schema.more else sizes[0], weights, factors, drawn=drawn
+        )
+    statistics = criterion.functions.statistics
     if statistics.smallest is not None:
-        for output, own in zip(schema.outputs, y.reshape(len(y), -1).T, strict=True):
+        columns: Any = dataset.y.reshape(n, -1).T
+        for output, own in zip(schema.outputs, columns, strict=True):
             below = own < statistics.smallest
             if below.any():
                 row = int(below.argmax())
@@ -310,9 +335,8 @@ def make_criterion_target(
                     f"(counting from 0; {int(below.sum())} such rows); drop or correct them, or "
                     "choose another criterion"
                 )
-    if schema.more:
-        return make_multioutput_number_target(y, weights, drawn=drawn, centred=statistics.centred)
-    return make_number_target(y, weights, drawn=drawn, centred=statistics.centred)
+    y = np.asarray(dataset.y, dtype=np.float64)
+    return scale_number_target(y, weights, drawn=drawn, centred=statistics.centred)
 
 
 # ---------------------------------------------------------------- compilation cache

@@ -15,6 +15,7 @@ import numpy.typing as npt
 from treekit.components.pruning import Context, losses_of
 from treekit.contracts import CriterionFunctions
 from treekit.data.dataset import Dataset
+from treekit.data.schema import Schema
 from treekit.discovery import FOREIGN_ERRORS, describe_error
 from treekit.errors import DataError, ModelError, PluginError, SettingError, TreekitWarning
 from treekit.grow.compile_criterion import make_python_mean_impurity
@@ -119,8 +120,9 @@ def score_outcome(dataset: Dataset, plan: Plan, outcome: Outcome, validated: boo
     """
     settings, report = plan.settings, dict(outcome.report)
     if settings["oob"] and outcome.votes is not None and outcome.times is not None:
-        label_costs = None if settings["voting"] == "hard" else plan.costs
-        report["oob"] = compute_oob_score(dataset, outcome.votes, outcome.times, label_costs)
+        report["oob"] = compute_oob_score(
+            dataset, *predict_out_of_bag(dataset.schema, plan, outcome.votes, outcome.times)
+        )
         if plan.holdout_share > 0 and not validated:
             report["oob"]["pruned_by_the_same_rows"] = True
     return replace(outcome, report=report)
@@ -217,7 +219,9 @@ def choose_vote_step(dataset: Dataset, n_trees: int) -> float:
     """Return the power of two of which predictions of numbers are multiples when they are added."""
     if dataset.schema.task == "classification":
         return 1.0
-    return choose_step(4.0 * n_trees * float(np.abs(dataset.y).max(initial=0.0)))
+    y = dataset.y
+    largest = max(-float(y.min(initial=0.0)), float(y.max(initial=0.0)))
+    return choose_step(4.0 * n_trees * largest)
 
 
 # ---------------------------------------------------------------- hold-out and folds
@@ -292,34 +296,39 @@ def make_vote_function(dataset: Dataset, plan: Plan) -> VoteFunction:
     return compute_votes
 
 
+def predict_out_of_bag(
+    schema: Schema, plan: Plan, votes: npt.NDArray[np.float64], times: npt.NDArray[np.int64]
+) -> tuple[npt.NDArray[np.bool_], npt.NDArray[Any]]:
+    """Return which rows were out of bag at least once, and the prediction of each of them.
+
+    Predictions are codes of labels, or numbers: (rows, outputs).
+    """
+    seen = times > 0
+    if schema.task == "regression":
+        return seen, votes[seen] / times[seen, None]
+    costs = None if plan.settings["voting"] == "hard" else plan.costs
+    return seen, predict_voted_labels(votes[seen], schema.blocks, costs)
+
+
 def compute_oob_score(
-    dataset: Dataset,
-    votes: npt.NDArray[np.float64],
-    times: npt.NDArray[np.int64],
-    costs: npt.NDArray[np.int64] | None = None,
+    dataset: Dataset, seen: npt.NDArray[np.bool_], predicted: npt.NDArray[Any]
 ) -> dict[str, float]:
     """Compute accuracy, or R squared, on the rows that were out of bag at least once.
 
     With several targets it is their mean.  ``majority`` is the accuracy of always predicting
-    the most frequent class.
+    the most frequent class.  The other parameters are as returned by `predict_out_of_bag`.
     """
-    seen = times > 0
     if not seen.any():
         return {"rows": 0}
-    y = dataset.y[seen].reshape(int(seen.sum()), -1)
-    w = np.ones(len(y)) if dataset.weights is None else dataset.weights[seen]
-    if dataset.schema.task == "classification":
-        predicted = predict_voted_labels(votes[seen], dataset.schema.blocks, costs)
-        shares = [np.bincount(column, w).max() / w.sum() for column in y.T]
-        return {
-            "rows": len(y),
-            "accuracy": compute_score("classification", y, predicted, w),
-            "majority": float(np.mean(shares)),
-        }
-    return {
-        "rows": len(y),
-        "r2": compute_score("regression", y, votes[seen] / times[seen, None], w),
-    }
+    rows: Any = slice(None) if seen.all() else seen  # a slice copies nothing
+    y = dataset.y[rows]
+    w = None if dataset.weights is None else dataset.weights[rows]
+    score = compute_score(dataset.schema.task, y, predicted, w)
+    if dataset.schema.task == "regression":
+        return {"rows": len(y), "r2": score}
+    total = len(y) if w is None else w.sum()
+    shares = [np.bincount(column, w).max() / total for column in y.reshape(len(y), -1).T]
+    return {"rows": len(y), "accuracy": score, "majority": float(np.mean(shares))}
 
 
 def predict_voted_labels(
