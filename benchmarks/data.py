@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["Rows", "diamonds", "divided", "flights", "load", "points", "save"]
+__all__ = ["Rows", "diamonds", "divided", "flights", "load", "numbers", "points", "save"]
 
 _BLOCK = 100_000
 _NOISE = 0.6
@@ -118,6 +118,16 @@ def points(rows: int, columns: int, classes: int, seed: int) -> tuple[Rows, Rows
         x[part] = rng.standard_normal((part.stop - start, columns), np.float32)
         scores = np.tanh(x[part, :telling] @ into) @ out
         y[part] = (scores + _NOISE * rng.gumbel(size=scores.shape)).argmax(axis=1)
+    cut = rows * 4 // 5
+    return Rows(x[:cut], y[:cut]), Rows(x[cut:], y[cut:])
+
+
+def numbers(rows: int, columns: int, seed: int) -> tuple[Rows, Rows]:
+    """Generate normal columns, with a number that depends on a third of them, and noise."""
+    rng = np.random.default_rng(seed)
+    x = rng.standard_normal((rows, columns), np.float32)
+    telling = max(columns // 3, 1)
+    y = 3.0 * np.tanh(x[:, :telling] @ rng.normal(size=telling)) + rng.normal(size=rows)
     cut = rows * 4 // 5
     return Rows(x[:cut], y[:cut]), Rows(x[cut:], y[cut:])
 

@@ -17,7 +17,7 @@ from typing import Any
 from benchmarks import sides
 from benchmarks.apart import Failed, ask
 from benchmarks.clock import measured
-from benchmarks.data import Rows, diamonds, divided, flights, load, points, save
+from benchmarks.data import Rows, diamonds, divided, flights, load, numbers, points, save
 from benchmarks.frame import Benchmark, Entry, Figure, Options, Parameter, register
 from benchmarks.sides import Work
 
@@ -121,6 +121,14 @@ def _of_diamonds(options: Options) -> Iterator[Entry]:
             yield from compared(options, f"{what}, {error} error", work, table)
 
 
+def _of_numbers(options: Options) -> Iterator[Entry]:
+    table = partial(numbers, options.rows, options.features)
+    for trees in (1, options.trees):
+        work = Work(trees=trees, absolute=True, threads=options.threads)
+        what = f"forest of {trees}" if trees > 1 else "one tree"
+        yield from compared(options, f"{what}, absolute error", work, table)
+
+
 def _of_flights(options: Options) -> Iterator[Entry]:
     rows = flights(options.rows, 0)
     work = Work(trees=options.trees, tried="sqrt", threads=options.threads)
@@ -163,6 +171,10 @@ _add(
     _sizes(100_000, 54, 7, 50), peers=("sklearn", "ydf", "ydf discretized"),
 )  # fmt: skip
 _add(
+    "fifty-classes", "one fully grown tree, 50 classes", _made,
+    _sizes(25_000, 28, 50, 1), peers=("sklearn",),
+)  # fmt: skip
+_add(
     "tree", "one tree, fully grown and of depth 8", _made,
     _sizes(100_000, 28, 2, 1, depths=Parameter((0, 8), (0, 3), _DEPTHS)),
 )  # fmt: skip
@@ -179,6 +191,16 @@ _add(
         "threads": Parameter(2, 2, "threads of every side"),
     },
     own=BOTH,
+)  # fmt: skip
+_add(
+    "numbers", "numbers by absolute error: tree and forest, columns without ties", _of_numbers,
+    {
+        "rows": Parameter(12_500, 200, "total rows; four fifths are training rows"),
+        "features": Parameter(28, 5, "columns"),
+        "trees": Parameter(5, 2, "trees of the forest"),
+        "threads": Parameter(1, 1, "threads of every side"),
+    },
+    own=BOTH, peers=("sklearn",),
 )  # fmt: skip
 _add(
     "flights", "a mixed table with missing cells, 50 trees", _of_flights,

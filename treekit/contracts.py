@@ -188,6 +188,14 @@ class CriterionFunctions:
     levels_by_score : bool
         With `choose`: among splits of one category from the rest of its feature, pick the
         one with the largest score, not the one with the largest gain.
+    term, term_score : callable, optional
+        A faster form of `score`, for a criterion that depends on the class weights only by the
+        sum of ``term(weight) -> float`` over the classes, such as their squares.
+        ``term_score(parent, children) -> float`` gets ``(weight, sum of terms)`` of the node and
+        of its two branches, and returns what `score` returns.  A term is an integer for an
+        integer, 0 for 0, and convex: sums below 2**53 are then exact in any order, and the cost
+        of a cut does not depend on the number of classes.  Used for numeric features, integer
+        weights and three or more classes; otherwise `score` is.
     order : callable, optional
         ``order(stats) -> float``: sort key of a category for subset splits,
         which then cut along that order.  By default categories are ordered by the
@@ -222,6 +230,8 @@ class CriterionFunctions:
     penalty: Callable[..., float] | None = None
     tolerance: float = 0.0
     levels_by_score: bool = False
+    term: Callable[..., float] | None = None
+    term_score: Callable[..., float] | None = None
 
 
 @dataclass(frozen=True, eq=False)

@@ -154,6 +154,9 @@ BROKEN = {
     "chooses-among-columns": of_classes(
         "first", impurity=gini, score=decrease, choose=always_the_first
     ),
+    "terms-give-the-score": of_classes(
+        "halves", impurity=gini, score=decrease, term=lambda w: 0.5 * w, term_score=decrease
+    ),
     "settings-work-at-their-bounds": of_classes(
         "powered", (Setting("power", 1.0, "the power", minimum=0.0),), make=powered
     ),

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import fields, replace
 from fractions import Fraction
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numba as nb
@@ -22,7 +23,7 @@ from numba.core.compiler_machinery import FunctionPass, PassManager, register_pa
 
 from tests.growing import grow, recipe_of
 from tests.reference.grow import Problem
-from treekit.components.criteria import make_quantile_loss
+from treekit.components.criteria import make_gini, make_quantile_loss
 from treekit.data import out_of_core as room
 from treekit.data.out_of_core import copy_row_major
 from treekit.data.schema import Column, Schema
@@ -30,7 +31,7 @@ from treekit.grow.compile_criterion import compile_criterion
 from treekit.grow.compile_plugin import Origin
 from treekit.grow.recipe import GrownTree, Recipe
 from treekit.grow.route import compute_node_statistics
-from treekit.grow.tree_builder import grow_tree
+from treekit.grow.tree_builder import grow_tree, has_exact_terms
 from treekit.kernels import axis_splits as axis
 from treekit.kernels import feature_codes as keys
 from treekit.kernels import grow_tree as growing
@@ -51,7 +52,7 @@ from treekit.kernels import score_batch as predict
 from treekit.kernels import score_batch as straight
 from treekit.kernels import score_row as single
 from treekit.kernels.compile import KernelDispatcher, LinkedFunction, SplitterKernel
-from treekit.kernels.node_statistics import CODE_OF, pack_lanes
+from treekit.kernels.node_statistics import CODE_OF, CODES, ORDER, pack_lanes, sort_rows
 from treekit.kernels.node_statistics import tally_codes as tally_tally
 from treekit.kernels.prebuilt import get_baseline
 from treekit.kernels.random_splits import find_random_split
@@ -570,3 +571,101 @@ def test_a_loop_that_was_unrolled_once_may_be_unrolled_where_it_is_called() -> N
         linked = dispatcher.overloads[(vector,)].library._get_module_for_linking()
         assert (", !llvm.loop !" in str(linked)) == banned
         assert dispatcher(np.array([1.0, 2.0])) == 5.0
+
+
+# ---------------------------------------------------------------- rows in the order of a column
+
+
+@nb.njit(error_model="numpy")
+def sorted_rows(column, ids, scratch):  # type: ignore[no-untyped-def]
+    return sort_rows(column, ids, scratch)
+
+
+@pytest.mark.matrix
+@pytest.mark.parametrize("dtype", [np.uint8, np.uint32])
+def test_rows_are_sorted_by_code_and_the_missing_come_last(dtype: Any) -> None:
+    rng = np.random.default_rng(6)
+    many, ranges = 9_000, set()
+    for spread in SPREADS:
+        n_codes = min(spread, 255) if dtype == np.uint8 else spread
+        memory = memory_of(max(SIZES), n_codes, 2)
+        table = rng.integers(0, n_codes + 1, many).astype(dtype)
+        column = records.Column(table, np.uint64(0), np.uint64(1), np.uint32(n_codes))
+        for m in SIZES:
+            ids = np.sort(rng.permutation(many)[:m]).astype(np.uint32)
+            known = sorted_rows(column, ids, memory)
+            own = table[ids]
+            if len(set(own.tolist())) == 1:
+                assert known == -1
+                continue
+            assert known == (own < n_codes).sum()
+            assert memory.work[ORDER, :m].tolist() == np.argsort(own, kind="stable").tolist()
+            assert memory.work[CODES, :m].tolist() == own.tolist()
+            ranges.add(known)
+    assert len(ranges) > 20
+
+
+def scan_plainly(  # type: ignore[no-untyped-def]
+    functions, order, codes, cells, weights, last, start, totals, limit, impurity
+):
+    """The oracle: every cut by the plain score of its two branches."""
+    left, best, bar = start.copy(), (-1, -np.inf), -np.inf
+    for i in range(last):
+        left[cells[order[i]]] += weights[order[i]]
+        ends = i + 1 < len(order) and codes[order[i + 1]] == codes[order[i]]
+        if ends or left.sum() < limit or (totals - left).sum() < limit:
+            continue
+        score = functions.score(totals, np.array([left, totals - left]))
+        if score > bar:
+            best, bar = (i, score), score + 1e-9 * max(abs(score), impurity)
+    return best
+
+
+@pytest.mark.parametrize("classes", [3, 7, 50])
+def test_a_scan_row_by_row_finds_the_cut_of_the_plain_score_bit_for_bit(classes: int) -> None:
+    functions = make_gini()
+    made = compile_criterion(functions, classes, False, Origin("criterion", "gini")).pointers
+    assert made.use_terms
+    rng, found = np.random.default_rng(classes), set()
+    for trial in range(200):
+        m = int(rng.integers(2, 60))
+        codes = rng.integers(0, rng.integers(2, 40), m).astype(np.uint32)
+        cells = rng.integers(0, classes, m).astype(np.uint32)
+        weights = rng.integers(1, 4, m).astype(float)
+        order = np.argsort(codes, kind="stable").astype(np.uint32)
+        lost = int(rng.integers(0, 3)) if trial % 2 else 0
+        totals = np.bincount(cells, weights, classes).astype(float)
+        start = np.zeros(classes)
+        if lost:  # rows with missing values, on the left
+            start += rng.integers(0, 3, classes)
+            totals += start
+        last, limit = m - 1, float(rng.integers(1, 5))
+        best = np.zeros(classes + 6)
+        at = made.row_scan(
+            order, codes, cells, weights[:, None], last, start, totals, limit, 0.5, best
+        )
+        wanted = scan_plainly(
+            functions, order, codes, cells, weights, last, start, totals, limit, 0.5
+        )
+        assert (at, best[0]) == wanted
+        found.add(at)
+    assert -1 in found
+    assert len(found) > 20
+
+
+def test_terms_are_used_only_where_their_sums_are_exact() -> None:
+    criterion = compile_criterion(make_gini(), 3, False, Origin("criterion", "gini"))
+    recipe = SimpleNamespace(criterion=criterion, fractional=False)
+
+    def judge(*weights: float, **changes: Any) -> bool:
+        values = np.array(weights)[:, None]
+        rows = Rows(np.empty(0, np.uint32), np.empty(0, np.uint32), values)
+        return has_exact_terms(SimpleNamespace(**{**vars(recipe), **changes}), rows)  # type: ignore[arg-type]
+
+    assert judge(1.0, 3.0)
+    assert not judge(1.0, 0.5)
+    assert judge(2.0**26)
+    assert not judge(2.0**26, 2.0**26)
+    assert not judge(1.0, 3.0, fractional=True)
+    two = compile_criterion(make_gini(), 2, False, Origin("criterion", "gini"))
+    assert not judge(1.0, 3.0, criterion=two)

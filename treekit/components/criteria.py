@@ -236,7 +236,17 @@ def make_gini() -> CriterionFunctions:
                 kept += own / weight
         return (kept - squares / total) / total
 
-    return CriterionFunctions(impurity=impurity, score=score)
+    def term(weight: float) -> float:
+        return weight * weight
+
+    def term_score(parent: Stats, children: Stats) -> float:
+        kept = 0.0
+        for b in range(children.shape[0]):
+            if children[b, 0] > 0.0:
+                kept += children[b, 1] / children[b, 0]
+        return float((kept - parent[1] / parent[0]) / parent[0])
+
+    return CriterionFunctions(impurity=impurity, score=score, term=term, term_score=term_score)
 
 
 def _compute_scaled_entropy(stats: Stats) -> float:

@@ -38,6 +38,7 @@ from treekit.kernels.records import CriterionPointers, is_finite
 
 FROZEN_CELLS = CELLS_TYPE.copy(readonly=True)
 FROZEN_MATRIX = MATRIX_TYPE.copy(readonly=True)
+CODES_TYPE = types.Array(types.uint32, 1, "C")
 _F8 = types.float64
 SCORE_SIGNATURE = _F8(FROZEN_CELLS, FROZEN_MATRIX)
 NODE_VALUE_SIGNATURE = _F8(CELLS_TYPE)
@@ -46,6 +47,10 @@ CATEGORY_KEYS_SIGNATURE = types.void(MATRIX_TYPE, types.int64, types.int64, CELL
 CHOICE_SIGNATURE = types.int64(CELLS_TYPE, CELLS_TYPE, CELLS_TYPE)
 PENALTY_SIGNATURE = _F8(types.int64, _F8)
 SCAN_SIGNATURE = types.int64(MATRIX_TYPE, types.int64, CELLS_TYPE, CELLS_TYPE, _F8, _F8, CELLS_TYPE)
+ROW_SCAN_SIGNATURE = types.int64(
+    CODES_TYPE, CODES_TYPE, CODES_TYPE, MATRIX_TYPE, types.int64, CELLS_TYPE, CELLS_TYPE, _F8, _F8,
+    CELLS_TYPE,
+)  # fmt: skip
 RELATIVE_TOLERANCE = 1e-9
 N_COMPONENTS = 2
 """Category orders tried besides one by each class's share; see
@@ -54,6 +59,10 @@ N_COMPONENTS = 2
 
 MAX_STACK_CELLS = 64
 """Largest number of cells kept on the stack: compile time is quadratic in them."""
+
+
+MIN_TERM_CELLS = 3
+"""Classes from which terms are used: with two, counts in lanes are faster."""
 
 
 POINTERS_TYPE = types.NamedTuple(
@@ -69,6 +78,8 @@ POINTERS_TYPE = types.NamedTuple(
         types.FunctionType(SCORE_SIGNATURE),
         types.FunctionType(NODE_VALUE_SIGNATURE),
         types.FunctionType(NODE_VALUE_SIGNATURE),
+        types.boolean,
+        types.FunctionType(ROW_SCAN_SIGNATURE),
         types.boolean,
     ],
     CriterionPointers,
@@ -163,6 +174,8 @@ def compile_criterion(
         impurity=_make_value_pointer(impurity),
         priority=_make_priority_pointer(functions, origin, blocks),
         use_priority=functions.priority is not None,
+        row_scan=_make_row_scan_pointer(functions, cells, dense, origin),
+        use_terms=functions.term is not None and not dense and cells >= MIN_TERM_CELLS,
     )
     return CompiledCriterion(pointers, origin, functions)
 
@@ -330,6 +343,89 @@ def _make_rank_cut_scan(rank: Any, tolerance: float) -> Any:
     return scan_cuts
 
 
+def _make_row_scan_pointer(
+    functions: CriterionFunctions, cells: int, dense: bool, origin: Origin
+) -> FunctionPointer:
+    if functions.term is None or dense or cells < MIN_TERM_CELLS:
+        return get_default_pointer(return_no_cut, ROW_SCAN_SIGNATURE)
+    if functions.term_score is None or functions.score is None:
+        raise PluginError(f"{origin} defines term, which requires score and term_score")
+    term = compile_function(functions.term, (_F8,), origin, "term")
+    score = compile_function(
+        functions.term_score, (FROZEN_CELLS, FROZEN_MATRIX), origin, "term_score"
+    )
+    return _make_cached_pointer(
+        _make_row_scan(term, score, functions.tolerance), ROW_SCAN_SIGNATURE
+    )
+
+
+def _make_row_scan(term: Any, score: Any, tolerance: float) -> Any:
+    """Return the loop over the cuts of one column at one node, row by row.
+
+    ``scan(order, codes, cells, values, last, start, totals, limit, impurity, best)``: `order`
+    are positions of rows in ascending order of their `codes`; `cells` and `values` are their
+    classes and weights, by position; `start` is on the left before the first cut.  The result
+    is the position in `order` of the last row on the left of the best cut, below `last`, or
+    negative as for `_make_cut_scan`; `best` receives score and left weight.
+
+    A row changes one class on either side: its terms before are subtracted, those after
+    added.  Sums of integers are exact, and the scores those of `_make_cut_scan`, bit for bit.
+
+    Cost: a few operations per row, for any number of classes.
+    """
+
+    def scan_rows(  # type: ignore[no-untyped-def]
+        order, codes, cells, values, last, start, totals, limit, impurity, best
+    ):
+        sides, whole = allocate_stack_matrix(2, 2), allocate_stack_cells(2)
+        view, parent = freeze_array(sides), freeze_array(whole)
+        zero, one, two = np.uint64(0), np.uint64(1), np.uint64(2)
+        weight, left_weight, left, right, all_terms = 0.0, 0.0, 0.0, 0.0, 0.0
+        for k in range(np.uint64(len(totals))):
+            own = start[k]
+            best[k + two] = own
+            weight += totals[k]
+            left_weight += own
+            left += term(own)
+            right += term(totals[k] - own)
+            all_terms += term(totals[k])
+        whole[zero], whole[one] = weight, all_terms
+        best_at = np.int64(-1)
+        best_score, bar, best_left = -np.inf, -np.inf, 0.0
+        position = np.uint64(order[zero])
+        code = codes[position]
+        for i in range(np.uint64(last)):
+            cell, own = np.uint64(cells[position]), values[position, zero]
+            before = best[cell + two]
+            after = before + own
+            best[cell + two] = after
+            left += term(after) - term(before)
+            right += term(totals[cell] - after) - term(totals[cell] - before)
+            left_weight += own
+            following = i + one
+            if following < np.uint64(len(order)):
+                position = np.uint64(order[following])
+                previous, code = code, codes[position]
+                if code == previous:
+                    continue
+            if left_weight < limit or weight - left_weight < limit:  # sums are exact
+                continue
+            sides[zero, zero], sides[zero, one] = left_weight, left
+            sides[one, zero], sides[one, one] = weight - left_weight, right
+            value = 1.0 * score(parent, view)
+            if value > bar and value < np.inf:
+                best_score, best_at, best_left = value, np.int64(i), left_weight
+                bar = value + max(RELATIVE_TOLERANCE * max(abs(value), impurity), tolerance)
+            elif not is_finite(value):
+                best_at, best_left = np.int64(-2), left_weight
+                break
+        best[zero] = best_score
+        best[one] = best_left
+        return best_at
+
+    return scan_rows
+
+
 def _make_branch_score(rank: Any, final: Any) -> Any:
     def score_branches(parent, children, which):  # type: ignore[no-untyped-def]
         if which == 0:
@@ -433,6 +529,13 @@ def return_zero_value(stats):  # type: ignore[no-untyped-def]
 def return_zero_penalty(candidates, weight):  # type: ignore[no-untyped-def]
     """Return 0.0 (placeholder, never called): cuts have no penalty."""
     return 0.0
+
+
+def return_no_cut(  # type: ignore[no-untyped-def]
+    order, codes, cells, values, last, start, totals, limit, impurity, best
+):
+    """Return -1 (placeholder, never called): there are no terms."""
+    return -1
 
 
 def return_no_choice(gains, scores, levels):  # type: ignore[no-untyped-def]

@@ -341,7 +341,7 @@ def grow_rows(
         nest,
         sums,
         splitter.find,
-        criterion.pointers,
+        criterion.pointers._replace(use_terms=has_exact_terms(recipe, rows)),
         recipe.before,
         recipe.use_before,
         _make_generator(recipe, scratch),
@@ -352,6 +352,21 @@ def grow_rows(
         raise error_for_status(recipe, status, grown, n, scratch.best)
     check_branch_weights(recipe, grown, n)
     return grown, n
+
+
+def has_exact_terms(recipe: Recipe, rows: Rows) -> bool:
+    """Check whether sums of the criterion's terms are exact for all sums of these rows."""
+    criterion, weights = recipe.criterion, rows.values[:, 0]
+    term = criterion.functions.term
+    if term is None or not criterion.pointers.use_terms or recipe.fractional:
+        return False
+    return bool((weights == np.floor(weights)).all()) and bool(
+        abs(term(float(weights.sum()))) < MAX_EXACT_SUM
+    )
+
+
+MAX_EXACT_SUM = 2.0**53
+"""Integers up to it, and their sums, are exact in float64."""
 
 
 def allocate_rows(size: int, width: int, *, dense: bool) -> Rows:
@@ -565,7 +580,9 @@ def _gather_pool_entries(
         return np.empty(0, np.int32), empty_offsets(len(g))
     sizes = np.where(owners, g["n_levels"], 0)
     starts = np.concatenate([[0], np.cumsum(sizes)])
-    return concatenate_slices(grown.levels, g["level_start"], sizes), starts
+    # Of owners alone: their slices follow one another, and are copied as one.
+    entries = concatenate_slices(grown.levels, g["level_start"][owners], sizes[owners])
+    return entries, starts
 
 
 def _compute_thresholds(recipe: Recipe, g: npt.NDArray[np.void]) -> npt.NDArray[np.float64]:

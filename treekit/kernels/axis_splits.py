@@ -19,11 +19,13 @@ from treekit.kernels.function_pointers import borrow_arrays, find_lowest_bit
 from treekit.kernels.monotonic import N_CUTS, SIGN
 from treekit.kernels.node_statistics import (
     CODE_OF,
+    CODES,
     ORDER,
     is_sparse_node,
     locate_column,
     pack_lanes,
     sort_by_key,
+    sort_rows,
     tally_codes,
 )
 from treekit.kernels.random_numbers import draw_column
@@ -96,6 +98,7 @@ def search_columns(node, scratch, criterion, key, out, numbers):
     n_try = min(np.uint64(node.n_try), n_features)
     width = pack_lanes(rows.cells, rows.values, m, s, node.weight, scratch.lanes)
     clear_offers(criterion, scratch.offers)
+    by_row = criterion.use_terms and node.ways.resolution == 0.0 and not criterion.use_penalty
     chosen = np.int64(-1)
     while True:
         clear_split(out, numbers)
@@ -105,6 +108,16 @@ def search_columns(node, scratch, criterion, key, out, numbers):
                 break
             feature = pick_column(scratch, j, n_try, chosen)
             column = locate_column(table, flat, scratch.lines, feature, sparse)
+            if by_row and table.nominal[feature] == 0 and s * column.n_codes > m * ROWS_PER_CELL:
+                known = sort_rows(column, rows.ids, scratch)
+                if known < 0:
+                    continue
+                tried += np.uint64(1)
+                if not search_sorted_column(
+                    node, scratch, criterion, feature, known, chosen, out, numbers
+                ):
+                    return
+                continue
             count = tally_codes(column, rows, s, width, scratch)
             if count == 1:
                 continue  # a constant column does not count as a try: sparse tables still split
@@ -162,6 +175,96 @@ def search_counted_column(node, scratch, criterion, key, feature, count, chosen,
         if out[KIND] == MULTIWAY:
             sides = scratch.compact[:known]
         return make_offer(node, scratch, criterion, feature, sides, out, numbers)
+    return True
+
+
+ROWS_PER_CELL = np.uint64(4)
+"""Classes times codes per row above which cuts are scanned row by row."""
+
+
+@llvm_inlined
+def search_sorted_column(node, scratch, criterion, feature, known, chosen, out, numbers):
+    """Search the sorted rows of one column for a cut, as `search_counted_column` its counts.
+
+    With many classes most statistics of a code are 0; a row changes those of one class.
+
+    Parameters
+    ----------
+    known : int
+        Rows with a known value; see `treekit.kernels.node_statistics.sort_rows`.
+    """
+    if criterion.use_choose:
+        clear_split(out, numbers)
+    rows, ways, pair = node.rows, node.ways, scratch.pair
+    order, codes = borrow_arrays(scratch.work[ORDER]), borrow_arrays(scratch.work[CODES])
+    start, best = scratch.start, scratch.best
+    m, s = np.uint64(len(rows.ids)), np.uint64(len(node.stats))
+    zero, one, first_lost = np.uint64(0), np.uint64(1), np.uint64(known)
+    known_weight, limit = node.weight, node.min_weight_leaf
+    totals = scratch.ordered[zero]
+    for k in range(s):
+        totals[k] = node.stats[k]
+    for i in range(first_lost, m):
+        weight = rows.values[np.uint64(order[i]), zero]
+        known_weight -= weight
+        if ways.known_only:
+            totals[np.uint64(rows.cells[np.uint64(order[i])])] -= weight
+    sides_of_missing = first_lost < m and not ways.known_only
+    if ways.min_side_share > 0.0:
+        limit = compute_side_limit(ways.min_side_share * known_weight, limit)
+    share = known_weight / node.weight if ways.known_only else 1.0
+    for side in range(1, -1, -1):
+        for k in range(s):
+            start[k] = 0.0
+        last = known - 1
+        if side == 0:
+            if not sides_of_missing:
+                break
+            for i in range(first_lost, m):
+                start[np.uint64(rows.cells[np.uint64(order[i])])] += rows.values[
+                    np.uint64(order[i]), zero
+                ]
+        elif sides_of_missing:
+            last = known
+        at = criterion.row_scan(
+            order, codes, rows.cells, rows.values, last, start, totals, limit, node.impurity, best
+        )
+        if at == -2:
+            out[KIND] = BAD_NUMBER
+            return False
+        score = best[zero] * share
+        if at < 0 or not is_better(score, np.int64(feature), at, node.impurity, out, numbers):
+            continue
+        out[FEATURE] = np.int64(feature)
+        out[BRANCHES] = 2
+        out[LEVELS] = 0
+        out[CUT] = 0
+        out[RANK] = at
+        numbers[SCORE] = score
+        numbers[SHRINK] = 1.0
+        for k in range(s):
+            pair[zero, k] = start[k]
+        for i in range(np.uint64(at) + one):
+            position = np.uint64(order[i])
+            pair[zero, np.uint64(rows.cells[position])] += rows.values[position, zero]
+        for k in range(s):
+            pair[one, k] = totals[k] - pair[zero, k]
+        if at == known - 1:  # all known values left, missing right
+            out[KIND] = MISSING
+            out[MISSING_BRANCH] = 0
+            continue
+        out[KIND] = THRESHOLD
+        left_weight = best[one]
+        if sides_of_missing:
+            out[MISSING_BRANCH] = side
+        else:  # no missing rows in training: the heavier branch
+            out[MISSING_BRANCH] = 0 if left_weight >= known_weight - left_weight else 1
+        out[CUT] = np.int64(codes[np.uint64(order[np.uint64(at)])])
+        out[NEXT_CODE] = np.int64(codes[np.uint64(order[np.uint64(at + 1)])])
+    if chosen >= 0:
+        return False
+    if criterion.use_choose and out[KIND] > 0:
+        return make_offer(node, scratch, criterion, feature, pair, out, numbers)
     return True
 
 

@@ -388,6 +388,80 @@ def sort_positions(codes, order, other, counts, m, lowest, highest):
             order[j] = other[j]
 
 
+@llvm_inlined
+def sort_rows(column, ids, scratch):
+    """Sort the positions of a node's rows by the codes of one column.
+
+    Parameters
+    ----------
+    column : Column
+    ids : (m,) uint32
+    scratch : Scratch
+        Receives the positions in ``work[ORDER, :m]``, in stable order, and the code of each
+        position in ``work[CODES, :m]``.
+
+    Returns
+    -------
+    known : int
+        Number of rows with a known value, which come first; -1 if all codes are equal.
+    """
+    codes, first, step, n_codes = column
+    buffer, order = borrow_arrays(scratch.work[CODES]), borrow_arrays(scratch.work[ORDER])
+    m, one = np.uint64(len(ids)), np.uint64(1)
+    lowest, highest = np.uint32(0xFFFFFFFF), np.uint32(0)
+    for i in range(m):
+        code = np.uint32(codes[first + np.uint64(ids[i]) * step])
+        buffer[i] = code
+        lowest = min(lowest, code)
+        highest = max(highest, code)
+    if lowest == highest:
+        return np.int64(-1)
+    if m <= np.uint64(PAIRWISE_ROWS):
+        for i in range(m):
+            smaller = np.uint64(0)
+            for j in range(i):
+                smaller += np.uint64(buffer[j] <= buffer[i])
+            for j in range(i + one, m):
+                smaller += np.uint64(buffer[j] < buffer[i])
+            order[smaller] = np.uint32(i)
+    elif n_codes < np.uint32(256):
+        _counting_sort(buffer, order, scratch.counts, scratch.words, m)
+    else:
+        other = borrow_arrays(scratch.work[OTHER_ORDER])
+        sort_positions(buffer, order, other, scratch.counts, m, lowest, highest)
+    known = m
+    while buffer[np.uint64(order[known - one])] == n_codes:
+        known -= one
+    return np.int64(known)
+
+
+@inlined
+def _counting_sort(codes, order, counts, words, m):
+    """Write positions 0..m-1 to `order`, ascending by code (below 256), in stable order."""
+    zero, one, low6 = np.uint64(0), np.uint64(1), np.uint64(63)
+    for code in range(np.uint64(256)):
+        counts[code] = np.uint32(0)
+    for w in range(np.uint64(4)):
+        words[w] = zero
+    for i in range(m):
+        code = np.uint64(codes[i])
+        counts[code] += np.uint32(1)
+        words[code >> np.uint64(6)] |= one << (code & low6)
+    before = np.uint32(0)
+    for w in range(np.uint64(4)):
+        word = words[w]
+        while word:
+            code = (w << np.uint64(6)) + find_lowest_bit(word)
+            word &= word - one
+            own = counts[code]
+            counts[code] = before
+            before += own
+    for i in range(m):
+        code = np.uint64(codes[i])
+        order[np.uint64(counts[code])] = np.uint32(i)
+        counts[code] += np.uint32(1)
+
+
 @kernel
 def sort_by_key(keys, count, order):
     """Write 0..count-1 to `order`, ascending by key, in stable order.

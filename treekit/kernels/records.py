@@ -263,6 +263,10 @@ class CriterionPointers(NamedTuple):
         Whether it penalises the gain of a cut chosen from many candidates.
     use_priority : bool
         Whether it orders the nodes of best-first growth.
+    row_scan : pointer
+        Like `scan`, row by row; see `treekit.grow.compile_criterion`.
+    use_terms : bool
+        Whether `row_scan` gives the same scores as `scan` for the rows of the tree.
     """
 
     scan: Any
@@ -277,6 +281,8 @@ class CriterionPointers(NamedTuple):
     impurity: Any
     priority: Any
     use_priority: bool
+    row_scan: Any
+    use_terms: bool
 
 
 # ---------------------------------------------------------------- best split so far

@@ -320,6 +320,43 @@ def _check_choice(subject: CriterionSubject) -> None:
             break_law(format_call("choose", *given), pick, "a column whose gain is a number, or -1")
 
 
+TERMS = Law(
+    "terms-give-the-score",
+    "`term_score` returns what `score` returns, bit for bit, and a `term` is an integer for an "
+    "integer, 0 for 0, and convex.",
+    "the order of operations in both scores, and terms that are rounded, such as logarithms",
+)
+
+LARGEST_TERM = 2.0**53
+"""Terms below it are exact integers."""
+
+
+def _check_terms(subject: CriterionSubject) -> None:
+    subject.require("term", "it has no terms")
+    functions = subject.functions
+    if functions.score is None or functions.term_score is None:
+        break_law("make()", "term without score or term_score", "all three of them")
+    terms = [call_checked("term", functions.term, float(w)) for w in range(100)]
+    steps = np.diff(terms)
+    if terms[0] != 0.0 or (steps % 1.0).any() or (np.diff(steps) < 0.0).any():
+        break_law("term(0.0), term(1.0), ...", format_numbers(np.array(terms[:5])), "as stated")
+
+    def sum_terms(stats: Numbers) -> Numbers:
+        return np.array([stats.sum(), sum(call_checked("term", functions.term, w) for w in stats)])
+
+    for of, _, _, (parent, children) in subject.iter_calls("score"):
+        whole = not (parent % 1.0).any() and not (children % 1.0).any()
+        if of.dense or len(children) != 2 or not whole:
+            continue
+        given = sum_terms(parent), np.array([sum_terms(child) for child in children])
+        if given[0][1] < LARGEST_TERM:
+            value = call_checked("term_score", functions.term_score, *given)
+            score = subject.call("score", (parent, children))
+            if value != score:
+                call = f"{format_call('term_score', *given)} of {format_numbers(children)}"
+                break_law(call, repr(value), f"{score!r}, as score", law=TERMS)
+
+
 # ---------------------------------------------------------------- compilation and speed
 
 ARGUMENT_TYPES: dict[str, tuple[Any, ...]] = {
@@ -329,6 +366,8 @@ ARGUMENT_TYPES: dict[str, tuple[Any, ...]] = {
     "order": (FROZEN_CELLS,),
     "priority": (FROZEN_CELLS,),
     "penalty": PENALTY_SIGNATURE.args,
+    "term": (nb.float64,),
+    "term_score": (FROZEN_CELLS, FROZEN_MATRIX),
 }
 """Functions called by kernels, with the numba types of their arguments."""
 
@@ -741,6 +780,7 @@ LAWS: Laws = (
     (EMPTY, partial(_check_score_invariance, change=add_empty_branch)),
     (LOSS, _check_loss),
     (CHOICE, _check_choice),
+    (TERMS, _check_terms),
     (BOUNDS, check_bounds),
     (COMPILED, _check_compiled_equal),
 )
