@@ -96,7 +96,7 @@ def _use() -> None:
     """
     import treekit
     from tests.extremes import EXTREMES
-    from treekit.serve.models.warm_up import compile_for_serving
+    from treekit.warm_up import compile_for_serving
 
     with tempfile.TemporaryDirectory() as folder:
         for name in ("mixed", "mixed_numbers", "surrogates", "oblique", "fractional"):

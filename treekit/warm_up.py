@@ -20,11 +20,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 if TYPE_CHECKING:
+    from treekit.data.schema import Dtype, Schema
+    from treekit.model.builder import Node
     from treekit.model.model import Model
 
 __all__ = [
     "KINDS",
     "build_machine_code",
+    "compile_for_serving",
     "compile_in_background",
     "compile_in_processes",
     "compile_kinds",
@@ -167,10 +170,56 @@ def _compile_many_classes() -> None:
             treekit.train(table, "label", criterion=criterion, max_depth=3, seed=0)
 
 
-def _compile_serving() -> None:
-    from treekit.serve.models.warm_up import compile_for_serving
+_SERVED_ROWS = (1, 2, 600)
+"""Sizes of batches; explanations are for all but the last."""
 
-    compile_for_serving()
+
+def compile_for_serving(dtypes: Sequence[Dtype] = ("float32", "float64")) -> int:
+    """Predict with common kinds of models in several batch sizes; return the number of models."""
+    from treekit.serve.models.served_model import Served
+
+    count = 0
+    for model in _make_served_models(dtypes):
+        served = Served("m", "1", "", model)
+        for rows in _SERVED_ROWS:
+            reasons = served.explanation_outputs if rows < _SERVED_ROWS[-1] else ()
+            inputs = served.parse_inputs(served.make_sample_inputs(rows))
+            served.compute_outputs(inputs, [*served.default_outputs, "leaf", *sorted(reasons)])
+        model.explain({column.name: None for column in model.schema.columns})
+        count += 1
+    return count
+
+
+def _make_served_models(dtypes: Sequence[Dtype]) -> Iterator[Model]:
+    from treekit.data.schema import Column, Schema
+    from treekit.model.builder import build_tree
+    from treekit.model.model import make_model
+
+    columns = (
+        (Column("x"), Column("z")),
+        (Column("x"), Column("colour", "nominal", ("a", "b", "c"))),
+    )
+    for dtype in dtypes:
+        for taken in columns:
+            for schema in (
+                Schema(taken, classes=("n", "y"), dtype=dtype),
+                Schema(taken, task="regression", dtype=dtype),
+            ):
+                for n_trees in (1, 12):
+                    yield make_model(
+                        schema, [build_tree(_make_served_tree(schema), schema)] * n_trees
+                    )
+
+
+def _make_served_tree(schema: Schema) -> Node:
+    """Build a tree that splits on each column."""
+    from treekit.model.builder import leaf, subset, threshold
+
+    low, high = ([1.0, 2.0], [3.0, 0.0]) if schema.classes else ([0.25], [0.75])
+    below = threshold(0, 0.5, leaf(low), leaf(high), missing=1)
+    if schema.nominal.any():
+        return subset(1, ["a", "c"], below, leaf(high))
+    return threshold(1, 1.5, below, leaf(high))
 
 
 def _compile_levels() -> None:
@@ -213,7 +262,7 @@ def _limit_trees(algorithm: str) -> dict[str, Any]:
     return {"trees": 3} if algorithm in ("bagging", "extra_trees") else {}
 
 
-KINDS: Mapping[str, Callable[[], None]] = {
+KINDS: Mapping[str, Callable[[], object]] = {
     "use": _compile_use,
     "demo": _compile_demo,
     "trees": _compile_trees,
@@ -221,7 +270,7 @@ KINDS: Mapping[str, Callable[[], None]] = {
     "regression": _compile_regression,
     "rare": _compile_rare,
     "many-classes": _compile_many_classes,
-    "serving": _compile_serving,
+    "serving": compile_for_serving,
     "levels": _compile_levels,
     "csv": _compile_csv,
 }

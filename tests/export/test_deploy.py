@@ -165,7 +165,7 @@ def test_the_container_is_built_of_what_is_there():
     wanted = {word for rest in of_container("RUN") for word in json.loads(rest) if "[" in word}
     (extras,) = [re.fullmatch(r"/src\[(.*)\]", word)[1].split(",") for word in wanted]
     assert set(extras) <= set(project["project"]["optional-dependencies"])
-    needed = {project["project"]["readme"], *project["project"]["license-files"], "templates"}
+    needed = {"README.md", "hatch_build.py", *project["project"]["license-files"], "templates"}
     assert needed <= {source for *sources, _ in copied for source in sources}
 
 
@@ -176,7 +176,7 @@ def test_both_stages_of_the_container_have_one_cache_for_one_kind_of_processor()
         assert told[0][name] == told[1][name]
     assert told[0]["NUMBA_CPU_NAME"] == "generic"
     warm = json.loads(of_container("RUN")[-1])
-    assert warm[1:] == ["-m", "treekit.serve.models.warm_up"]
+    assert warm[1:] == ["warm-up", "serving"]
 
 
 KEPT = """
@@ -218,7 +218,7 @@ def test_machine_code_of_a_folder_that_cannot_be_written_is_used(tmp_path):
 
 
 def test_kernels_of_all_usual_models_are_made_ahead():
-    from treekit.serve.models.warm_up import compile_for_serving
+    from treekit.warm_up import compile_for_serving
 
     assert compile_for_serving(["float32"]) == 8
 

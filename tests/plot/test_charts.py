@@ -32,9 +32,16 @@ from treekit.plot import (
     plot_pruning_path,
     plot_roc,
 )
-from treekit.plot.chart import Axis, Chart, Series, make_axis, make_count_axis, make_name_axis
-from treekit.plot.histograms import MAX_CATEGORIES, N_BINS
-from treekit.plot.importances import compute_intervals
+from treekit.plot.charts import (
+    Axis,
+    Chart,
+    Series,
+    compute_intervals,
+    make_axis,
+    make_count_axis,
+    make_name_axis,
+)
+from treekit.plot.picture import MAX_CATEGORIES, N_BINS
 from treekit.training.importance import Importances
 
 SVG = "{http://www.w3.org/2000/svg}"

@@ -15,8 +15,9 @@ def warm_up_command(kinds: tuple[str, ...]) -> None:
     Without it the first use of each kind compiles for some seconds.  Kinds: use (predictions,
     rules, exports, verification), demo (use, and what treekit demo trains), trees (trees and
     forests of any classes), classification, regression (the named algorithms, criteria and
-    splitters), rare (oblique splits, surrogates, pruners), many-classes (4 to 10), serving; all by
-    default.  What is stored already, or came with the wheel, is not compiled again.
+    splitters), rare (oblique splits, surrogates, pruners), many-classes (4 to 10), serving, levels
+    (training by levels on a cluster), csv (large CSV files); all by default.  What is stored
+    already, or came with the wheel, is not compiled again.
 
     numba's cache holds the machine code: next to the sources, or in the folder NUMBA_CACHE_DIR,
     which may be read-only later.  In a Containerfile: ENV NUMBA_CACHE_DIR=/opt/numba, then RUN

@@ -13,11 +13,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from treekit.errors import DataError, SettingError
-from treekit.plot.chart import Chart
-from treekit.plot.curves import plot_calibration, plot_roc
-from treekit.plot.importances import plot_importances
+from treekit.plot.charts import (
+    Chart,
+    plot_calibration,
+    plot_importances,
+    plot_pruning_path,
+    plot_roc,
+)
 from treekit.plot.picture import MOST_ENDS, MarkedRow, MaxDepth, Picture
-from treekit.plot.pruning_path import plot_pruning_path
 from treekit.rules.wording import format_picture_label
 
 if TYPE_CHECKING:
@@ -93,8 +96,7 @@ def plot(
     """
     from treekit.model.model import as_model
     from treekit.model.model_file import replace_atomically
-    from treekit.plot.histograms import NodeRows
-    from treekit.plot.picture import make_picture
+    from treekit.plot.picture import NodeRows, make_picture
     from treekit.rules.language import load_language
 
     model = as_model(model)

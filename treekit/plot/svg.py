@@ -11,9 +11,9 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from treekit.plot.histograms import Histogram
 from treekit.plot.layout import clip_text, compute_centres, estimate_text_width, wrap_text
 from treekit.plot.picture import (
+    Histogram,
     NodeValue,
     Picture,
     Target,

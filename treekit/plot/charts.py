@@ -1,4 +1,4 @@
-"""Charts of scores and of columns: axes, lines, dots and bars, written as SVG.
+"""Charts of scores and of columns as SVG: importances, ROC, calibration, the pruning path.
 
 A chart looks as the pictures of trees do, and is as safe: see `treekit.plot.svg`.
 """
@@ -9,8 +9,12 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal, Protocol
 
+import numpy as np
+
+from treekit.errors import SettingError
+from treekit.model.model import as_model
 from treekit.plot.layout import clip_text, estimate_text_width, wrap_text
 from treekit.plot.svg import (
     EDGE,
@@ -28,6 +32,8 @@ from treekit.plot.svg import (
     mixed,
     write_frame,
 )
+from treekit.rules.wording import format_picture_label
+from treekit.training.importance import Importances, gain_importances
 
 WIDTH, HEIGHT, ROW_HEIGHT, BAR_SHARE = 440.0, 300.0, 26.0, 0.6
 MAX_NAME_WIDTH = 220.0
@@ -328,3 +334,235 @@ class _Frame:
 def _write_line(start: Point, end: Point, **attributes: str | float) -> str:
     path = "M{} {}L{} {}".format(*map(format_coordinate, (*start, *end)))
     return element("path", d=path, **attributes)
+
+
+# ---------------------------------------------------------------- ROC and calibration
+
+
+class EvaluatedClass(Protocol):
+    """What is drawn of `treekit.evaluation.ClassScores`."""
+
+    @property
+    def label(self) -> Any: ...  # noqa: D102
+
+    @property
+    def roc(self) -> Sequence[Point]: ...  # noqa: D102
+
+    @property
+    def calibration(self) -> Sequence[Point]: ...  # noqa: D102
+
+
+class Evaluated(Protocol):
+    """What is drawn of `treekit.evaluation.Evaluation`."""
+
+    @property
+    def title(self) -> str: ...  # noqa: D102
+
+    @property
+    def warning(self) -> str: ...  # noqa: D102
+
+    @property
+    def scores(self) -> Any: ...  # noqa: D102
+
+    @property
+    def classes(self) -> Sequence[EvaluatedClass]: ...  # noqa: D102
+
+
+def plot_roc(evaluation: Evaluated) -> Chart:
+    """Draw the ROC curve of each class against the rest; of two classes, of the second.
+
+    Raises
+    ------
+    SettingError
+        For a regression, or if the rows have one class only.
+    """
+    area = evaluation.scores.get("roc_auc")
+    notes = []
+    if area is not None and area.value is not None:
+        several = "mean area" if len(evaluation.classes) > 2 else "area"
+        interval = "" if area.low is None else f" (95% interval {area.low:.3f} to {area.high:.3f})"
+        notes = [f"{several} under the curve: {area.value:.3f}{interval}".capitalize()]
+    return _draw_curves(
+        evaluation, "roc", "ROC curve", "false positive rate", "true positive rate", notes
+    )
+
+
+def plot_calibration(evaluation: Evaluated) -> Chart:
+    """Draw observed frequencies by predicted probability, in bins of equally many rows.
+
+    Raises
+    ------
+    SettingError
+        For a regression, and for weighted rows.
+    """
+    notes = [
+        "Points: up to ten bins of about equally many rows. On the grey line, probabilities are "
+        "calibrated."
+    ]
+    across, down = "mean predicted probability", "observed frequency"
+    return _draw_curves(evaluation, "calibration", "Calibration", across, down, notes)
+
+
+def _draw_curves(
+    evaluation: Evaluated,
+    name: Literal["roc", "calibration"],
+    title: str,
+    across: str,
+    down: str,
+    notes: list[str],
+) -> Chart:
+    if not evaluation.classes:
+        raise SettingError(f"a {title} needs classes, but the target is a number")
+    first = 1 if len(evaluation.classes) == 2 else 0
+    curves = []
+    for entry, one in enumerate(evaluation.classes):
+        if entry >= first and (points := getattr(one, name)):
+            kind: Literal["line", "dots"] = "line" if name == "roc" else "dots"
+            curves.append(Series(format_picture_label(str(one.label)), tuple(points), entry, kind))
+    if not curves:
+        lacking = "rows of several classes" if name == "roc" else "rows without weights"
+        raise SettingError(f"a {title} needs {lacking}; evaluate another table")
+    guide = Series("", ((0.0, 0.0), (1.0, 1.0)), kind="guide")
+    if evaluation.warning:
+        notes = [*notes, evaluation.warning]
+    names = ", ".join(series.name for series in curves)
+    return Chart(
+        f"{title}: {format_picture_label(evaluation.title)}",
+        f"{title} of {names}: {down} by {across}.",
+        make_share_axis(across),
+        make_share_axis(down),
+        (guide, *curves),
+        tuple(notes),
+    )
+
+
+# ---------------------------------------------------------------- importances
+
+MOST_COLUMNS = 30
+"""Columns that are drawn, the largest importances; the chart states how many it omits."""
+
+_MEASURES = {"accuracy": "decrease of accuracy", "r2": "decrease of R squared"}
+
+
+def plot_importances(source: Any, *, most: int = MOST_COLUMNS) -> Chart:
+    """Draw importances as bars, the largest first.
+
+    Parameters
+    ----------
+    source : Importances, Model or fitted treekit estimator
+        Permutation importances have 95% intervals (Student's t over the shuffles, or the
+        trees out of bag); those of a model are shares of the gain, without intervals.
+    most : int
+        Maximum number of columns.
+
+    Returns
+    -------
+    Chart
+
+    Raises
+    ------
+    TypeError
+        For another source.
+    """
+    if isinstance(source, Importances):
+        names, values, title = source.columns, source.mean, "Permutation importances"
+        label, low, high = _MEASURES[source.measure], *compute_intervals(source)
+        notes = ["The score of the rows decreases by this much when the column is shuffled."]
+        if not np.isnan(low).all():
+            notes[0] += " Lines: 95% intervals."
+    else:
+        model = as_model(source)
+        names, values, title = model.schema.names, gain_importances(model), "Feature importances"
+        label, notes = "share of the gain of all splits", []
+        low = high = np.full(len(values), np.nan)
+    order = np.argsort(-values, kind="stable")[:most]
+    if more := len(values) - len(order):
+        notes.append(f"{more} more column{'s' * (more > 1)} with smaller importances.")
+    ends = np.concatenate([values[order], low[order], high[order], [0.0]])
+    rows = range(len(order) - 1, -1, -1)
+    shown = [format_picture_label(names[f]) for f in order.tolist()]
+    series = Series(
+        "",
+        tuple(zip(values[order].tolist(), map(float, rows), strict=True)),
+        kind="bars",
+        intervals=tuple(zip(low[order].tolist(), high[order].tolist(), strict=True)),
+    )
+    axis = make_axis(label, ends[np.isfinite(ends)].tolist(), zero=True)
+    described = f"{label} of {len(shown)} columns; {shown[0]} has the largest."
+    return Chart(title, described, axis, make_name_axis(shown), (series,), tuple(notes))
+
+
+def compute_intervals(found: Importances) -> tuple[Any, Any]:
+    """Return the lower and upper ends of 95% intervals, (columns,) float64; NaN if unknown."""
+    from scipy.stats import t
+
+    samples = found.decreases.shape[1]
+    half = t.ppf(0.975, max(samples - 1, 1)) * found.standard_error
+    return found.mean - half, found.mean + half
+
+
+# ---------------------------------------------------------------- pruning path
+
+MOST_DOTS = 25
+"""Trees of a sequence that are drawn as dots; more are drawn as a line."""
+
+_JUDGED = {"cv": "cross-validation", "held": "rows held out"}
+
+
+def plot_pruning_path(source: Any) -> Chart:
+    """Draw the risk of the pruned trees by their number of leaves.
+
+    The estimate by cross-validation, or on the rows held out, has lines of one standard error,
+    as in Breiman et al. 1984, section 3.4; the tree that was chosen is marked.
+
+    Parameters
+    ----------
+    source : Model or fitted treekit estimator
+        Trained with the pruner ``cost_complexity``.
+
+    Returns
+    -------
+    Chart
+
+    Raises
+    ------
+    SettingError
+        If the model was not pruned so.
+    """
+    model = as_model(source)
+    report = model.provenance.get("pruner") or {}
+    sequence = report.get("sequence") if isinstance(report, dict) else None
+    if not sequence:
+        raise SettingError(
+            "the model has no sequence of pruned trees; train one tree with "
+            "pruner='cost_complexity'"
+        )
+    leaves, risk = sequence["leaves"], sequence["risk"]
+    kind: Literal["line", "dots"] = "dots" if len(leaves) <= MOST_DOTS else "line"
+    series = [Series("training rows", tuple(zip(leaves, risk, strict=True)), 0, kind)]
+    for name, text in _JUDGED.items():
+        if (judged := sequence.get(f"{name}_risk")) is None:
+            continue
+        errors = sequence[f"{name}_standard_error"]
+        ends = tuple((r - e, r + e) for r, e in zip(judged, errors, strict=True))
+        points = tuple(zip(leaves, judged, strict=True))
+        series.append(Series(text, points, 1, kind, ends))
+    alpha = report["alpha"]
+    chosen = max(k for k, a in enumerate(sequence["alpha"]) if a <= alpha * (1 + 1e-12))
+    values = [y for one in series for _, y in one.points]
+    values += [end for one in series for ends in one.intervals for end in ends if end == end]
+    y = make_axis("risk per row", values, zero=True)
+    at = leaves[chosen]
+    series.insert(0, Series("", ((at, y.low), (at, y.high)), kind="guide"))
+    note = f"Chosen (grey line): {at:,.0f} leaves, alpha {alpha:.4g}."
+    if any(one.intervals for one in series):
+        note += f" {'Area' if kind == 'line' else 'Bars'}: one standard error on either side."
+    target = format_picture_label(model.schema.outputs[0].name)
+    return Chart(
+        f"Cost-complexity pruning: {target}",
+        f"Risk of {len(leaves)} trees of 1 to {max(leaves):,.0f} leaves; chosen: {at:,.0f}.",
+        make_count_axis("leaves", max(leaves)),
+        y,
+        tuple(series),
+        (note,),
+    )
