@@ -189,13 +189,13 @@ class CriterionFunctions:
         With `choose`: among splits of one category from the rest of its feature, pick the
         one with the largest score, not the one with the largest gain.
     term, term_score : callable, optional
-        A faster form of `score`, for a criterion that depends on the class weights only by the
-        sum of ``term(weight) -> float`` over the classes, such as their squares.
-        ``term_score(parent, children) -> float`` gets ``(weight, sum of terms)`` of the node and
-        of its two branches, and returns what `score` returns.  A term is an integer for an
-        integer, 0 for 0, and convex: sums below 2**53 are then exact in any order, and the cost
-        of a cut does not depend on the number of classes.  Used for numeric features, integer
-        weights and three or more classes; otherwise `score` is.
+        A faster form of `score`, for a criterion that needs only the weight of a node and the
+        sum of ``term(weight) -> float`` over its classes, such as the sum of squares for Gini.
+        ``term_score(parent, children) -> float`` returns what `score` returns, from the pair
+        ``(weight, sum of terms)`` of the node and of each of its two branches.  `term` must be
+        convex, 0 for 0, and an integer for each integer: sums below 2**53 are then exact in any
+        order.  The time per cut does not grow with the number of classes.  Used for numeric
+        features with integer weights and three or more classes; `score` is used otherwise.
     order : callable, optional
         ``order(stats) -> float``: sort key of a category for subset splits,
         which then cut along that order.  By default categories are ordered by the

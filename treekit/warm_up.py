@@ -1,8 +1,8 @@
 """Compile the usual kernels ahead of time, for containers, wheels and tests.
 
-The first use on a machine compiles what it needs and stores it in numba's cache.  Here small
-models of all usual kinds are trained, used, exported and verified, so that later processes find
-their machine code there, or in a wheel (``hatch_build.py``).
+The first use of a kernel compiles it and stores its machine code in numba's cache.  This module
+trains, uses, exports and verifies small models of all common kinds, so that later processes load
+the machine code from the cache, or from a wheel (``hatch_build.py``).
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ _TARGETS = ("price", "dear", "kind")
 def train_example(
     target: str, *, rows: int = _MANY_ROWS, levels: bool = True, **settings: Any
 ) -> Model:
-    """Train on the example table; `levels`: with its nominal column."""
+    """Train on the example table; `levels` keeps its nominal column."""
     import treekit
 
     left = {*_TARGETS, *(() if levels else ("colour",))} - {target}
@@ -274,7 +274,7 @@ KINDS: Mapping[str, Callable[[], object]] = {
     "levels": _compile_levels,
     "csv": _compile_csv,
 }
-"""Kinds of use, with functions that compile their kernels."""
+"""Kinds of use, each with the function that compiles its kernels."""
 
 
 def compile_kinds(kinds: Iterable[str]) -> None:
@@ -323,16 +323,16 @@ def compile_in_processes(
     ----------
     parts : sequence of sequences of str
     environment : mapping, optional
-        Environment of the processes; by default that of this one.
+        Environment variables of the processes; by default those of this process.
     into : str
-        Folder to record machine code in; by default numba's cache is filled.
+        Folder for the machine code; by default numba's cache.
     progress : callable, optional
-        ``progress(done, total)`` after each kind.
+        Called as ``progress(done, total)`` after each kind.
 
     Raises
     ------
     RuntimeError
-        If a process fails; with its error output.
+        If a process fails; the message contains its error output.
     """
     options = ["--into", into] if into else []
     reading, writing = os.pipe()
@@ -365,10 +365,10 @@ def _make_command(*arguments: str) -> list[str]:
 
 @contextmanager
 def compile_in_background(kind: str) -> Iterator[None]:
-    """Compile a kind of use in another process as soon as this one compiles a kernel.
+    """Compile a kind of use in a second process, started when this one first compiles a kernel.
 
-    The kernels that this process needs later are then loaded from the disk cache.  The other
-    process ends with the block; what it has not compiled until then, this one compiles.
+    This process loads the kernels that it needs later from the cache on disk.  The end of the
+    block stops the second process; this process compiles any kernels that are still missing.
     """
     from numba.core.event import Listener, install_listener
 
@@ -403,7 +403,7 @@ def compile_in_background(kind: str) -> Iterator[None]:
 
 
 def build_machine_code(folder: str, kinds: Iterable[str] = ()) -> None:
-    """Compile kinds, by default all, for the baseline of this kind of machine, for a wheel."""
+    """Compile kinds (by default all) for a wheel, for the baseline processor of this platform."""
     from treekit.kernels.prebuilt import get_baseline
 
     baseline = get_baseline()
@@ -420,7 +420,7 @@ def build_machine_code(folder: str, kinds: Iterable[str] = ()) -> None:
 def main() -> None:
     """Compile the kinds that the command line names, by default all."""
     parser = argparse.ArgumentParser("python -m treekit.warm_up", description=__doc__)
-    parser.add_argument("--record", metavar="DIR", help="compile for a wheel")
+    parser.add_argument("--record", metavar="DIR", help="compile into this folder, for a wheel")
     parser.add_argument("--into", metavar="DIR", help=argparse.SUPPRESS)
     parser.add_argument("kinds", nargs="*", metavar="KIND", help=", ".join(KINDS))
     given = parser.parse_args()

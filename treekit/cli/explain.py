@@ -232,8 +232,8 @@ Examples:
 @click.option(
     "--table",
     metavar="TABLE",
-    help="Table with the target: histograms of the split columns, permutation importances; "
-    "required by roc and calibration.",
+    help="Table with the target, for histograms at the splits or permutation importances; "
+    "required for roc and calibration.",
 )
 @click.option(
     "--row",
@@ -260,7 +260,7 @@ Examples:
     type=click.Choice(["en", "zh"]),
     default="en",
     show_default=True,
-    help="Language of the picture of a tree.",
+    help="Language of the texts in a tree.",
 )
 def plot_command(
     model: str,
@@ -273,9 +273,10 @@ def plot_command(
     max_depth: int | Literal["auto"] | None,
     language: str,
 ) -> None:
-    """Draw a tree of MODEL, with its tests, shares of training rows, and classes or values.
+    """Draw a tree of MODEL, with its splits, shares of training rows, and classes or values.
 
-    Where subtrees are omitted, the picture shows their number of leaves.
+    For an omitted subtree, the picture shows the number of leaves.  Draw another chart of MODEL
+    with --of.
     """
     from treekit.model.model_file import load
     from treekit.plot import plot, suffix_of, written

@@ -67,7 +67,7 @@ def connect(cluster: Any = None) -> Iterator[Client]:
         except ValueError:
             raise SettingError(
                 "the table is a Dask collection and no client is active; create one "
-                "(dask.distributed.Client()), give cluster=, or train on table.compute()"
+                "(dask.distributed.Client()), set cluster, or train on table.compute()"
             ) from None
         check_workers(client)
         yield client
@@ -100,7 +100,8 @@ def connect(cluster: Any = None) -> Iterator[Client]:
         client = Client(str(cluster), timeout=10)
     except OSError as error:
         raise SettingError(
-            f"no scheduler answers at {cluster}: {error}; check its address, and that it runs"
+            f"cannot connect to a scheduler at {cluster}: {error}; check the address, and start "
+            "the scheduler if it is not running"
         ) from None
     with client:
         check_workers(client)
@@ -209,7 +210,7 @@ def run_tasks(
                 if none_left.is_set():
                     raise ClusterError(
                         f"the cluster has had no worker for {_PATIENCE} seconds; start workers, "
-                        "look at the logs of the lost ones, and run again"
+                        "check the logs of the lost workers, and run again"
                     )
                 if task.status == "error":
                     task.result()
@@ -346,7 +347,7 @@ def _check_kinds(name: str, columns: Sequence[Any]) -> None:
         if kind != known[0][0]:
             raise DataError(
                 f"column {name!r} holds {kind} in partition {k}, but {known[0][0]} in partition "
-                f"{known[0][1]}; give the partitions the same types"
+                f"{known[0][1]}; convert the column to one type in all partitions"
             )
 
 

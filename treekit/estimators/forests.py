@@ -46,7 +46,8 @@ class ForestBase(ForestParameters, EstimatorBase):
         if self.n_estimators < grown:
             raise ValueError(
                 f"n_estimators={self.n_estimators} must be larger or equal to {grown}, the number "
-                "of fitted trees, when warm_start is True"
+                "of fitted trees, when warm_start is True; increase n_estimators, or set "
+                "warm_start=False"
             )
         if self.n_estimators == grown and self.oob_score and start.oob_votes is None:
             return False
@@ -65,7 +66,10 @@ class ForestBase(ForestParameters, EstimatorBase):
 
     def _make_settings(self, dataset: Dataset) -> dict[str, Any]:
         if self.oob_score and not self.bootstrap:
-            raise SettingError("Out of bag estimation only available if bootstrap=True")
+            raise SettingError(
+                "Out of bag estimation only available if bootstrap=True; set bootstrap=True, or "
+                "oob_score=False"
+            )
         settings = super()._make_settings(dataset) | {"oob": bool(self.oob_score)}
         start = self._get_initial_forest()
         if start is not None:

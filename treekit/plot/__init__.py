@@ -1,4 +1,4 @@
-"""Pictures as SVG: trees (also DOT for Graphviz), importances, curves and the pruning path.
+"""Draw trees (SVG, or DOT for Graphviz), importances, ROC and calibration curves, pruning paths.
 
 >>> treekit.plot(model, "tree.svg", table="train.csv")  # with histograms of the split columns
 >>> picture = model.plot(row={"age": 39})  # the decision path of a row, displayed in a notebook
@@ -65,19 +65,20 @@ def plot(
         Index of the tree, from 0.
     max_depth : int, "auto", "way" or None
         Maximum depth to draw; the root has depth 0.  None draws the complete tree.  ``auto``
-        stops at the deepest level with at most `MOST_ENDS` ends.
-        The picture states what it omits.
+        stops at the deepest level with at most `MOST_ENDS` ends (leaves and omitted subtrees).
+        For an omitted subtree, the picture shows the number of leaves.
     language : {"en", "zh"}
-        Language of all text that is not part of the model.
+        Language of the picture; names of columns and classes are not translated.
     marked : collection of int
-        Nodes of the tree, whose decision paths from the root are drawn bolder.  ``way`` draws
-        only these paths and their other branches; so does ``auto`` if it would cut the tree.
+        Nodes whose paths from the root are drawn with thicker lines.  ``way`` draws only these
+        paths and the first node of each branch off them; so does ``auto`` if the tree is too
+        large to draw completely.
     row : mapping, (features,) array, or table of one row, optional
-        Row whose decision path is drawn bolder, with its value at each split; see
-        `treekit.explain.explain`.
+        Row whose decision path is drawn with thicker lines and its value at each split; for
+        the forms of a row, see `treekit.explain.explain`.
     table : table, optional
-        Rows with the target, such as the training table: each split on one column has a
-        histogram of the rows that reach it, stacked by class.  Rows have no weight here.
+        Rows with the target, such as the training table.  Each split on one column gets a
+        histogram of the rows that reach it, stacked by class; row weights are ignored.
 
     Returns
     -------
@@ -129,8 +130,8 @@ def _read_row(model: Model, tree: int, row: Any) -> MarkedRow:
     for cell in found.cells:
         if cell.refused:
             raise DataError(
-                f"the model refuses the row: column {cell.column!r} is {cell.state}; give it a "
-                "value known from training"
+                f"the model refuses the row: column {cell.column!r} is {cell.state}; give the "
+                "column a value seen in training"
             )
     leaves = trace_tree(model, tree, found.codes).leaves
     known = {

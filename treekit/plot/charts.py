@@ -1,6 +1,7 @@
 """Charts of scores and of columns as SVG: importances, ROC, calibration, the pruning path.
 
-A chart looks as the pictures of trees do, and is as safe: see `treekit.plot.svg`.
+Charts and pictures of trees share one style, and contain no script and no link: see
+`treekit.plot.svg`.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ Point = tuple[float, float]
 
 @dataclass(frozen=True)
 class Axis:
-    """An axis.
+    """An axis of a chart.
 
     Attributes
     ----------
@@ -52,8 +53,9 @@ class Axis:
     low, high : float
         Ends of the axis.
     ticks : tuple of (float, str)
+        Value and text of each tick.
     log : bool
-        Whether the axis is logarithmic; its ends are above 0.
+        Whether the axis is logarithmic; both ends are then positive.
     """
 
     label: str
@@ -71,21 +73,21 @@ class Axis:
 
 @dataclass(frozen=True)
 class Series:
-    """Data of one colour.
+    """Points drawn in one colour.
 
     Attributes
     ----------
     name : str
-        Name in the legend; empty: none.
+        Name in the legend; if empty, the legend omits the series.
     points : tuple of (float, float)
     entry : int
-        Number of the colour, as in the legend of a tree.
+        Index of the colour among those of the classes, from 0.
     kind : {"line", "dots", "bars", "guide"}
         ``dots`` are joined by a line.  ``bars`` are horizontal and begin at 0.  A ``guide`` is a
         thin grey line.
     intervals : tuple of (float, float), optional
-        For each point the ends of its interval, or NaN: of x for bars, else of y.  Those of
-        a ``line`` are drawn as one area.
+        Low and high end of each point's interval, in x for bars and in y otherwise; NaN: no
+        interval.  The intervals of a ``line`` are drawn as a band.
     """
 
     name: str
@@ -97,7 +99,7 @@ class Series:
 
 @dataclass(frozen=True)
 class Chart:
-    """A chart; ``svg()`` writes it, and a notebook displays it.
+    """A chart: ``svg()`` returns its SVG, and a notebook displays it.
 
     Attributes
     ----------
@@ -107,6 +109,7 @@ class Chart:
     x, y : Axis
     series : tuple of Series
     notes : tuple of str
+        Texts below the chart.
     """
 
     title: str
@@ -369,12 +372,21 @@ class Evaluated(Protocol):
 
 
 def plot_roc(evaluation: Evaluated) -> Chart:
-    """Draw the ROC curve of each class against the rest; of two classes, of the second.
+    """Draw the ROC curve of each class against the rest; for two classes, only of the second.
+
+    Parameters
+    ----------
+    evaluation : Evaluation
+        Result of `treekit.evaluate`.
+
+    Returns
+    -------
+    Chart
 
     Raises
     ------
     SettingError
-        For a regression, or if the rows have one class only.
+        For a regression, or if all rows are of one class.
     """
     area = evaluation.scores.get("roc_auc")
     notes = []
@@ -388,12 +400,21 @@ def plot_roc(evaluation: Evaluated) -> Chart:
 
 
 def plot_calibration(evaluation: Evaluated) -> Chart:
-    """Draw observed frequencies by predicted probability, in bins of equally many rows.
+    """Draw the observed frequency of each class over its predicted probability, in bins.
+
+    Parameters
+    ----------
+    evaluation : Evaluation
+        Result of `treekit.evaluate`.
+
+    Returns
+    -------
+    Chart
 
     Raises
     ------
     SettingError
-        For a regression, and for weighted rows.
+        For a regression, or for weighted rows.
     """
     notes = [
         "Points: up to ten bins of about equally many rows. On the grey line, probabilities are "
@@ -412,7 +433,10 @@ def _draw_curves(
     notes: list[str],
 ) -> Chart:
     if not evaluation.classes:
-        raise SettingError(f"a {title} needs classes, but the target is a number")
+        raise SettingError(
+            f"the chart {title!r} needs classes, but the target is a number; evaluate a "
+            "classification model"
+        )
     first = 1 if len(evaluation.classes) == 2 else 0
     curves = []
     for entry, one in enumerate(evaluation.classes):
@@ -421,7 +445,7 @@ def _draw_curves(
             curves.append(Series(format_picture_label(str(one.label)), tuple(points), entry, kind))
     if not curves:
         lacking = "rows of several classes" if name == "roc" else "rows without weights"
-        raise SettingError(f"a {title} needs {lacking}; evaluate another table")
+        raise SettingError(f"the chart {title!r} needs {lacking}; evaluate such rows")
     guide = Series("", ((0.0, 0.0), (1.0, 1.0)), kind="guide")
     if evaluation.warning:
         notes = [*notes, evaluation.warning]
@@ -439,19 +463,20 @@ def _draw_curves(
 # ---------------------------------------------------------------- importances
 
 MOST_COLUMNS = 30
-"""Columns that are drawn, the largest importances; the chart states how many it omits."""
+"""Maximum number of columns drawn, by importance; a note counts the others."""
 
 _MEASURES = {"accuracy": "decrease of accuracy", "r2": "decrease of R squared"}
 
 
 def plot_importances(source: Any, *, most: int = MOST_COLUMNS) -> Chart:
-    """Draw importances as bars, the largest first.
+    """Draw feature importances as bars, the largest first.
 
     Parameters
     ----------
     source : Importances, Model or fitted treekit estimator
-        Permutation importances have 95% intervals (Student's t over the shuffles, or the
-        trees out of bag); those of a model are shares of the gain, without intervals.
+        `Importances` are permutation importances, drawn with 95% intervals (Student's t over
+        the shuffles, or out of bag over the trees).  For a model or an estimator, each column's
+        share of the gain of all splits is drawn, without intervals.
     most : int
         Maximum number of columns.
 
@@ -462,12 +487,12 @@ def plot_importances(source: Any, *, most: int = MOST_COLUMNS) -> Chart:
     Raises
     ------
     TypeError
-        For another source.
+        If `source` is none of these.
     """
     if isinstance(source, Importances):
         names, values, title = source.columns, source.mean, "Permutation importances"
         label, low, high = _MEASURES[source.measure], *compute_intervals(source)
-        notes = ["The score of the rows decreases by this much when the column is shuffled."]
+        notes = ["Decrease of the score when the column is shuffled."]
         if not np.isnan(low).all():
             notes[0] += " Lines: 95% intervals."
     else:
@@ -510,10 +535,10 @@ _JUDGED = {"cv": "cross-validation", "held": "rows held out"}
 
 
 def plot_pruning_path(source: Any) -> Chart:
-    """Draw the risk of the pruned trees by their number of leaves.
+    """Draw the risk of each pruned tree over its number of leaves.
 
-    The estimate by cross-validation, or on the rows held out, has lines of one standard error,
-    as in Breiman et al. 1984, section 3.4; the tree that was chosen is marked.
+    Risks estimated by cross-validation or on held-out rows have error bars of one standard error
+    (Breiman et al. 1984, section 3.4).  A grey line marks the chosen tree.
 
     Parameters
     ----------
@@ -527,7 +552,7 @@ def plot_pruning_path(source: Any) -> Chart:
     Raises
     ------
     SettingError
-        If the model was not pruned so.
+        If the model was trained without this pruner, or is a forest.
     """
     model = as_model(source)
     report = model.provenance.get("pruner") or {}

@@ -132,8 +132,8 @@ def train_by_levels(
     """
     if not isinstance(reading.get("weights"), (str, type(None))):
         raise SettingError(
-            "training by levels needs the weights in a column of the table; set weights to the "
-            "column's name, or set cluster_mode='trees'"
+            "training by levels needs the weights in a column of the table, not in an array; set "
+            "weights to the column's name, or set cluster_mode='trees'"
         )
     known = [(part, place) for part, place in zip(parts, places, strict=True) if place[1]]
     if not known:
@@ -266,7 +266,7 @@ def check_supported(plan: Plan) -> None:
         if refused:
             raise SettingError(
                 f"training by levels does not support {what}; set {instead}, or "
-                "cluster_mode='trees' on workers that can hold the table"
+                "cluster_mode='trees' on workers with memory for the whole table"
             )
 
 
@@ -947,8 +947,8 @@ def check_chunk_memory(
     if free is not None and own > free:
         raise ClusterError(
             f"this process needs about {own / 1e9:.3g} GB for the targets and predictions of "
-            f"{rows} rows, but {free / 1e9:.3g} GB are free; run it on a machine with more "
-            "memory, or train on fewer rows"
+            f"{rows} rows, but {free / 1e9:.3g} GB are free; train on a machine with "
+            "more memory, or on fewer rows"
         )
     share = 1 / resources.n_threads
     # The partitions, the joined chunk and its columns; codes and hashes; the rows of one tree.
@@ -956,6 +956,7 @@ def check_chunk_memory(
     if needed > resources.memory:
         raise ClusterError(
             f"the table takes {table / 1e9:.3g} GB and each of {resources.n_threads} threads needs "
-            f"about {needed / 1e9:.3g} GB for its share of {rows} rows, but the smallest "
-            f"has {resources.memory / 1e9:.3g} GB; add workers, or give them more memory"
+            f"about {needed / 1e9:.3g} GB for its share of {rows} rows, but the thread with the "
+            f"least memory has {resources.memory / 1e9:.3g} GB; add workers, or give them more "
+            "memory"
         )
