@@ -155,7 +155,7 @@ def test_errors_name_the_row_of_a_part() -> None:
 
 
 def test_a_table_that_does_not_fit_is_refused_with_figures() -> None:
-    message = r"takes 10 GB and each of 4 threads needs about 5\.97 GB"
+    message = r"takes 10 GB and each of 4 threads needs about 3\.04 GB"
     with pytest.raises(ClusterError, match=message):
         levels.check_chunk_memory(10**10, 10**9, 10**7, Resources(4, 10**9))
     levels.check_chunk_memory(10**10, 10**9, 10**7, Resources(100, 10**9))

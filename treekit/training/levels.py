@@ -139,8 +139,9 @@ def train_by_levels(
     if not known:
         raise DataError("the table has no rows; training needs at least one")
     empty = _find_schema(engine, [part for part, _ in known], known, target, reading)
+    n_rows = sum(n for _, (_, n) in known)
     chunks, sizes = [], []
-    for own in _group_parts(known, resources.n_threads):
+    for own in _group_parts(known, _choose_chunks(resources, n_rows, len(empty.schema.columns))):
         chunk = engine.submit(
             read_chunk, [part for part, _ in own], [place for _, place in own], target,
             dict(reading), empty,
@@ -148,9 +149,9 @@ def train_by_levels(
         chunks.append(chunk)
         sizes.append(sum(n_rows for _, (_, n_rows) in own))
     del known, own
+    parts.clear()  # each is released when its chunk is read
     engine.take([engine.submit(find_size, chunk) for chunk in chunks])
-    digest = _digest_rows(engine, chunks, empty.schema, sum(sizes))
-    parts.clear()
+    digest = _digest_rows(engine, chunks, empty.schema, n_rows)
     dataset = _collect_target(engine, chunks, sizes, empty)
     plan = make_plan(dataset, settings)
     check_supported(plan)
@@ -158,7 +159,7 @@ def train_by_levels(
     context, partitions = _encode(engine, chunks, plan, empty.schema, whole)
     del chunks, chunk
     if _is_drawn(plan):
-        partitions = _add_samplers(engine, partitions, plan, sum(sizes))
+        partitions = _add_samplers(engine, partitions, plan, n_rows)
     outcome = _grow(
         engine, context, partitions, plan, dataset, whole, max(sizes), resources, progress
     )
@@ -223,6 +224,19 @@ def _scale_target(dataset: Dataset, plan: Plan) -> TargetStatistics:
 
 def _is_drawn(plan: Plan) -> bool:
     return bool(plan.settings["ensemble"] == "forest" and plan.settings["bootstrap"])
+
+
+_READ_BYTES = 20
+"""Bytes of a cell while a chunk is read: as joined, as float64, and rounded."""
+
+_READ_SHARE = 8
+"""Part of a thread's memory that a chunk may take while it is read."""
+
+
+def _choose_chunks(resources: Resources, n_rows: int, n_columns: int) -> int:
+    """Return the number of chunks: a multiple of that of threads."""
+    share = _READ_BYTES * n_rows * n_columns // resources.n_threads
+    return resources.n_threads * -(-share // max(resources.memory // _READ_SHARE, 1))
 
 
 def _group_parts(parts: Sequence[Any], n: int) -> list[list[Any]]:
@@ -811,8 +825,9 @@ def _grow(
     n_trees = settings["trees"] if settings["ensemble"] == "forest" else 1
     seeds = draw_tree_seeds(np.random.SeedSequence(settings["seed"]), n_trees)
     wave, sizes = choose_sizes(
-        resources, n_trees, largest, dataset.n_rows, whole, len(context.frame.table.n_codes)
-    )
+        resources, n_trees, max(largest, -(-dataset.n_rows // resources.n_threads)),
+        dataset.n_rows, whole, len(context.frame.table.n_codes), len(partitions),
+    )  # fmt: skip
     source = engine.send(context)
     scored = _is_drawn(plan) and settings["oob"]
     step = choose_vote_step(dataset, n_trees)
@@ -905,13 +920,14 @@ def choose_sizes(
     n_rows: int,
     whole: TargetStatistics,
     n_columns: int,
+    n_partitions: int,
 ) -> tuple[int, LevelSizes]:
     """Return the number of trees grown at a time, and the limits of their growth.
 
     Parameters
     ----------
     largest : int
-        Rows of the largest chunk.
+        Maximum number of rows of a thread.
     """
     memory, n_threads = resources.memory, resources.n_threads
     row = 8 + 8 * whole.values.shape[1]
@@ -922,7 +938,7 @@ def choose_sizes(
     small_rows = min(memory // (5 * (2 * n_columns + 64)), wave * n_rows // (8 * n_threads))
     return wave, LevelSizes(
         small_weight=weight * small_rows,
-        count_bytes=memory * blocks // (8 * n_threads),  # a block has counts of all partitions
+        count_bytes=memory * blocks // (8 * n_partitions),  # a block has counts of all of them
         blocks=blocks,
         small_blocks=4 * n_threads,
         group_weight=weight * n_threads * (memory // (5 * (n_columns + row))),
@@ -950,9 +966,11 @@ def check_chunk_memory(
             f"{rows} rows, but {free / 1e9:.3g} GB are free; train on a machine with "
             "more memory, or on fewer rows"
         )
-    share = 1 / resources.n_threads
-    # The partitions, the joined chunk and its columns; codes and hashes; the rows of one tree.
-    needed = int(share * (2.2 * table + cells + rows * (40 + 3 * 16)))
+    # Partitions or columns, with a chunk that is read or with codes and hashes; later codes, the
+    # rows with their numbers, and those of one tree.
+    reading = 1.1 * table + 16 * rows
+    encoding = reading + max(resources.memory * resources.n_threads / _READ_SHARE, cells)
+    needed = int(max(encoding, cells + rows * (40 + 3 * 16)) / resources.n_threads)
     if needed > resources.memory:
         raise ClusterError(
             f"the table takes {table / 1e9:.3g} GB and each of {resources.n_threads} threads needs "
