@@ -11,10 +11,13 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import itertools
 import os
+import pickle
 import signal
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -23,7 +26,7 @@ from typing import Any, NamedTuple
 
 from benchmarks.clock import peak, reset_peak
 from benchmarks.data import Rows, points
-from benchmarks.frame import Benchmark, Entry, Figure, Options, Parameter, register
+from benchmarks.frame import OWN, Benchmark, Entry, Figure, Options, Parameter, register
 
 __all__: list[str] = []
 
@@ -344,6 +347,93 @@ def _kill(side: str, rows: Rows, expected: bytes, after: float, options: Options
         return Entry("a worker is killed", side, failed=f"{type(found[0]).__name__}: {words:.90}")
     equal = float(found[0].trees == expected)
     return Entry("a worker is killed", side, {"wall": wall, "equal": equal})
+
+
+# ---------------------------------------------------------------- steps of training by levels
+
+_STEPS = {
+    "read": ("read_chunk", "select_telling_rows"),
+    "hash and number equal rows": (
+        "sort_hashes", "merge_hashes", "describe_drawn", "make_own_sampler", "split_copies",
+        "number_later_copies", "add_sampler",
+    ),
+    "find bins, three passes": ("count_chunk",),
+    "encode": ("encode_chunk", "make_partition"),
+    "draw": ("draw_bags",),
+    "count and split large nodes": ("count_level", "split_block", "move_bags"),
+    "send small nodes": ("collect_rows",),
+    "grow small nodes": ("grow_block",),
+    "vote out of bag": ("add_votes", "predict_votes"),
+}  # fmt: skip
+"""Functions of the workers in each step."""
+
+_SENT = ("count_level", "collect_rows", "grow_block", "count_chunk")
+"""Functions whose results are sent to other processes."""
+
+
+def _run_steps(options: Options) -> Iterator[Entry]:
+    """Train by levels in this process, and measure each function of the workers."""
+    from treekit.grow.level_builder import LocalEngine
+    from treekit.training.levels import Resources, train_by_levels
+
+    class MeasuringEngine(LocalEngine):
+        def __init__(self) -> None:
+            self.seconds: Counter[str] = Counter()
+            self.sent: Counter[str] = Counter()
+
+        def submit(self, function: Callable[..., Any], *arguments: Any) -> Any:
+            began = time.process_time()
+            found = function(*arguments)
+            name = getattr(function, "__name__", "")
+            self.seconds[name] += time.process_time() - began
+            if name in _SENT:
+                part = found[1] if name == "count_level" else found
+                self.sent[name] += len(pickle.dumps(part, protocol=5))
+            return found
+
+    settings = {
+        "ensemble": "forest", "trees": options.trees, "seed": 0, "splitter": "histogram",
+        "max_depth": options.depth or None,
+    }  # fmt: skip
+    for number in range(options.rounds):
+        rows, _ = points(options.rows * 5 // 4, options.features, 2, number)
+        frame = _frame(rows).assign(**{_TARGET: rows.y})
+        for table in (frame[:1000], frame):
+            engine = MeasuringEngine()
+            ends = [len(table) * k // _PARTITIONS for k in range(_PARTITIONS + 1)]
+            parts = [table[a:b] for a, b in itertools.pairwise(ends)]
+            places = [(f"part {k}", len(part)) for k, part in enumerate(parts)]
+            resources = Resources(options.workers, options.memory << 20)
+            train_by_levels(engine, parts, places, _TARGET, {}, settings, resources)
+        for step, names in _STEPS.items():
+            seconds = sum(engine.seconds[name] for name in names)
+            sent = sum(engine.sent[name] for name in names) / 1e6
+            yield Entry(
+                step, OWN, {"cpu": seconds, "row": seconds / len(frame) * 1e9, "sent": sent}
+            )
+
+
+register(
+    Benchmark(
+        "levels",
+        "the steps of training by levels",
+        _run_steps,
+        (
+            Figure("cpu", "CPU s"),
+            Figure("row", "ns a row", ".0f"),
+            Figure("sent", "MB sent", ".1f"),
+        ),
+        {
+            "rows": Parameter(2_000_000, 2_000, "training rows"),
+            "features": Parameter(28, 5, "columns"),
+            "trees": Parameter(10, 2, "trees"),
+            "depth": Parameter(12, 4, "largest depth; 0: none"),
+            "workers": Parameter(2, 2, "threads of the workers"),
+            "memory": Parameter(2048, 2048, "MB of a thread"),
+        },
+        rounds=1,
+    )
+)
 
 
 register(
