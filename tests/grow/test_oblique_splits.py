@@ -61,9 +61,9 @@ def count_digits(numbers: Any) -> list[int]:
 @pytest.mark.parametrize(
     ("load", "method"),
     [
-        (load_wine, "linear"),
         (load_iris, "linear"),
-        (load_diabetes, "linear"),
+        pytest.param(load_wine, "linear", marks=pytest.mark.matrix),
+        pytest.param(load_diabetes, "linear", marks=pytest.mark.matrix),
         pytest.param(load_breast_cancer, "linear", marks=pytest.mark.matrix),
         pytest.param(load_wine, "coordinate", marks=pytest.mark.matrix),
         pytest.param(load_wine, "principal", marks=pytest.mark.matrix),

@@ -133,8 +133,17 @@ def mean_digits(model):
     return np.mean([len(digits_of(number, dtype)) for number in numbers])
 
 
-@pytest.mark.parametrize("missing", ["direction", "surrogate", "fractional"])
-@pytest.mark.parametrize("name", LOADED)
+@pytest.mark.parametrize(
+    ("name", "missing"),
+    [
+        pytest.param(
+            name, missing,
+            marks=[pytest.mark.matrix] * (name == "breast cancer" and missing != "direction"),
+        )
+        for name in LOADED
+        for missing in ("direction", "surrogate", "fractional")
+    ],
+)  # fmt: skip
 def test_no_training_row_changes_sides(name, missing):
     target, table = LOADED[name]()
     models = [
