@@ -58,7 +58,8 @@ cd treekit-mine
 pip install -e '.[test]'
 ```
 
-Write the criterion in `treekit_mine.py`; this is the chi-squared statistic, per weight:
+Write the criterion in `treekit_mine.py`, and delete `tests/test_mine.py`, which tests the sketch.
+This is the chi-squared statistic, per weight:
 
 <!-- file: treekit_mine.py -->
 ```python
