@@ -24,7 +24,6 @@ import numpy as np
 from treekit._version import __version__
 from treekit.discovery import find_plugins
 from treekit.errors import DataError, MissingExtraError, SettingError, TreekitError
-from treekit.kernels.compile import install_notice
 
 if TYPE_CHECKING:
     from distributed import Client, Future
@@ -92,6 +91,9 @@ def connect(cluster: Any = None) -> Iterator[Client]:
             Client(started) as client,
         ):
             check_workers(client)
+            # Imports numba, which pictures do not need.
+            from treekit.kernels.compile import install_notice
+
             first = next(iter(client.scheduler_info()["workers"]))
             client.run(install_notice, always=True, workers=[first])
             yield client
