@@ -154,6 +154,25 @@ def test_errors_name_the_row_of_a_part() -> None:
         train_parts(frame, [0], "y", Resources(2), **given)
 
 
+@pytest.mark.parametrize(("memory", "chunks"), [(10**9, 2), (32_000, 10), (1, 10)])
+def test_a_table_is_read_in_chunks_that_fit_into_memory(memory: int, chunks: int) -> None:
+    read = []
+
+    class RecordingEngine(LocalEngine):
+        def submit(self, function: Any, *arguments: Any) -> Any:
+            if function is levels.read_chunk:
+                read.append(len(arguments[0]))
+            return super().submit(function, *arguments)
+
+    frame = pd.DataFrame({"a": np.arange(1000.0), "b": np.ones(1000), "y": np.arange(1000) % 2})
+    parts = [frame[k : k + 100] for k in range(0, 1000, 100)]
+    places = [(f"partition {k}", 100) for k in range(10)]
+    settings = {"seed": 0, "splitter": "histogram"}
+    resources = Resources(2, memory)
+    train_by_levels(RecordingEngine(), parts, places, "y", {}, settings, resources)
+    assert (len(read), sum(read)) == (chunks, 10)
+
+
 def test_a_table_that_does_not_fit_is_refused_with_figures() -> None:
     message = r"takes 10 GB and each of 4 threads needs about 3\.04 GB"
     with pytest.raises(ClusterError, match=message):

@@ -236,7 +236,8 @@ _READ_SHARE = 8
 def _choose_chunks(resources: Resources, n_rows: int, n_columns: int) -> int:
     """Return the number of chunks: a multiple of that of threads."""
     share = _READ_BYTES * n_rows * n_columns // resources.n_threads
-    return resources.n_threads * -(-share // max(resources.memory // _READ_SHARE, 1))
+    most = max(resources.memory // _READ_SHARE, 1)
+    return resources.n_threads * max(-(-share // most), 1)
 
 
 def _group_parts(parts: Sequence[Any], n: int) -> list[list[Any]]:
