@@ -22,7 +22,7 @@ from treekit.data.dataset import Dataset, digest_rows, make_dataset, make_valida
 from treekit.data.parquet_files import ParquetFiles, read_file
 from treekit.data.schema import Label, Schema, level_text
 from treekit.data.table import Table, read_table
-from treekit.distributed.cluster import connect, locate_part, run_tasks, send
+from treekit.distributed.cluster import connect, locate_part
 from treekit.errors import DataError, SettingError
 from treekit.model.links import convert_sums
 from treekit.model.model import as_model
@@ -337,18 +337,17 @@ def evaluate_files(
         ``progress(done, total)`` after each file.
     """
     check_one_target(model)
-    with connect(cluster) as client:
-        sent, done = send(client, model), itertools.count(1)
+    with connect(cluster) as engine:
+        sent, done = engine.send(model), itertools.count(1)
 
         def count_file(_: int) -> None:
             if progress is not None:
                 progress(next(done), len(files.paths))
 
-        parts = client.map(_predict_file, files.paths, model=sent, weights=weights, pure=False)
-        run_tasks(client, parts, count_file)
-        scored = client.submit(_score_rows, sent, parts, pure=False)
-        run_tasks(client, [scored])
-        found: Evaluation = scored.result()
+        parts = [engine.submit(_predict_file, path, sent, weights) for path in files.paths]
+        engine.wait(parts, count_file)
+        found: Evaluation
+        (found,) = engine.take([engine.submit(_score_rows, sent, parts)])
         return found
 
 
@@ -372,7 +371,7 @@ class _PredictedTable(NamedTuple):
     hashes: npt.NDArray[np.uint64]
 
 
-def _predict_file(path: str, *, model: Model, weights: str | None) -> _PredictedTable | None:
+def _predict_file(path: str, model: Model, weights: str | None) -> _PredictedTable | None:
     """Predict the rows of a Parquet file; None if it is empty."""
     schema = model.schema
     wanted = [*schema.names, schema.target, *([] if weights is None else [weights])]

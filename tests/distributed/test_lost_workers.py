@@ -21,7 +21,7 @@ from treekit import evaluation
 from treekit.data.parquet_files import find_files
 from treekit.distributed import cluster as clusters
 from treekit.distributed import collections
-from treekit.distributed.cluster import ClusterError, run_tasks
+from treekit.distributed.cluster import ClusterError, DaskEngine
 from treekit.evaluation import evaluate_files
 from treekit.model import score_files
 from treekit.model.score_files import predict_files
@@ -172,7 +172,7 @@ def test_a_cluster_without_workers_is_an_error(
     task = client.submit(time.sleep, 100, pure=False)
     client.cluster.scale(0)
     with pytest.raises(ClusterError, match="the cluster has had no worker for 2 seconds; start"):
-        run_tasks(client, [task])
+        DaskEngine(client).wait([task])
 
 
 def test_a_killed_worker_computes_lazy_predictions_again(

@@ -23,7 +23,7 @@ import treekit
 from treekit.data.parquet_files import find_files
 from treekit.discovery import find_plugins
 from treekit.distributed import cluster as clusters
-from treekit.distributed.cluster import ClusterError, check_workers, run_tasks
+from treekit.distributed.cluster import ClusterError, DaskEngine, check_workers
 from treekit.errors import DataError, SettingError
 from treekit.estimators import (
     DecisionTreeClassifier,
@@ -264,6 +264,16 @@ def test_progress_counts_the_trees_and_no_task_remains(client: Any) -> None:
     wait_for_no_tasks(client)
 
 
+@pytest.mark.system
+@pytest.mark.parametrize("mode", ["trees", "levels"])
+def test_no_task_remains_after_an_error_that_is_kept(client: Any, mode: str) -> None:
+    rows = dd.from_pandas(make_frame(), npartitions=3)
+    with pytest.raises(DataError) as raised:
+        treekit.train(rows, "nothing", cluster=client, cluster_mode=mode, ensemble="forest")
+    wait_for_no_tasks(client)
+    assert raised.value.__traceback__ is not None
+
+
 def wait_for_no_tasks(client: Any) -> None:
     """Wait until the scheduler has forgotten all tasks."""
     for _ in range(100):
@@ -275,7 +285,7 @@ def wait_for_no_tasks(client: Any) -> None:
 
 # ------------------------------------------------------------------ faults
 
-STEPS = {"reading": "_load", "planning": "_count_trees", "growing": "_grow", "making": "_fit"}
+STEPS = {"reading": "_load", "encoding": "_prepare", "growing": "_grow", "making": "_fit"}
 
 
 @pytest.mark.system
@@ -326,11 +336,12 @@ def sleep(seconds: float) -> None:
 
 @pytest.mark.system
 def test_ctrl_c_cancels_all_tasks(client: Any) -> None:
-    tasks = [client.submit(sleep, 5.0 + k, pure=False) for k in range(6)]
+    engine = DaskEngine(client)
+    tasks = [engine.submit(sleep, 5.0 + k) for k in range(6)]
     timer = threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT))
     timer.start()
     with pytest.raises(KeyboardInterrupt):
-        run_tasks(client, tasks)
+        engine.wait(tasks)
     timer.join()
     assert all(task.cancelled() for task in tasks)
 

@@ -36,8 +36,8 @@ class ClusterError(TreekitError):
 
 
 @contextmanager
-def connect(cluster: Any = None) -> Iterator[Client]:
-    """Connect to a cluster and check its workers.
+def connect(cluster: Any = None) -> Iterator[DaskEngine]:
+    """Connect to a cluster and check its workers; at the end they forget all results.
 
     Parameters
     ----------
@@ -52,12 +52,19 @@ def connect(cluster: Any = None) -> Iterator[Client]:
     ClusterError
         If workers differ from this process.
     """
+    with _open_client(cluster) as client:
+        check_workers(client)
+        with DaskEngine(client) as engine:
+            yield engine
+
+
+@contextmanager
+def _open_client(cluster: Any) -> Iterator[Client]:
     try:
         from distributed import Client, LocalCluster, get_client
     except ImportError:
         raise MissingExtraError("dask.distributed", "dask") from None
     if isinstance(cluster, Client):
-        check_workers(cluster)
         yield cluster
         return
     if cluster is None:
@@ -68,7 +75,6 @@ def connect(cluster: Any = None) -> Iterator[Client]:
                 "the table is a Dask collection and no client is active; create one "
                 "(dask.distributed.Client()), set cluster, or train on table.compute()"
             ) from None
-        check_workers(client)
         yield client
         return
     local = re.fullmatch(r"local:([1-9]\d*)", str(cluster))
@@ -90,7 +96,6 @@ def connect(cluster: Any = None) -> Iterator[Client]:
             ) as started,
             Client(started) as client,
         ):
-            check_workers(client)
             # Imports numba, which pictures do not need.
             from treekit.kernels.compile import install_notice
 
@@ -106,7 +111,6 @@ def connect(cluster: Any = None) -> Iterator[Client]:
             "the scheduler if it is not running"
         ) from None
     with client:
-        check_workers(client)
         yield client
 
 
@@ -178,54 +182,99 @@ def find_thread_memory(client: Client) -> int | None:
 # ---------------------------------------------------------------- tasks
 
 
-def send(client: Client, value: Any) -> Future:
-    """Send a value to the workers by a task, which Dask repeats if its worker is lost."""
-    import cloudpickle  # type: ignore[import-untyped]  # settings may hold a notebook's functions
+class DaskEngine:
+    """Run functions on the workers of a client; see `treekit.grow.level_builder.Engine`.
 
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", ".*Sending large graph")
-        return client.submit(pickle.loads, cloudpickle.dumps(value), pure=False)
-
-
-def run_tasks(
-    client: Client,
-    tasks: Sequence[Future],
-    done: Callable[[int], None] | None = None,
-) -> None:
-    """Wait for tasks; cancel all of them if one fails, or on Ctrl-C.
-
-    `done` is called with the position of each task when it is finished.
-
-    Raises
-    ------
-    ClusterError
-        If several workers died while running a task, usually because they ran out of memory, or
-        if no worker is left.
+    Dask recomputes a result whose worker is lost.  At the end of a ``with`` block the workers
+    forget all results, also those that the traceback of an error still refers to.
     """
-    from distributed import as_completed
-    from distributed.scheduler import KilledWorker
 
-    position = {task.key: k for k, task in enumerate(tasks)}
-    try:
-        with _watch_workers(client, tasks) as none_left:
-            for task in as_completed(tasks):
-                if none_left.is_set():
-                    raise ClusterError(
-                        f"the cluster has had no worker for {_PATIENCE} seconds; start workers, "
-                        "check the logs of the lost workers, and run again"
-                    )
-                if task.status == "error":
-                    task.result()
-                if done is not None:
-                    done(position[task.key])
-    except KilledWorker as error:
-        raise ClusterError(
-            f"{error.allowed_failures + 1} workers died while running task {error.task}, usually "
-            "because they ran out of memory; give workers more memory, or train on fewer rows"
-        ) from None
-    except BaseException:
-        client.cancel(list(tasks), force=True)
-        raise
+    def __init__(self, client: Client) -> None:
+        self.client = client
+        self._submitted: weakref.WeakSet[Future] = weakref.WeakSet()
+
+    def __enter__(self) -> DaskEngine:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for result in list(self._submitted):
+            result.release()
+
+    def send(self, value: Any) -> Future:
+        """Send a value to the workers by a task, which Dask repeats if its worker is lost."""
+        # Settings may hold a notebook's functions.
+        import cloudpickle  # type: ignore[import-untyped]
+
+        return self.submit(pickle.loads, cloudpickle.dumps(value))
+
+    def split(self, collection: Any) -> list[Future]:
+        """Compute the partitions of a Dask dataframe or series, or the row blocks of an array.
+
+        Raises
+        ------
+        DataError
+            If it is another collection.
+        """
+        if getattr(collection, "ndim", 0) not in (1, 2) or not hasattr(collection, "to_delayed"):
+            raise DataError(
+                f"expected a Dask dataframe, series or array, got {type(collection).__name__}"
+            )
+        if hasattr(collection, "rechunk") and collection.ndim == 2:
+            collection = collection.rechunk({1: -1})
+        delayed = np.ravel(np.asarray(collection.to_delayed(), dtype=object))
+        return [self._add(part) for part in self.client.compute(list(delayed))]
+
+    def submit(self, function: Callable[..., Any], *arguments: Any) -> Future:
+        """Run a function on a worker."""
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", ".*Sending large graph")
+            return self._add(self.client.submit(function, *arguments, pure=False))
+
+    def wait(self, results: Sequence[Future], done: Callable[[int], None] | None = None) -> None:
+        """Wait for results; cancel all functions if one fails, or on Ctrl-C.
+
+        `done` is called with the position of each result when it is there.
+
+        Raises
+        ------
+        ClusterError
+            If several workers died while running a function, usually because they ran out of
+            memory, or if no worker is left.
+        """
+        from distributed import as_completed
+        from distributed.scheduler import KilledWorker
+
+        position = {task.key: k for k, task in enumerate(results)}
+        try:
+            with _watch_workers(self.client, results) as none_left:
+                for task in as_completed(results):
+                    if none_left.is_set():
+                        raise ClusterError(
+                            f"the cluster has had no worker for {_PATIENCE} seconds; start "
+                            "workers, check the logs of the lost workers, and run again"
+                        )
+                    if task.status == "error":
+                        task.result()
+                    if done is not None:
+                        done(position[task.key])
+        except KilledWorker as error:
+            raise ClusterError(
+                f"{error.allowed_failures + 1} workers died while running task {error.task}, "
+                "usually because they ran out of memory; give workers more memory, or train on "
+                "fewer rows"
+            ) from None
+        except BaseException:
+            self.client.cancel(list(self._submitted), force=True)
+            raise
+
+    def take(self, results: Sequence[Future]) -> list[Any]:
+        """Wait for results and fetch them."""
+        self.wait(results)
+        return list(self.client.gather(list(results)))
+
+    def _add(self, result: Future) -> Future:
+        self._submitted.add(result)
+        return result
 
 
 _PATIENCE = 60
@@ -258,58 +307,7 @@ def _watch_workers(client: Client, tasks: Sequence[Future]) -> Iterator[threadin
         watcher.join()
 
 
-class DaskEngine:
-    """Run functions on the workers of a client; see `treekit.grow.level_builder.Engine`.
-
-    Dask recomputes a result whose worker is lost.
-    """
-
-    def __init__(self, client: Client) -> None:
-        self._client = client
-        self._submitted: weakref.WeakSet[Future] = weakref.WeakSet()
-
-    def send(self, value: Any) -> Future:
-        """Send a value to the workers."""
-        return self._add(send(self._client, value))
-
-    def submit(self, function: Callable[..., Any], *arguments: Any) -> Future:
-        """Run a function on a worker."""
-        with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", ".*Sending large graph")
-            return self._add(self._client.submit(function, *arguments, pure=False))
-
-    def take(self, results: Sequence[Future]) -> list[Any]:
-        """Wait for results and fetch them; cancel all functions if one fails, or on Ctrl-C."""
-        try:
-            run_tasks(self._client, results)
-            return list(self._client.gather(list(results)))
-        except BaseException:
-            self._client.cancel(list(self._submitted), force=True)
-            raise
-
-    def _add(self, result: Future) -> Future:
-        self._submitted.add(result)
-        return result
-
-
 # ---------------------------------------------------------------- collections
-
-
-def split_collection(rows: Any, client: Client) -> list[Future]:
-    """Compute the partitions of a Dask dataframe or series, or the row blocks of an array.
-
-    Raises
-    ------
-    DataError
-        If it is another collection.
-    """
-    if getattr(rows, "ndim", 0) not in (1, 2) or not hasattr(rows, "to_delayed"):
-        raise DataError(f"expected a Dask dataframe, series or array, got {type(rows).__name__}")
-    if hasattr(rows, "rechunk") and rows.ndim == 2:
-        rows = rows.rechunk({1: -1})
-    delayed = np.ravel(np.asarray(rows.to_delayed(), dtype=object))
-    parts: list[Future] = client.compute(list(delayed))
-    return parts
 
 
 def join_partitions(parts: Sequence[Any]) -> Any:

@@ -52,8 +52,7 @@ def grow_forest(
     n_trees: int,
     seed: np.random.SeedSequence,
     *,
-    bootstrap: bool = True,
-    max_samples: int | float | None = None,
+    sampler: BootstrapSampler | None = None,
     n_jobs: int | None = 1,
     first: int = 0,
     last: int | None = None,
@@ -66,10 +65,8 @@ def grow_forest(
 
     Parameters
     ----------
-    bootstrap : bool
-        Draw the rows of each tree with replacement; otherwise use all rows.
-    max_samples : int or float, optional
-        Rows drawn for each tree; see `treekit.grow.forest_builder.make_sampler`.
+    sampler : BootstrapSampler, optional
+        Draws the rows of each tree; None: each tree uses all rows.
     n_jobs : int or None
         Number of joblib threads; the kernels release the GIL.
     first, last : int
@@ -88,10 +85,6 @@ def grow_forest(
     """
     from joblib import Parallel, delayed
 
-    sampler = None
-    if bootstrap:
-        sampler = make_sampler(ids, recipe.table, recipe.target, max_samples)
-
     def grow_one_tree(
         tree_seed: int,
     ) -> tuple[Tree, npt.NDArray[np.uint32], npt.NDArray[np.float64]]:
@@ -101,7 +94,7 @@ def grow_forest(
             grown = finish(grown, out.ids)
         if vote is None:
             return grown.tree, out.ids, np.empty((0, 0))
-        leaf_ids, leaf_of_row = np.unique(grown.held_leaf, return_inverse=True)
+        leaf_ids, leaf_of_row = number_leaves(grown.held_leaf, grown.tree.n_nodes)
         row_votes = vote(grown.tree, leaf_ids)[leaf_of_row]
         if grown.held_share is not None:  # fractional instances: integer mass keeps votes exact
             scale = MASS if recipe.target.has_class_weights else 1
@@ -119,15 +112,24 @@ def grow_forest(
     for tree, held_ids, held_votes in parallel(delayed(grow_one_tree)(own) for own in seeds):
         trees.append(tree)
         if votes is not None and times is not None:
-            seen = np.unique(held_ids)
-            if len(seen) == len(held_ids):
-                votes[held_ids] += held_votes
-            else:  # fractional instances: a row may have several entries
+            if recipe.fractional:  # a row may have several entries
                 np.add.at(votes, held_ids, held_votes)
-            times[seen] += 1
+                times[np.unique(held_ids)] += 1
+            else:
+                votes[held_ids] += held_votes
+                times[held_ids] += 1
         if progress is not None:
             progress(len(trees))
     return Forest(trees, votes, times)
+
+
+def number_leaves(
+    leaf: npt.NDArray[np.int64], n_nodes: int
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """Return the leaves that rows reach, ascending, and the position among them of each row's."""
+    reached = np.zeros(n_nodes, np.bool_)
+    reached[leaf] = True
+    return np.flatnonzero(reached), (np.cumsum(reached) - 1).take(leaf)
 
 
 def draw_tree_seeds(seed: np.random.SeedSequence, n_trees: int) -> list[int]:

@@ -9,7 +9,7 @@ from treekit.data.encoding import encode_rows
 from treekit.data.parquet_files import ParquetFiles, list_index_columns, read_file, write_folder
 from treekit.data.schema import level_text
 from treekit.data.table import read_table
-from treekit.distributed.cluster import connect, locate_part, run_tasks, send
+from treekit.distributed.cluster import connect, locate_part
 from treekit.errors import DataError
 from treekit.model.model import Model
 from treekit.model.scoring import compute_probabilities, predict_from_sums, sum_leaf_values
@@ -51,11 +51,9 @@ def predict_files(
         If a file does not fit the model; names the file and the row.
     ClusterError
     """
-    with write_folder(output) as open_file, connect(cluster) as client:
-        sent = send(client, model)
-        tasks = client.map(
-            predict_file, files.paths, model=sent, proba=proba, marks=marks, pure=False
-        )
+    with write_folder(output) as open_file, connect(cluster) as engine:
+        sent = engine.send(model)
+        tasks = [engine.submit(predict_file, path, sent, proba, marks) for path in files.paths]
         done = 0
 
         def write(k: int) -> None:
@@ -67,11 +65,11 @@ def predict_files(
             if progress is not None:
                 progress(done, len(tasks))
 
-        run_tasks(client, tasks, write)
+        engine.wait(tasks, write)
 
 
 def predict_file(
-    path: str, *, model: Model, proba: bool, marks: Collection[str] | None
+    path: str, model: Model, proba: bool, marks: Collection[str] | None
 ) -> pd.DataFrame:
     """Predict the rows of a Parquet file, with its index.
 

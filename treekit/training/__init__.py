@@ -162,17 +162,16 @@ def fit(
     progress: Progress | None = None,
     validation: Dataset | None = None,
     start: Fitted | None = None,
-    grown: Outcome | None = None,
 ) -> Fitted:
     """Train a model on a `Dataset`; see `train` for the settings.
 
     `validation` must have the same schema (`treekit.data.dataset.make_validation`).  `start`
     is a forest of the same settings and fewer trees: its trees are kept, and the result
-    equals a forest grown at once.  `grown` are all trees of the plan, already grown.
+    equals a forest grown at once.
 
     With ``joblib.parallel_config(backend="dask")``, the trees are grown by Dask's workers.
     """
-    client = _find_joblib_client() if start is None and grown is None else None
+    client = _find_joblib_client() if start is None else None
     if client is not None:
         from treekit.training.whole_trees import fit_on_cluster
 
@@ -182,14 +181,10 @@ def fit(
         start = None  # the same trees grow again, this time with their out-of-bag votes
     if start is not None:
         _check_start(start.model, dataset, plan)
-    from treekit.training.run import run_plan, score_outcome  # numba is imported when needed
+    from treekit.training.run import run_plan  # numba is imported when needed
 
-    if grown is None:
-        before = None if start is None else start.outcome
-        outcome = run_plan(dataset, plan, progress, validation, before)
-    else:
-        scored = use_prediction_schema(dataset, plan.criterion.record, plan.criterion.layout)
-        outcome = score_outcome(scored, plan, grown, validation is not None)
+    before = None if start is None else start.outcome
+    outcome = run_plan(dataset, plan, progress, validation, before)
     return make_fitted(dataset, plan, outcome, dataset.compute_digest())
 
 

@@ -6,8 +6,6 @@ and the columns of a plugin's task; the engine holds everything else, in partiti
 
 from __future__ import annotations
 
-import threading
-import uuid
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -52,10 +50,10 @@ from treekit.grow.forest_builder import (
     find_codes_present,
     hash_drawn_rows,
     number_copies,
+    number_leaves,
     select_drawn,
 )
 from treekit.grow.level_builder import Engine, LevelSizes, Partition, grow_by_levels
-from treekit.grow.recipe import Recipe
 from treekit.grow.route import find_leaves
 from treekit.grow.target_statistics import (
     TargetStatistics,
@@ -68,16 +66,13 @@ from treekit.model.tree import Tree
 from treekit.training import Fitted, check_no_missing, make_fitted
 from treekit.training.class_weights import apply_class_weights
 from treekit.training.plan import (
-    COMPONENT_KINDS,
     Plan,
     PlannedComponent,
-    make_component,
     make_plan,
 )
 from treekit.training.prepare import (
-    compile_recipe,
+    EncodedData,
     get_coding_weights,
-    get_placement,
     scale_criterion_target,
 )
 from treekit.training.run import (
@@ -156,13 +151,11 @@ def train_by_levels(
     plan = make_plan(dataset, settings)
     check_supported(plan)
     whole = _scale_target(dataset, plan)
-    context, partitions = _encode(engine, chunks, plan, empty.schema, whole)
+    data, partitions = _encode(engine, chunks, plan, empty.schema, whole)
     del chunks, chunk
     if _is_drawn(plan):
         partitions = _add_samplers(engine, partitions, plan, n_rows)
-    outcome = _grow(
-        engine, context, partitions, plan, dataset, whole, max(sizes), resources, progress
-    )
+    outcome = _grow(engine, data, partitions, dataset, max(sizes), resources, progress)
     return make_fitted(dataset, plan, outcome, digest)
 
 
@@ -521,52 +514,6 @@ class _Frame(NamedTuple):
 _COUNTED_COLUMNS = 512
 """Maximum columns, over all chunks, counted at a time; each sends 1 MB to this process."""
 
-_cached_recipes: list[tuple[str, Recipe]] = []
-_lock = threading.Lock()
-
-
-@dataclass(frozen=True)
-class Context:
-    """Arguments that all tasks share: each process makes its plan and its recipe from them."""
-
-    token: str
-    schema: Schema
-    settings: dict[str, Any]
-    component_settings: dict[str, Any]
-    n_try: int
-    costs: npt.NDArray[np.int64] | None
-    monotonic_signs: npt.NDArray[np.float64] | None
-    frame: _Frame
-
-    def make_plan(self) -> Plan:
-        """Return the plan, with components created in this process."""
-        criterion, splitter, pruner = (
-            None if self.settings[kind] is None else make_component(
-                kind, self.settings, self.component_settings, None,
-                self.frame.target.layout if kind == "criterion" else None,
-            )
-            for kind in COMPONENT_KINDS
-        )  # fmt: skip
-        assert criterion is not None  # noqa: S101 - for the type checker
-        assert splitter is not None  # noqa: S101
-        return Plan(
-            self.settings, criterion, splitter, pruner, self.n_try, costs=self.costs,
-            monotonic_signs=self.monotonic_signs,
-        )  # fmt: skip
-
-    def __call__(self) -> Recipe:
-        """Return the recipe without rows, compiled once in each process."""
-        with _lock:
-            if not _cached_recipes or _cached_recipes[0][0] != self.token:
-                plan, frame = self.make_plan(), self.frame
-                recipe = compile_recipe(
-                    plan, frame.table, frame.target, self.schema.dtype,
-                    get_placement(plan, self.schema.dtype),
-                    rounded=frame.class_weights is not None,
-                )  # fmt: skip
-                _cached_recipes[:] = [(self.token, recipe)]
-            return _cached_recipes[0][1]
-
 
 def _encode(
     engine: Engine,
@@ -574,8 +521,11 @@ def _encode(
     plan: Plan,
     schema: Schema,
     whole: TargetStatistics,
-) -> tuple[Context, list[Any]]:
-    """Find the bins, encode the chunks, and return them as partitions."""
+) -> tuple[EncodedData, list[Any]]:
+    """Find the bins, encode the chunks, and return them as partitions.
+
+    The data returned are without rows.
+    """
     settings, weighting = plan.settings, (plan.class_weights, whole.weight_step)
     numeric = np.flatnonzero(~schema.nominal).tolist()
     searches = {f: BinSearch(schema.dtype, settings["max_bins"]) for f in numeric}
@@ -612,22 +562,13 @@ def _encode(
         high=np.concatenate([np.empty(0), *high]),
     )
     frame = _Frame(table, whole, plan.class_weights, settings["criterion"])
-    component_settings = {
-        f"{kind}.{name}": value
-        for kind in COMPONENT_KINDS
-        if (part := getattr(plan, kind)) is not None
-        for name, value in part.settings.items()
-    }
-    context = Context(
-        uuid.uuid4().hex, schema, settings, component_settings, plan.n_try, plan.costs,
-        plan.monotonic_signs, frame,
-    )  # fmt: skip
+    data = EncodedData(schema, plan, table, whole, rounded=plan.class_weights is not None)
     sent = engine.send(frame)
     partitions = [
         engine.submit(make_partition, chunk, own, sent)
         for chunk, own in zip(chunks, coded, strict=True)
     ]
-    return context, partitions
+    return data, partitions
 
 
 _Weighting = tuple[npt.NDArray[np.float64] | None, float]
@@ -812,31 +753,29 @@ def add_sampler(
 
 def _grow(
     engine: Engine,
-    context: Context,
+    data: EncodedData,
     partitions: Sequence[Any],
-    plan: Plan,
     dataset: Dataset,
-    whole: TargetStatistics,
     largest: int,
     resources: Resources,
     progress: Callable[[int, int], None] | None,
 ) -> Outcome:
     """Grow the trees in batches that fit into memory, and add up the out-of-bag votes."""
-    settings = plan.settings
+    plan, whole, settings = data.plan, data.target, data.plan.settings
     n_trees = settings["trees"] if settings["ensemble"] == "forest" else 1
     seeds = draw_tree_seeds(np.random.SeedSequence(settings["seed"]), n_trees)
     wave, sizes = choose_sizes(
         resources, n_trees, max(largest, -(-dataset.n_rows // resources.n_threads)),
-        dataset.n_rows, whole, len(context.frame.table.n_codes), len(partitions),
+        dataset.n_rows, whole, len(data.table.n_codes), len(partitions),
     )  # fmt: skip
-    source = engine.send(context)
+    source = engine.send(data)
     scored = _is_drawn(plan) and settings["oob"]
     step = choose_vote_step(dataset, n_trees)
     votes: list[Any] = [None] * len(partitions)
     trees: list[Tree] = []
     for k in range(0, n_trees, wave):
         grown, drawn = grow_by_levels(
-            engine, context(), source, partitions, seeds[k : k + wave], sizes
+            engine, data(), source, partitions, seeds[k : k + wave], sizes
         )
         if scored:
             sent = engine.send(grown)
@@ -873,10 +812,10 @@ def _score_out_of_bag(
 
 
 def predict_votes(
-    source: Context, votes: tuple[npt.NDArray[np.float64], npt.NDArray[np.int64]]
+    source: EncodedData, votes: tuple[npt.NDArray[np.float64], npt.NDArray[np.int64]]
 ) -> tuple[npt.NDArray[np.bool_], npt.NDArray[Any]]:
     """Return the out-of-bag rows and predictions; codes of classes in as few bytes as possible."""
-    seen, predicted = predict_out_of_bag(source.schema, source.make_plan(), *votes)
+    seen, predicted = predict_out_of_bag(source.schema, source.plan, *votes)
     if source.schema.task == "classification":
         most = max(len(output.classes) for output in source.schema.outputs)
         return seen, predicted.astype(np.min_scalar_type(most))
@@ -884,7 +823,7 @@ def predict_votes(
 
 
 def add_votes(
-    source: Context,
+    source: EncodedData,
     partition: Partition,
     votes: tuple[npt.NDArray[np.float64], npt.NDArray[np.int64]] | None,
     trees: Sequence[Tree],
@@ -900,12 +839,11 @@ def add_votes(
         if votes is None
         else (votes[0].copy(), votes[1].copy())
     )
-    vote = make_vote_function(Dataset(source.schema, (), np.empty(0)), source.make_plan())
+    vote = make_vote_function(Dataset(source.schema, (), np.empty(0)), source.plan)
     for tree, seed in zip(trees, drawn, strict=True):
         out = sampler.ids[sampler.draw_once(seed)[0] == 0]
-        leaves, leaf_of_row = np.unique(
-            find_leaves(tree, partition.table, out), return_inverse=True
-        )
+        leaf = find_leaves(tree, partition.table, out)
+        leaves, leaf_of_row = number_leaves(leaf, tree.n_nodes)
         sums[out] += round_to_step(vote(tree, leaves)[leaf_of_row], step)
         times[out] += 1
     return sums, times

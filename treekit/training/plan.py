@@ -153,6 +153,11 @@ class Plan:
         ``costs[i][j]``: cost of predicting class j for class i.
     monotonic_signs : (features,) float64 or None
         Monotonic constraints.
+
+    Notes
+    -----
+    A pickled plan holds no functions of its components: they are created again when it is
+    unpickled.
     """
 
     settings: dict[str, Any]
@@ -181,11 +186,41 @@ class Plan:
                 plain[f"{name}.{key}"] = value
         return plain
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        parts = {kind: getattr(self, kind) for kind in COMPONENT_KINDS}
+        component_settings = {
+            f"{kind}.{name}": value
+            for kind, part in parts.items()
+            if part is not None
+            for name, value in part.settings.items()
+        }
+        rest = (self.n_try, self.class_weights, self.costs, self.monotonic_signs)
+        return _recreate_plan, (self.settings, component_settings, self.criterion.layout, *rest)
+
     @property
     def component_origins(self) -> list[dict[str, str]]:
         """The origin of each component."""
         parts = [getattr(self, name) for name in COMPONENT_KINDS]
         return [part.origin for part in parts if part]
+
+
+def _recreate_plan(
+    settings: dict[str, Any],
+    component_settings: Mapping[str, Any],
+    layout: Layout | None,
+    *rest: Any,
+) -> Plan:
+    criterion, splitter, pruner = (
+        None
+        if settings[kind] is None
+        else make_component(
+            kind, settings, component_settings, None, layout if kind == "criterion" else None
+        )
+        for kind in COMPONENT_KINDS
+    )
+    assert criterion is not None  # noqa: S101 - for the type checker
+    assert splitter is not None  # noqa: S101
+    return Plan(settings, criterion, splitter, pruner, *rest)
 
 
 def make_plan(dataset: Dataset, given: Mapping[str, Any]) -> Plan:

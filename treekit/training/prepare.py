@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import numpy.typing as npt
@@ -13,7 +15,7 @@ from treekit.contracts import CriterionFunctions, Ranks, Sums
 from treekit.data.binning import encode_columns, encode_columns_as_keys
 from treekit.data.dataset import Dataset
 from treekit.data.out_of_core import copy_row_major
-from treekit.data.schema import Dtype
+from treekit.data.schema import Dtype, Schema
 from treekit.errors import DataError, SettingError
 from treekit.grow.compile_criterion import (
     CompiledCriterion,
@@ -53,8 +55,50 @@ from treekit.training.tasks import place_rows
 # ---------------------------------------------------------------- recipe
 
 
+@dataclass(frozen=True, eq=False)
+class EncodedData:
+    """Encoded tables and the plan to train on them by; other processes can unpickle it.
+
+    Attributes
+    ----------
+    schema : Schema
+        That of the training table.
+    plan : Plan
+    table : Table
+        Codes of the training columns; may be without rows.
+    target : TargetStatistics
+    rounded : bool
+        Whether weights are not exact.
+    held_out : HeldOutRows, optional
+        The rows of a validation table.
+    """
+
+    schema: Schema
+    plan: Plan
+    table: Table
+    target: TargetStatistics
+    rounded: bool
+    held_out: HeldOutRows | None = None
+
+    def __call__(self) -> Recipe:
+        """Return the recipe, compiled once in each process."""
+        with _lock:
+            if self not in _recipes:
+                _recipes[self] = _compile_recipe(self)
+            return _recipes[self]
+
+
+_recipes: WeakKeyDictionary[EncodedData, Recipe] = WeakKeyDictionary()
+_lock = threading.Lock()
+
+
 def make_recipe(dataset: Dataset, plan: Plan, validation: Dataset | None = None) -> Recipe:
     """Encode the training and validation tables, and compile the plan's components for them."""
+    return _compile_recipe(encode_data(dataset, plan, validation))
+
+
+def encode_data(dataset: Dataset, plan: Plan, validation: Dataset | None = None) -> EncodedData:
+    """Encode the training and validation tables."""
     schema, settings = dataset.schema, plan.settings
     if plan.splitter.functions.sums and schema.dtype != "float32":
         raise SettingError(
@@ -77,8 +121,7 @@ def make_recipe(dataset: Dataset, plan: Plan, validation: Dataset | None = None)
     if target.quantile is not None:
         _check_rank_settings(plan)
     rounded = settings["missing"] == "fractional" or dataset.factors is not None
-    recipe = compile_recipe(plan, table, target, schema.dtype, placement, rounded=rounded)
-    return replace(recipe, row_major_codes=copy_row_major(table.codes), held_out=held)
+    return EncodedData(schema, plan, table, target, rounded, held)
 
 
 def get_placement(plan: Plan, dtype: Dtype) -> int:
@@ -91,19 +134,9 @@ def get_placement(plan: Plan, dtype: Dtype) -> int:
     return places[plan.settings["thresholds"]]
 
 
-def compile_recipe(
-    plan: Plan,
-    table: Table,
-    target: TargetStatistics,
-    dtype: Dtype,
-    placement: int,
-    *,
-    rounded: bool,
-) -> Recipe:
-    """Compile the plan's components for an encoded table, which may be without rows.
-
-    `placement` is the place of thresholds; `rounded`: whether weights are not exact.
-    """
+def _compile_recipe(data: EncodedData) -> Recipe:
+    """Compile the plan's components for encoded tables."""
+    plan, table, target, dtype = data.plan, data.table, data.target, data.schema.dtype
     settings = plan.settings
     before = plan.pruner and plan.pruner.functions.before
     fractional = settings["missing"] == "fractional"
@@ -149,13 +182,13 @@ def compile_recipe(
             lambda functions, origin: compile_before(functions.before, origin),
         ),
         use_before=before is not None,
-        limits=_make_limits(plan, rounded=rounded),
+        limits=_make_limits(plan, rounded=data.rounded),
         split_rules=SplitRules(
             known_only=known_only,
             empty_branches=settings["empty_branches"],
             min_side_share=0.1 / target.size if settings["numeric_side"] == "c45" else 0.0,
             resolution=float(settings["resolution"]),
-            placement=placement,
+            placement=get_placement(plan, dtype),
             exact_levels=settings["exact_levels"],
         ),
         fractional=fractional,
@@ -166,7 +199,9 @@ def compile_recipe(
         )
         if surrogate
         else None,
+        held_out=data.held_out,
         monotonic_signs=plan.monotonic_signs,
+        row_major_codes=copy_row_major(table.codes) if table.codes.size else None,
     )
 
 

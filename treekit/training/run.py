@@ -20,11 +20,19 @@ from treekit.discovery import FOREIGN_ERRORS, describe_error
 from treekit.errors import DataError, ModelError, PluginError, SettingError, TreekitWarning
 from treekit.grow.compile_criterion import make_python_mean_impurity
 from treekit.grow.compile_plugin import call_checked, make_read_only
-from treekit.grow.forest_builder import VoteFunction, draw_tree_seeds, grow_forest, mix_rows
+from treekit.grow.forest_builder import (
+    BootstrapSampler,
+    VoteFunction,
+    draw_tree_seeds,
+    grow_forest,
+    make_sampler,
+    mix_rows,
+)
 from treekit.grow.recipe import GrownTree, Recipe
 from treekit.grow.route import compute_leaf_shares
-from treekit.grow.target_statistics import choose_step
+from treekit.grow.target_statistics import TargetStatistics, choose_step
 from treekit.grow.tree_builder import clip_tree, grow_tree, grow_with_validation, is_monotonic
+from treekit.kernels.records import Table
 from treekit.model.json_values import to_json
 from treekit.model.model import Model, distribute_votes, make_model, predict_labels
 from treekit.model.scoring import leaf_indices
@@ -159,10 +167,16 @@ def grow_share(
     first: int,
     last: int,
     progress: Callable[[int], None] | None = None,
+    sampler: BootstrapSampler | None = None,
 ) -> Outcome:
     """Grow the trees of a forest from `first` on, up to but not including `last`.
 
-    `progress` is called with the number of trees done.
+    Parameters
+    ----------
+    progress : callable, optional
+        Called with the number of trees done.
+    sampler : BootstrapSampler, optional
+        That of `make_forest_sampler`, which is called by default.
     """
     settings = plan.settings
     score = settings["oob"] and settings["bootstrap"]
@@ -178,8 +192,7 @@ def grow_share(
 
     # Growth routes out-of-bag rows through unpruned trees, and not at all if validation rows
     # are held out instead: route them again.
-    changed = recipe.held_out is not None
-    changed |= plan.pruner is not None and plan.pruner.functions.after is not None
+    changed = has_finish(plan, validated=recipe.held_out is not None)
     matrix = dataset.to_matrix() if changed and not recipe.fractional else np.empty((0, 0))
 
     def finish_tree(grown: GrownTree, out: npt.NDArray[np.uint32]) -> GrownTree:
@@ -202,8 +215,7 @@ def grow_share(
         np.arange(dataset.n_rows, dtype=np.uint32),
         settings["trees"],
         np.random.SeedSequence(settings["seed"]),
-        bootstrap=settings["bootstrap"],
-        max_samples=settings["max_samples"],
+        sampler=sampler or make_forest_sampler(plan, recipe.table, recipe.target),
         n_jobs=settings["n_jobs"],
         first=first,
         last=last,
@@ -213,6 +225,21 @@ def grow_share(
         progress=progress,
     )
     return Outcome(forest.trees, forest.votes, forest.times)
+
+
+def has_finish(plan: Plan, *, validated: bool) -> bool:
+    """Check whether grown trees are pruned, or their rows routed again: both read the columns."""
+    return validated or (plan.pruner is not None and plan.pruner.functions.after is not None)
+
+
+def make_forest_sampler(
+    plan: Plan, table: Table, target: TargetStatistics
+) -> BootstrapSampler | None:
+    """Create the sampler of a forest's rows; None if each tree uses all rows."""
+    if not plan.settings["bootstrap"]:
+        return None
+    ids = np.arange(len(target.values), dtype=np.uint32)
+    return make_sampler(ids, table, target, plan.settings["max_samples"])
 
 
 def choose_vote_step(dataset: Dataset, n_trees: int) -> float:

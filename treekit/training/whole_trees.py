@@ -9,9 +9,8 @@ from __future__ import annotations
 import copy
 import math
 import secrets
-import threading
-import uuid
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -22,26 +21,28 @@ from treekit.data.table import is_dask_collection
 from treekit.distributed.cluster import (
     ClusterError,
     DaskEngine,
-    check_workers,
     connect,
     count_threads,
     find_smallest_memory,
     find_thread_memory,
     locate_row,
-    run_tasks,
-    send,
-    split_collection,
 )
 from treekit.errors import DataError, SettingError
-from treekit.training import Fitted, fit, prepare_fit
-from treekit.training.run import Outcome, grow_share, join_outcomes
+from treekit.grow.forest_builder import BootstrapSampler
+from treekit.training import Fitted, fit, make_fitted, prepare_fit
+from treekit.training.prepare import EncodedData, encode_data
+from treekit.training.run import (
+    Outcome,
+    grow_share,
+    has_finish,
+    join_outcomes,
+    make_forest_sampler,
+    score_outcome,
+)
 from treekit.training.tasks import use_prediction_schema
 
 if TYPE_CHECKING:
     from distributed import Client, Future
-
-    from treekit.grow.recipe import Recipe
-    from treekit.training.plan import Plan
 
 _SHARES_PER_THREAD = 4
 """Shares of the trees for each thread: small ones balance the load and lose little work."""
@@ -86,25 +87,26 @@ def train_on_cluster(
     if settings.get("seed") is None:  # drawn once, not by each worker
         settings["seed"] = secrets.randbits(32)
     source, validation = find_if_many(source), find_if_many(validation)
-    with connect(cluster) as client:
-        table = _hold(source, client)
+    with connect(cluster) as engine:
+        table = _hold(source, engine)
         unfit = None
         if mode != "levels":
-            unfit = _find_unfit([table], client)
+            unfit = _find_unfit([table], engine)
         if mode == "levels" or (unfit and mode == "auto" and validation is None):
             return _train_by_levels(
-                client, table, target, reading, validation, settings, progress, unfit
+                engine, table, target, reading, validation, settings, progress, unfit
             )
-        held_table = _hold(validation, client)
-        if unfit := unfit or _find_unfit([held_table], client):
+        held_table = _hold(validation, engine)
+        if unfit := unfit or _find_unfit([held_table], engine):
             raise unfit
         (parts, places, _), (held, held_places, _) = table, held_table
         del table, held_table
-        loaded = (parts, held, places, held_places, target, dict(reading), settings)
-        data = client.submit(_load, *loaded, pure=False)
-        del parts, held, loaded
+        data = engine.submit(
+            _load, parts, held, places, held_places, target, dict(reading), settings
+        )
+        del parts, held
         try:
-            return _train(client, data, settings, progress)
+            return _train(engine, data, settings, progress)
         except DataError as error:
             of_validation = str(error).startswith("in the validation table, ")
             raise locate_row(error, held_places if of_validation else places) from None
@@ -137,54 +139,51 @@ def fit_estimator(estimator: Any, tables: Sequence[Any], seed: int) -> Any:
     EstimatorBase
         A fitted copy.
     """
-    with connect() as client:
-        held = [_hold(table, client) for table in tables]
-        if unfit := _find_unfit(held, client):
+    with connect() as engine:
+        held = [_hold(table, engine) for table in tables]
+        if unfit := _find_unfit(held, engine):
             raise unfit
         parts = [table.parts for table in held]
         places = held[0].places if tables[3] is None else []
-        prepared = client.submit(_prepare_estimator, send(client, estimator), *parts, pure=False)
-        data = client.submit(_get_datasets, prepared, pure=False)
+        prepared = engine.submit(_prepare_estimator, engine.send(estimator), *parts)
+        data = engine.submit(_get_datasets, prepared)
         del parts, held
         try:
-            run_tasks(client, [data])
+            (settings,) = engine.take([engine.submit(_get_settings, prepared)])
         except DataError as error:
             raise locate_row(error, places) from None
-        settings = client.submit(_get_settings, prepared, pure=False).result() | {"seed": seed}
-        fitted = _grow_model(client, data, settings, None)
-        finished = client.submit(_finish_estimator, prepared, fitted, pure=False)
-        run_tasks(client, [finished])
-        return finished.result()
+        fitted = _grow_model(engine, data, settings | {"seed": seed}, None)
+        return engine.take([engine.submit(_finish_estimator, prepared, fitted)])[0]
 
 
-def _hold(source: Any, client: Client) -> _Held:
+def _hold(source: Any, engine: DaskEngine) -> _Held:
     """Compute the partitions of a table."""
     if isinstance(source, ParquetFiles):
-        parts = client.map(read_file, source.paths, pure=False)
+        parts = [engine.submit(read_file, path) for path in source.paths]
         names = [repr(path) for path in source.paths]
     elif is_dask_collection(source):
-        parts = split_collection(source, client)
+        parts = engine.split(source)
         names = [f"partition {k}" for k in range(len(parts))]
     else:
-        return _Held([None if source is None else send(client, source)], [], [])
-    run_tasks(client, parts)
-    sizes = client.gather(client.map(_measure, parts, pure=False))
+        return _Held([None if source is None else engine.send(source)], [], [])
+    engine.wait(parts)
+    sizes = engine.take([engine.submit(_measure, part) for part in parts])
     places = [(name, size[2]) for name, size in zip(names, sizes, strict=True)]
     return _Held(parts, places, [(size, cells) for size, cells, _ in sizes])
 
 
-def _find_unfit(tables: Sequence[_Held], client: Client) -> ClusterError | None:
+def _find_unfit(tables: Sequence[_Held], engine: DaskEngine) -> ClusterError | None:
     """Return the error for tables that do not fit into a worker's memory; None if all fit."""
     try:
         for table in tables:
-            check_memory(table.sizes, find_smallest_memory(client))
+            check_memory(table.sizes, find_smallest_memory(engine.client))
     except ClusterError as error:
         return error
     return None
 
 
 def _train_by_levels(
-    client: Client,
+    engine: DaskEngine,
     table: _Held,
     target: str | Sequence[str],
     reading: Mapping[str, Any],
@@ -209,13 +208,14 @@ def _train_by_levels(
             f"training by levels does not support {what}; give a Dask collection or Parquet "
             "files and no validation table, or set cluster_mode='trees'"
         )
+    client = engine.client
     resources = Resources(count_threads(client), find_thread_memory(client) or DEFAULT_MEMORY)
     rows = sum(n for _, n in table.places)
     size, cells = (sum(column) for column in zip(*table.sizes, strict=True))
     check_chunk_memory(size, cells, rows, resources, psutil.virtual_memory().available)
     try:
         return train_by_levels(
-            DaskEngine(client), table.parts, table.places, target, reading, settings, resources,
+            engine, table.parts, table.places, target, reading, settings, resources,
             progress,
         )  # fmt: skip
     except SettingError as error:
@@ -235,40 +235,36 @@ def fit_on_cluster(
     settings = dict(settings)
     if settings.get("seed") is None:
         settings["seed"] = secrets.randbits(32)
-    check_workers(client)
-    return _train(client, send(client, (dataset, validation)), settings, progress)
+    with connect(client) as engine:
+        return _train(engine, engine.send((dataset, validation)), settings, progress)
 
 
 def _train(
-    client: Client,
+    engine: DaskEngine,
     data: Future,
     settings: dict[str, Any],
     progress: Callable[[int, int], None] | None,
 ) -> Fitted:
-    return _grow_model(client, data, settings, progress).result()  # type: ignore[no-any-return]
+    fitted: Fitted
+    (fitted,) = engine.take([_grow_model(engine, data, settings, progress)])
+    return fitted
 
 
 def _grow_model(
-    client: Client,
+    engine: DaskEngine,
     data: Future,
     settings: dict[str, Any],
     progress: Callable[[int, int], None] | None,
 ) -> Future:
-    """Grow all trees; return the finished task that made their model."""
-    planned = client.submit(_count_trees, data, settings, pure=False)
-    run_tasks(client, [planned])
-    n_trees = planned.result()
-    if n_trees is None:  # a single tree
-        whole = client.submit(_fit, data, settings, None, pure=False)
-        run_tasks(client, [whole])
-        return whole
-    token = uuid.uuid4().hex
-    n_shares = min(n_trees, _SHARES_PER_THREAD * count_threads(client))
+    """Grow all trees and return the task that makes their model; release the data."""
+    prepared = engine.submit(_prepare, data, settings)
+    (n_trees,) = engine.take([engine.submit(_count_trees, prepared)])
+    data.release()
+    if n_trees is None:
+        return prepared
+    n_shares = min(n_trees, _SHARES_PER_THREAD * count_threads(engine.client))
     ends = [n_trees * k // n_shares for k in range(n_shares + 1)]
-    shares = [
-        client.submit(_grow, token, data, settings, ends[k], ends[k + 1], pure=False)
-        for k in range(n_shares)
-    ]
+    shares = [engine.submit(_grow, prepared, ends[k], ends[k + 1]) for k in range(n_shares)]
     finished = 0
 
     def count_share(k: int) -> None:
@@ -277,15 +273,13 @@ def _grow_model(
         if progress is not None:
             progress(finished, n_trees)
 
-    run_tasks(client, shares, count_share)
+    engine.wait(shares, count_share)
     while len(shares) > 1:
         shares = [
-            client.submit(join_outcomes, shares[k : k + _JOINED], pure=False)
+            engine.submit(join_outcomes, shares[k : k + _JOINED])
             for k in range(0, len(shares), _JOINED)
         ]
-    whole = client.submit(_fit, data, settings, shares[0], pure=False)
-    run_tasks(client, [whole])
-    return whole
+    return engine.submit(_fit, prepared, shares[0])
 
 
 def check_memory(sizes: Sequence[tuple[int, int]], limit: int | None) -> None:
@@ -339,52 +333,50 @@ def _load(
         raise locate_row(error, held_places) from None
 
 
-class _Prepared(NamedTuple):
-    """A table that a worker encodes once for all of its shares."""
+@dataclass(frozen=True)
+class _Forest:
+    """A forest to grow on a table that is encoded once, for all workers.
 
-    token: str
+    `dataset` has no input columns, unless they are read after growth.
+    """
+
     dataset: Dataset
-    plan: Plan
-    recipe: Recipe
+    data: EncodedData
+    sampler: BootstrapSampler | None
+    digest: str
 
 
-_prepared: list[_Prepared] = []
-_lock = threading.Lock()
+def _prepare(data: tuple[Dataset, Dataset | None], settings: dict[str, Any]) -> _Forest | Fitted:
+    """Encode the table of a forest; train a single tree."""
+    dataset, plan, validation = prepare_fit(*data, settings)
+    if plan.settings["ensemble"] == "tree":
+        return fit(data[0], settings, None, data[1])
+    encoded = encode_data(dataset, plan, validation)
+    digest = dataset.compute_digest()
+    if not has_finish(plan, validated=validation is not None):
+        dataset = replace(dataset, columns=())
+    sampler = make_forest_sampler(plan, encoded.table, encoded.target)
+    return _Forest(dataset, encoded, sampler, digest)
 
 
-def _count_trees(data: tuple[Dataset, Dataset | None], settings: dict[str, Any]) -> int | None:
+def _count_trees(forest: _Forest | Fitted) -> int | None:
     """Return the number of trees of a forest; None for a single tree."""
-    _, plan, _ = prepare_fit(*data, settings)
-    return None if plan.settings["ensemble"] == "tree" else plan.settings["trees"]
+    return None if isinstance(forest, Fitted) else forest.data.plan.settings["trees"]
 
 
-def _grow(
-    token: str,
-    data: tuple[Dataset, Dataset | None],
-    settings: dict[str, Any],
-    first: int,
-    last: int,
-) -> Outcome:
+def _grow(forest: _Forest, first: int, last: int) -> Outcome:
     """Grow a share of the trees."""
-    from treekit.training.prepare import make_recipe
-
-    with _lock:
-        if not _prepared or _prepared[0].token != token:
-            _prepared.clear()
-            dataset, plan, validation = prepare_fit(*data, settings)
-            recipe = make_recipe(dataset, plan, validation)
-            criterion = plan.criterion
-            dataset = use_prediction_schema(dataset, criterion.record, criterion.layout)
-            _prepared.append(_Prepared(token, dataset, plan, recipe))
-        _, dataset, plan, recipe = _prepared[0]
-    return grow_share(dataset, recipe, plan, first, last)
+    plan, recipe = forest.data.plan, forest.data()
+    dataset = use_prediction_schema(forest.dataset, plan.criterion.record, plan.criterion.layout)
+    return grow_share(dataset, recipe, plan, first, last, sampler=forest.sampler)
 
 
-def _fit(
-    data: tuple[Dataset, Dataset | None], settings: dict[str, Any], grown: Outcome | None
-) -> Fitted:
-    """Make the model of all trees, or train a single tree."""
-    return fit(data[0], settings, None, data[1], grown=grown)
+def _fit(forest: _Forest, grown: Outcome) -> Fitted:
+    """Make the model of all trees."""
+    plan = forest.data.plan
+    dataset = use_prediction_schema(forest.dataset, plan.criterion.record, plan.criterion.layout)
+    outcome = score_outcome(dataset, plan, grown, forest.data.held_out is not None)
+    return make_fitted(forest.dataset, plan, outcome, forest.digest)
 
 
 # ---------------------------------------------------------------- tasks of estimators

@@ -20,8 +20,6 @@ from treekit.distributed.cluster import (
     connect,
     count_threads,
     locate_part,
-    run_tasks,
-    send,
 )
 from treekit.errors import DataError
 from treekit.model.model import Model
@@ -91,13 +89,13 @@ def verify_table(
         for path in (own, *map(own.with_suffix, find_runner(own, selection.templates).companions))
         if path.is_file()
     }
-    with connect(cluster) as client:
-        n_tasks = min(len(files.paths), _TASKS_PER_THREAD * count_threads(client))
+    with connect(cluster) as engine:
+        n_tasks = min(len(files.paths), _TASKS_PER_THREAD * count_threads(engine.client))
         ends = [len(files.paths) * k // n_tasks for k in range(n_tasks + 1)]
-        sent, artifacts = send(client, model), send(client, contents)
+        sent, artifacts = engine.send(model), engine.send(contents)
         shares = [files.paths[a:b] for a, b in itertools.pairwise(ends)]
         tasks = [
-            client.submit(_verify_files, sent, artifacts, names, selection, share, pure=False)
+            engine.submit(_verify_files, sent, artifacts, names, selection, share)
             for share in shares
         ]
         done = 0
@@ -108,8 +106,8 @@ def verify_table(
             if progress is not None:
                 progress(done, len(files.paths))
 
-        run_tasks(client, tasks, count_files)
-        found = client.gather(tasks)
+        engine.wait(tasks, count_files)
+        found = engine.take(tasks)
         if not any(one.rows or one.error for part in found for one in part):
             raise DataError(f"the table {files.source!r} has no rows; give at least one row")
     places = {path.name: str(path) for path in paths}
