@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import time
 import warnings
 
@@ -354,6 +355,39 @@ def rows_out_of_bag(dataset, trees: int, seed: int) -> np.ndarray:
         assert abs(times.sum() - dataset.n_rows) < 6 * dataset.n_rows**0.5
         unseen[tree, draws.ids[times > 0]] = False
     return unseen
+
+
+@pytest.mark.parametrize("task", ["classification", "regression"])
+def test_pickled_data_grow_the_same_trees(task: str) -> None:
+    from treekit.training.plan import make_plan
+    from treekit.training.prepare import encode_data
+    from treekit.training.run import grow_share, make_forest_sampler
+
+    dataset = make_dataset(noisy(task=task), "y")
+    settings = {"ensemble": "forest", "trees": 3, "seed": 0, "pruner": "cost_complexity"}
+    data = encode_data(dataset, make_plan(dataset, {**settings, "pruner.alpha": 0.01}))
+    copy = pickle.loads(pickle.dumps(data))
+    assert copy.plan.recorded_settings == data.plan.recorded_settings
+    assert copy.plan.component_origins == data.plan.component_origins
+    sampler = make_forest_sampler(copy.plan, copy.table, copy.target)
+    expected = grow_share(dataset, data(), data.plan, 0, 3)
+    found = grow_share(dataset, copy(), copy.plan, 0, 3, sampler=sampler)
+    assert len(expected.trees) == 3
+    for ours, theirs in zip(found.trees, expected.trees, strict=True):
+        for name in ARRAYS:
+            np.testing.assert_array_equal(getattr(ours, name), getattr(theirs, name))
+    np.testing.assert_array_equal(found.votes, expected.votes)
+
+
+@given(st.lists(st.integers(0, 30), max_size=60))
+def test_leaves_are_numbered_as_by_sorting(leaf: list[int]) -> None:
+    from treekit.grow.forest_builder import number_leaves
+
+    at = np.array(leaf, dtype=np.int64)
+    for found, expected in zip(
+        number_leaves(at, 31), np.unique(at, return_inverse=True), strict=True
+    ):
+        np.testing.assert_array_equal(found, expected)
 
 
 def slow_votes(fitted: Fitted, table: dict[str, list], unseen: np.ndarray) -> np.ndarray:

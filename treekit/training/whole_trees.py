@@ -1,4 +1,4 @@
-"""Training on a cluster whose workers each hold the whole table and grow a share of the trees.
+"""Training on a cluster whose workers each hold the encoded table and grow a share of the trees.
 
 Trees do not depend on each other, so that the model equals, byte for byte, that of one process.
 Tables that do not fit a worker are trained on by levels (`treekit.training.levels`).
@@ -78,7 +78,7 @@ def train_on_cluster(
     cluster : distributed.Client or str, optional
         See `treekit.distributed.cluster.connect`.
     mode : {"auto", "trees", "levels"}
-        ``trees``: each worker holds the whole table; ``levels``: a part of it; ``auto``: a part
+        ``trees``: each worker holds the encoded table; ``levels``: a part of it; ``auto``: a part
         if the table does not fit into a worker's memory.
     """
     if mode not in MODES:
