@@ -16,8 +16,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from treekit import registry
-from treekit.contracts import Criterion, Ranks
+from treekit.contracts import Ranks
 from treekit.data.binning import NOMINAL_CODES, choose_code_type
 from treekit.data.bins_by_counting import (
     BinSearch,
@@ -502,15 +501,6 @@ def _find_range_starts(bits: int) -> Hashes:
 # ---------------------------------------------------------------- encode
 
 
-class _Frame(NamedTuple):
-    """A table and a target without rows: the bins of the codes, the scale of the statistics."""
-
-    table: Table
-    target: TargetStatistics
-    class_weights: npt.NDArray[np.float64] | None
-    criterion: str | Criterion
-
-
 _COUNTED_COLUMNS = 512
 """Maximum columns, over all chunks, counted at a time; each sends 1 MB to this process."""
 
@@ -561,9 +551,8 @@ def _encode(
         low=np.concatenate([np.empty(0), *low]),
         high=np.concatenate([np.empty(0), *high]),
     )
-    frame = _Frame(table, whole, plan.class_weights, settings["criterion"])
     data = EncodedData(schema, plan, table, whole, rounded=plan.class_weights is not None)
-    sent = engine.send(frame)
+    sent = engine.send(data)
     partitions = [
         engine.submit(make_partition, chunk, own, sent)
         for chunk, own in zip(chunks, coded, strict=True)
@@ -618,14 +607,14 @@ def encode_chunk(
     return codes, lows
 
 
-def make_partition(chunk: Dataset, coded: tuple[Any, Any], frame: _Frame) -> Partition:
+def make_partition(chunk: Dataset, coded: tuple[Any, Any], data: EncodedData) -> Partition:
     """Return an encoded chunk as a partition, without a sampler."""
-    factors = apply_class_weights(chunk, frame.class_weights).factors
+    factors = apply_class_weights(chunk, data.plan.class_weights).factors
     y: Any = chunk.y
-    if frame.target.layout is not None:
-        y = place_rows(registry.criterion(frame.criterion), frame.target.layout, chunk)
-    target = place_target(frame.target, y, chunk.weights, factors)
-    return Partition(frame.table._replace(codes=coded[0]), target)
+    if data.target.layout is not None:
+        y = place_rows(data.plan.criterion.record, data.target.layout, chunk)
+    target = place_target(data.target, y, chunk.weights, factors)
+    return Partition(data.table._replace(codes=coded[0]), target)
 
 
 # ---------------------------------------------------------------- bags
