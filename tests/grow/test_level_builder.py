@@ -33,7 +33,7 @@ def make_table(rows: int, seed: int) -> dict[str, Any]:
     number = x + np.nan_to_num(z) + (colour == "red") + rng.normal(size=rows)
     rare = np.zeros(rows)
     rare[:2] = 1.0
-    return {
+    table = {
         "x": x.round(1), "z": z, "colour": colour, "rare": rare,
         "few": (rng.random(rows) < 0.05) * 1.0,
         "y": np.where(number > 1, "p", np.where(number > 0, "q", "r")), "number": number,
@@ -42,6 +42,10 @@ def make_table(rows: int, seed: int) -> dict[str, Any]:
         "arm": rng.choice(["control", "new"], rows), "event": rng.random(rows) < 0.7,
         "time": rng.exponential(np.exp(-x)).round(2) + 0.01,
     }  # fmt: skip
+    # Every task has what it needs: weights, both outcomes, both arms and an event.
+    table["w"][:2], table["part"][:2], table["event"][:2] = 1, 0.3, True
+    table["two"][:2], table["arm"][:2] = [False, True], ["control", "new"]
+    return table
 
 
 def make_problem(

@@ -14,6 +14,8 @@ import pytest
 import sklearn.ensemble
 import sklearn.tree
 from click.testing import CliRunner
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from sklearn.metrics import r2_score
 
 import treekit
@@ -42,7 +44,7 @@ from treekit.estimators import (
     RandomForestRegressor,
 )
 from treekit.grow.forest_builder import make_sampler
-from treekit.grow.target_statistics import choose_part_steps, make_layout_target
+from treekit.grow.target_statistics import TargetStatistics, choose_part_steps, make_layout_target
 from treekit.kernels.records import Table
 from treekit.model.tree import Split
 from treekit.testing import check_pruner
@@ -1097,3 +1099,38 @@ def test_a_validation_target_has_as_many_outputs() -> None:
     strange = np.where(np.arange(60)[:, None] == 3, "other", labels[180:])
     with pytest.raises(DataError, match="'other', which is not a label"):
         tree.fit(x[:180], labels[:180], validation=(x[180:], strange))
+
+
+# ---------------------------------------------------------------- selected rows
+
+
+@settings(deadline=None)
+@given(data=st.data())
+def test_selected_rows_are_those_of_the_plain_loop(data: Any) -> None:
+    n = data.draw(st.integers(1, 12))
+    some = st.lists(st.integers(0, n - 1), max_size=15)
+    width = data.draw(st.sampled_from([1, 3]))
+    number = st.sampled_from([0.0, 0.5, 1.0, 3.0])
+    values = np.array(data.draw(st.lists(number, min_size=n * width, max_size=n * width)))
+    values = values.reshape(n, width)
+    cells = np.arange(n if width == 1 else 0, dtype=np.uint32)
+    quantile = 0.5 if width == 3 and data.draw(st.booleans()) else None
+    target = TargetStatistics(cells, values, size=n if width == 1 else 3, quantile=quantile)
+    ids = np.array(data.draw(some), np.uint32)
+    repeats = data.draw(
+        st.none() | st.lists(st.sampled_from([0.0, 1.0, 2.5]), min_size=len(ids), max_size=len(ids))
+    )
+    found = target.select_rows(ids, None if repeats is None else np.array(repeats))
+    expected = []
+    for k, row in enumerate(ids.tolist()):
+        own = values[row] * (1.0 if repeats is None else repeats[k])
+        if own[0] > 0:
+            if quantile is not None:
+                own[1] = values[row, 1]
+            expected.append((row, own.tolist()))
+    if quantile is not None:
+        expected.sort(key=lambda pair: pair[1][1])
+    assert found.ids.tolist() == [row for row, _ in expected]
+    assert found.values.tolist() == [own for _, own in expected]
+    if width == 1:
+        assert found.cells.tolist() == found.ids.tolist()

@@ -19,6 +19,7 @@ from treekit.grow.tree_builder import grow_with_validation
 from treekit.kernels.random_numbers import draw_bag
 from treekit.kernels.random_splits import MISSING_KEY
 from treekit.kernels.records import Rows, Table
+from treekit.kernels.route_rows import sum_votes
 from treekit.model.fixed_point import MASS
 from treekit.model.tree import Tree
 
@@ -87,19 +88,20 @@ def grow_forest(
 
     def grow_one_tree(
         tree_seed: int,
-    ) -> tuple[Tree, npt.NDArray[np.uint32], npt.NDArray[np.float64]]:
+    ) -> tuple[Tree, npt.NDArray[np.uint32], npt.NDArray[np.int64], npt.NDArray[np.float64]]:
         rows, out = _draw_rows(recipe, ids, tree_seed, sampler, vote is not None)
         grown = grow_with_validation(recipe, rows, out, tree_seed)
         if finish is not None:
             grown = finish(grown, out.ids)
         if vote is None:
-            return grown.tree, out.ids, np.empty((0, 0))
-        leaf_ids, leaf_of_row = number_leaves(grown.held_leaf, grown.tree.n_nodes)
-        row_votes = vote(grown.tree, leaf_ids)[leaf_of_row]
+            return grown.tree, out.ids, grown.held_leaf, np.empty((0, 0))
+        leaf_ids, vote_of_entry = number_leaves(grown.held_leaf, grown.tree.n_nodes)
+        own_votes = vote(grown.tree, leaf_ids)
         if grown.held_share is not None:  # fractional instances: integer mass keeps votes exact
             scale = MASS if recipe.target.has_class_weights else 1
-            row_votes = row_votes * (scale * grown.held_share)[:, None]
-        return grown.tree, grown.held_ids, round_to_step(row_votes, vote_step)
+            own_votes = own_votes[vote_of_entry] * (scale * grown.held_share)[:, None]
+            vote_of_entry = np.arange(len(own_votes))
+        return grown.tree, grown.held_ids, vote_of_entry, round_to_step(own_votes, vote_step)
 
     trees: list[Tree] = []
     votes = times = None
@@ -109,15 +111,14 @@ def grow_forest(
     # One tree per task: batches of trees would leave threads idle at the end.
     parallel = Parallel(n_jobs=n_jobs, require="sharedmem", return_as="generator", batch_size=1)
     seeds = draw_tree_seeds(seed, n_trees)[first:last]
-    for tree, held_ids, held_votes in parallel(delayed(grow_one_tree)(own) for own in seeds):
+    for tree, held_ids, vote_of_entry, own_votes in parallel(
+        delayed(grow_one_tree)(own) for own in seeds
+    ):
         trees.append(tree)
         if votes is not None and times is not None:
-            if recipe.fractional:  # a row may have several entries
-                np.add.at(votes, held_ids, held_votes)
-                times[np.unique(held_ids)] += 1
-            else:
-                votes[held_ids] += held_votes
-                times[held_ids] += 1
+            sum_votes(held_ids, vote_of_entry, own_votes, votes)
+            # A row of fractional instances may have several entries.
+            times[np.unique(held_ids) if recipe.fractional else held_ids] += 1
         if progress is not None:
             progress(len(trees))
     return Forest(trees, votes, times)
@@ -163,13 +164,11 @@ def _draw_rows(
     none = target.select_rows(ids[:0], None)
     if sampler is None:
         return target.select_rows(ids, None), none
-    times = np.zeros(len(target.values))
-    times[sampler.ids] = sampler.draw_counts(seed)
-    drawn = np.flatnonzero(times)
-    rows = target.select_rows(drawn, times.take(drawn))
+    times = sampler.draw_counts(seed)
+    rows = target.select_rows(sampler.ids, times)
     if not out_of_bag:
         return rows, none
-    rest = ids[times[ids] == 0]
+    rest = sampler.ids[times == 0]
     own = target.draw_weights
     return rows, target.select_rows(rest, None if own is None else own[rest] / sampler.unit)
 
@@ -210,8 +209,8 @@ class BootstrapSampler:
     cumulative: npt.NDArray[np.uint64]
     unit: float = 1.0
 
-    def draw_counts(self, seed: int) -> npt.NDArray[np.int64]:
-        """Draw a sample, as the number of times that each of `ids` occurs: (rows,) int64.
+    def draw_counts(self, seed: int) -> npt.NDArray[np.float64]:
+        """Draw a sample, as the number of times that each of `ids` occurs: (rows,) float64.
 
         A sample without rows is drawn again with the next seed.
         """
@@ -221,9 +220,9 @@ class BootstrapSampler:
             counts, drawn = self.draw_once(seed)
         return counts
 
-    def draw_once(self, seed: int) -> tuple[npt.NDArray[np.int64], int]:
+    def draw_once(self, seed: int) -> tuple[npt.NDArray[np.float64], int]:
         """Draw a sample, which may be empty; return the counts and their sum."""
-        counts = np.empty(len(self.ids), np.int64)
+        counts = np.empty(len(self.ids))
         drawn = draw_bag(
             self.hashes, self.first, self.copies, self.parts, self.cumulative,
             np.uint64(seed), counts,

@@ -21,10 +21,9 @@ from treekit.grow.compile_plugin import get_python_function
 from treekit.grow.compile_splitter import get_builtin_pointer, make_find_signature
 from treekit.grow.forest_builder import BootstrapSampler
 from treekit.grow.recipe import Recipe
-from treekit.grow.target_statistics import TargetStatistics
+from treekit.grow.target_statistics import TargetStatistics, allocate_rows
 from treekit.grow.tree_builder import (
     GrowthStart,
-    allocate_rows,
     allocate_scratch,
     assemble_tree,
     call_kernel,
@@ -139,9 +138,7 @@ def draw_bags(partition: Partition, seeds: Sequence[int]) -> tuple[Bags, list[fl
     for seed in seeds:
         drawn, times = np.arange(len(target.values), dtype=np.uint32), None
         if partition.sampler is not None:
-            counts, _ = partition.sampler.draw_once(seed)
-            at = np.flatnonzero(counts)
-            drawn, times = partition.sampler.ids[at], counts[at].astype(np.float64)
+            drawn, times = partition.sampler.ids, partition.sampler.draw_once(seed)[0]
         bags.append(target.select_rows(drawn, times))
     ends = np.cumsum([0, *(len(own.ids) for own in bags)])
     rows = Rows(

@@ -19,6 +19,7 @@ import numpy.typing as npt
 from treekit.contracts import Layout
 from treekit.errors import DataError
 from treekit.grow.compile_criterion import TargetBlocks
+from treekit.kernels.partition_rows import take_rows
 from treekit.kernels.records import Rows
 
 # ---------------------------------------------------------------- target
@@ -113,24 +114,22 @@ class TargetStatistics:
         Rows of weight zero are left out, since they must not shape the tree.  Rows of a
         rank target are sorted by y.
         """
-        at = ids.astype(np.intp, copy=False)  # converted once, not at each indexing below
-        values = self.values.take(at, axis=0)
-        weight = values[:, 0]
-        keep = (weight if repeats is None else weight * repeats) > 0
-        if not keep.all():
-            at, values = at[keep], values[keep]
-            repeats = None if repeats is None else repeats[keep]
+        ids = ids.astype(np.uint32, copy=False)
+        rows = allocate_rows(len(ids), self.values.shape[1], dense=self.is_dense)
+        times = np.empty(0) if repeats is None else repeats
+        n = take_rows(ids, times, self.cells, self.values, rows)
+        rows = Rows(rows.ids[:n], rows.cells[:n], rows.values[:n])
         if self.quantile is not None:
-            order = np.argsort(values[:, 1], kind="stable")
-            at, values = at[order], values[order]
-            repeats = None if repeats is None else repeats[order]
-        if repeats is not None:
-            values *= repeats[:, None]
-            if self.quantile is not None:
-                values[:, 1] = self.values[at, 1]
-        return Rows(
-            at.astype(np.uint32), self.cells if self.is_dense else self.cells.take(at), values
-        )
+            rows.values[:, 1] = self.values[rows.ids, 1]
+            order = np.argsort(rows.values[:, 1], kind="stable")
+            rows = Rows(rows.ids[order], rows.cells, rows.values[order])
+        return rows
+
+
+def allocate_rows(size: int, width: int, *, dense: bool) -> Rows:
+    """Allocate rows with `width` statistics each, and with cells unless they are `dense`."""
+    cells = np.empty(0 if dense else size, np.uint32)
+    return Rows(np.empty(size, np.uint32), cells, np.empty((size, width)))
 
 
 # ---------------------------------------------------------------- all rows
@@ -576,8 +575,8 @@ def bound_sums(total: float, largest: float) -> float:
 def sum_upwards(numbers: npt.NDArray[np.float64]) -> float:
     """Return an upper bound of the sum of non-negative numbers that does not depend on their order.
 
-    Each is rounded up to a multiple of 2**-31 of the largest, so that partial sums of
-    any division of the numbers add up to the same integer.
+    Each is rounded up to a multiple of 2**-31 of the largest (at least of 2**-1000), so that
+    partial sums of any division of the numbers add up to the same integer.
     """
     return sum_blocks_upwards(lambda: (own for (own,) in _iterate_blocks(numbers)))
 

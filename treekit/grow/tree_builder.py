@@ -22,7 +22,7 @@ from treekit.grow.compile_plugin import Origin, call_checked, format_statistics,
 from treekit.grow.node_generator import make_node_generator
 from treekit.grow.recipe import GrownTree, Recipe, SurrogateRule
 from treekit.grow.route import compute_leaf_shares
-from treekit.grow.target_statistics import TargetStatistics, choose_part_steps
+from treekit.grow.target_statistics import TargetStatistics, allocate_rows, choose_part_steps
 from treekit.kernels.axis_splits import SUBSETS_PER_SCAN
 from treekit.kernels.function_pointers import FunctionPointer
 from treekit.kernels.grow_tree import (
@@ -367,12 +367,6 @@ def has_exact_terms(recipe: Recipe, rows: Rows) -> bool:
 
 MAX_EXACT_SUM = 2.0**53
 """Integers up to it, and their sums, are exact in float64."""
-
-
-def allocate_rows(size: int, width: int, *, dense: bool) -> Rows:
-    """Allocate rows with `width` statistics each, and with cells unless they are `dense`."""
-    cells = np.empty(0 if dense else size, np.uint32)
-    return Rows(np.empty(size, np.uint32), cells, np.empty((size, width)))
 
 
 def make_split_rules(recipe: Recipe) -> SplitRules:

@@ -19,6 +19,28 @@ from treekit.kernels.records import Column, Rows
 
 
 @kernel
+def take_rows(ids, repeats, cells, values, out):
+    """Copy the rows `ids` (rows,) uint32 of positive weight to `out`; return their number.
+
+    `repeats` (rows,) float64 multiply their statistics; (0,) = 1 each.  `out` has room for all.
+    """
+    n = np.uint64(0)
+    for k in range(np.uint64(len(ids))):
+        i = np.uint64(ids[k])
+        times = 1.0
+        if len(repeats) > 0:
+            times = repeats[k]
+        out.ids[n] = ids[k]
+        if len(cells) > 0:
+            out.cells[n] = cells[i]
+        for j in range(np.uint64(values.shape[1])):
+            out.values[n, j] = values[i, j] * times
+        # No branch: whether a row is in a bag cannot be predicted.
+        n += np.uint64(out.values[n, np.uint64(0)] > 0.0)
+    return n
+
+
+@kernel
 def sum_rows(rows, begin, end, stats, quantile):
     """Sum the statistics of rows[begin:end] into `stats` (S,); return their weight.
 

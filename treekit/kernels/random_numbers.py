@@ -71,7 +71,7 @@ def draw_bag(hashes, first, copies, parts, cumulative, seed, counts):
         Probabilities of at most 0, 1, ... draws, in units of 2**-64.
     seed : uint64
         Seed of the tree.
-    counts : (rows,) int64
+    counts : (rows,) float64
         Output.
 
     Returns
@@ -104,6 +104,11 @@ def _count_draws(key, cumulative):
     """Return a Poisson-distributed number for a key."""
     number = mix_bits(key, np.uint64(0))
     count = np.int64(0)
-    while count < len(cumulative) and number >= cumulative[np.uint64(count)]:
-        count += 1
+    # Few draws are common and cannot be predicted: no branches for them.
+    few = min(len(cumulative), 4)
+    for k in range(np.uint64(few)):
+        count += np.int64(number >= cumulative[k])
+    if count == few:
+        while count < len(cumulative) and number >= cumulative[np.uint64(count)]:
+            count += 1
     return count

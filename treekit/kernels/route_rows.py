@@ -171,6 +171,15 @@ def find_row_leaves(splits, table, ids, leaves):
 
 
 @kernel
+def sum_votes(ids, vote_of_entry, votes, sums):
+    """Add the votes (n, values) of entries to the sums (all rows, values) of the rows `ids`."""
+    for k in range(np.uint64(len(ids))):
+        own, row = np.uint64(vote_of_entry[k]), np.uint64(ids[k])
+        for j in range(np.uint64(sums.shape[1])):
+            sums[row, j] += votes[own, j]
+
+
+@kernel
 def assign_node_branches(splits, node, table, ids, begin, end, fractional, sides, branch_of):
     """Write the branch of each of the rows ``ids[begin:end]`` at the split of `node`.
 

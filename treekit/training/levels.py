@@ -61,6 +61,7 @@ from treekit.grow.target_statistics import (
     round_to_step,
 )
 from treekit.kernels.records import Table
+from treekit.kernels.route_rows import sum_votes
 from treekit.model.tree import Tree
 from treekit.training import Fitted, check_no_missing, make_fitted
 from treekit.training.class_weights import apply_class_weights
@@ -833,7 +834,7 @@ def add_votes(
         out = sampler.ids[sampler.draw_once(seed)[0] == 0]
         leaf = find_leaves(tree, partition.table, out)
         leaves, leaf_of_row = number_leaves(leaf, tree.n_nodes)
-        sums[out] += round_to_step(vote(tree, leaves)[leaf_of_row], step)
+        sum_votes(out, leaf_of_row, round_to_step(vote(tree, leaves), step), sums)
         times[out] += 1
     return sums, times
 
