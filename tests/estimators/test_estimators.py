@@ -6,6 +6,7 @@ import os
 import pickle
 import subprocess
 import sys
+import warnings
 
 import numpy as np
 import pandas as pd
@@ -584,6 +585,28 @@ def test_out_of_bag_attributes_of_a_regressor():
     error = ((forest.oob_prediction_ - y) ** 2).mean()
     assert forest.oob_score_ == pytest.approx(1 - error / y.var())
     assert 0.4 < forest.oob_score_ < forest.score(frame, y)
+
+
+@pytest.mark.parametrize("weights", [None, [0.0, 1.0, 2.0, 0.5] * 30])
+def test_the_samples_of_the_trees_are_those_that_they_were_grown_on(weights):
+    rng = np.random.default_rng(0)
+    x, y = rng.normal(size=(120, 3)), rng.integers(0, 3, 120)
+    forest = RandomForestClassifier(n_estimators=5, random_state=0, max_samples=0.7, oob_score=True)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", TreekitWarning)
+        forest.fit(x, y, weights)
+    samples = pickle.loads(pickle.dumps(forest)).estimators_samples_
+    unseen = np.ones((5, 120), bool)
+    for sample, tree, own in zip(samples, forest.model_.trees, unseen, strict=True):
+        np.testing.assert_allclose(
+            np.bincount(y[sample], minlength=3) / len(sample), tree.value[0] / tree.weight[0]
+        )
+        own[sample] = False
+    told = ~np.isnan(forest.oob_decision_function_[:, 0])
+    drawn = np.ones(120, bool) if weights is None else np.array(weights) > 0
+    np.testing.assert_array_equal(told, unseen.any(axis=0) & drawn)
+    whole = RandomForestClassifier(n_estimators=2, bootstrap=False).fit(x, y)
+    assert [own.tolist() for own in whole.estimators_samples_] == [list(range(120))] * 2
 
 
 def test_rows_that_every_tree_saw_have_no_out_of_bag_prediction():

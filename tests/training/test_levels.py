@@ -116,6 +116,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "fractional": ({"missing": "fractional"}, "missing='fractional'; set missing='direction'"),
     "surrogate": ({"missing": "surrogate"}, "missing='surrogate'"),
     "leaves": ({"max_leaves": 9}, "max_leaves; set max_depth"),
+    "balanced bags": ({"class_weight": "balanced_subsample"}, "set class_weight='balanced'"),
     "pruner": ({"pruner": "reduced_error"}, "pruner 'reduced_error'; set pruner='none'"),
     "held out": ({"pruner": "holdout"}, "pruner 'holdout'"),
     "ranks": ({"target": "number", "criterion": "absolute_error"}, "criterion 'absolute_error'"),

@@ -19,6 +19,7 @@ from treekit import (
     CriterionFunctions,
     DataError,
     DecisionTreeClassifier,
+    RandomForestClassifier,
     SettingError,
     TreekitWarning,
 )
@@ -33,6 +34,7 @@ from treekit.training.class_weights import (
     parse_number_pairs,
     scale_costs_to_integers,
 )
+from treekit.training.importance import measure_importances
 from treekit.training.settings import count_features_to_try
 
 # ---------------------------------------------------------------- training
@@ -370,8 +372,12 @@ def test_pickled_data_grow_the_same_trees(task: str) -> None:
     assert copy.plan.recorded_settings == data.plan.recorded_settings
     assert copy.plan.component_origins == data.plan.component_origins
     sampler = make_forest_sampler(copy.plan, copy.table, copy.target)
-    expected = grow_share(dataset, data(), data.plan, 0, 3)
-    found = grow_share(dataset, copy(), copy.plan, 0, 3, sampler=sampler)
+    recipe = data()
+    expected = grow_share(
+        dataset, recipe, data.plan, 0, 3, None,
+        make_forest_sampler(data.plan, recipe.table, recipe.target),
+    )  # fmt: skip
+    found = grow_share(dataset, copy(), copy.plan, 0, 3, None, sampler)
     assert len(expected.trees) == 3
     for ours, theirs in zip(found.trees, expected.trees, strict=True):
         for name in ARRAYS:
@@ -725,6 +731,57 @@ def test_a_class_of_no_weight_is_not_there(splitter):
 def test_balanced_classes_weigh_alike_and_keep_the_sum():
     found = root(trained(class_weight="balanced"))
     assert found == pytest.approx({"no": 120, "yes": 120}, rel=1e-9)
+
+
+@pytest.mark.parametrize("weights", [None, "w"])
+def test_classes_weigh_alike_in_the_bag_of_each_tree(weights):
+    table = noisy() | {"w": np.random.default_rng(0).choice([0.0, 0.3, 1 / 7, 1.7], 240)}
+    given = {"ensemble": "forest", "trees": 5, "seed": 0, "weights": weights, "ignore": ["w"]}
+    if weights:
+        del given["ignore"]
+    model = treekit.train(table, "y", class_weight="balanced_subsample", **given)
+    plain = treekit.train(table, "y", **given)
+    for tree, other in zip(model.trees, plain.trees, strict=True):
+        assert tree.value[0] == pytest.approx(np.full(2, other.weight[0] / 2), rel=1e-6)
+        assert tree.weight[0] == tree.value[0].sum()
+    assert model.settings["class_weight"] == "balanced_subsample"
+    dataset = make_dataset(table, "y", weights=weights, ignore=given.get("ignore", ()))
+    # The same bags: importances draw them again, and compare them with the trees.
+    found = measure_importances(model, dataset, out_of_bag=True, repeats=1)
+    assert np.isfinite(found.mean).all()
+
+
+def test_bags_without_a_class_are_balanced_among_the_others():
+    table = {"x": list(range(40)), "y": ["rare"] + ["a", "b", "b"] * 13}
+    model = treekit.train(
+        table, "y", ensemble="forest", trees=9, seed=0, class_weight="balanced_subsample"
+    )
+    shares = np.array([tree.value[0] / tree.weight[0] for tree in model.trees])
+    counts = (shares > 0).sum(axis=1)
+    assert set(counts.tolist()) == {2, 3}
+    np.testing.assert_allclose(shares, (shares > 0) / counts[:, None])
+
+
+def test_without_bootstrap_balanced_bags_are_balanced_rows():
+    given = {"ensemble": "forest", "trees": 2, "seed": 0, "bootstrap": False, "oob": False}
+    one, other = (
+        treekit.train(noisy(), "y", class_weight=w, **given)
+        for w in ("balanced_subsample", "balanced")
+    )
+    same_tree(one.trees[1], other.trees[1])
+
+
+def test_balanced_bags_are_refused_where_there_are_none():
+    with pytest.raises(SettingError, match="for a tree, set class_weight='balanced'"):
+        trained(class_weight="balanced_subsample")
+    dataset = make_dataset(noisy(), "y")
+    given = {"ensemble": "forest", "trees": 2, "pruner": "reduced_error", "seed": 0}
+    with pytest.raises(SettingError, match="does not apply to a validation table"):
+        fit(dataset, given | {"class_weight": "balanced_subsample"}, None, dataset)
+    x, y = np.arange(20.0)[:, None], np.arange(40).reshape(20, 2) % 3
+    forest = RandomForestClassifier(n_estimators=2, class_weight="balanced_subsample")
+    with pytest.raises(SettingError, match="there are 2 outputs; give 'balanced', or a list"):
+        forest.fit(x, y)
 
 
 def test_priors_are_the_classes_shares_of_weight():

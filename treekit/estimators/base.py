@@ -56,6 +56,7 @@ from treekit.model.scoring import (
 from treekit.model.tree import Split, Tree
 from treekit.training import Fitted, fit
 from treekit.training.class_weights import (
+    BALANCED_BAGS,
     apply_class_weights,
     compute_class_weights,
     rescale_factors,
@@ -243,7 +244,7 @@ def compute_class_factors(
     """
     columns = codes.reshape(len(codes), -1).T
     each = [class_weight] * len(labels)
-    if len(labels) > 1 and not isinstance(class_weight, str):
+    if len(labels) > 1 and class_weight != "balanced":
         each = list(class_weight) if isinstance(class_weight, (list, tuple)) else []
         if len(each) != len(labels):
             raise SettingError(
@@ -723,6 +724,8 @@ class ClassifierBase(ClassifierMixin, ClassParameters, EstimatorBase):
         given = self.class_weight
         if given is None or dataset.schema.more:
             return None
+        if isinstance(given, str) and given == BALANCED_BAGS:
+            return given
         if isinstance(given, str) and given == "balanced" and dataset.weights is None:
             return given
         (factors,) = compute_class_factors(given, self._list_labels(), dataset.y)

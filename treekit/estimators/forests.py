@@ -25,6 +25,7 @@ from treekit.estimators.base import (
 from treekit.estimators.parameters import ForestParameters
 from treekit.estimators.tree_arrays import make_path_matrix
 from treekit.estimators.trees import DecisionTreeClassifier, DecisionTreeRegressor, TreeBase
+from treekit.grow.forest_builder import BootstrapSampler, draw_tree_seeds
 from treekit.model.model import make_model
 from treekit.training import Fitted
 from treekit.training.retrain import require_plugins
@@ -36,6 +37,7 @@ class ForestBase(ForestParameters, EstimatorBase):
 
     _ensemble = "forest"
     _tree_class: type[TreeBase]
+    _sampler: BootstrapSampler | None
 
     def _has_nothing_to_fit(self) -> bool:
         """Return whether the forest that `warm_start` continues already has all trees."""
@@ -116,6 +118,26 @@ class ForestBase(ForestParameters, EstimatorBase):
         return estimators
 
     @property
+    def estimators_samples_(self) -> list[npt.NDArray[np.intp]]:
+        """The row numbers of each tree's bootstrap sample, drawn again on access.
+
+        Not available for forests grown by the workers of a cluster.
+        """
+        check_is_fitted(self, "model_")
+        settings, n_trees = self.model_.settings, self.model_.n_trees
+        if not settings["bootstrap"]:
+            every = np.arange(self.model_.provenance["training_table"]["rows"])
+            return [every] * n_trees
+        sampler = self._sampler
+        if sampler is None:
+            raise AttributeError(
+                "estimators_samples_ is not available: the workers of a cluster drew the rows"
+            )
+        seeds = draw_tree_seeds(np.random.SeedSequence(settings["seed"]), n_trees)
+        counts = (sampler.draw_counts(seed).astype(np.intp) for seed in seeds)
+        return [np.repeat(sampler.ids.astype(np.intp), own) for own in counts]
+
+    @property
     def estimator(self) -> Any:
         """An unfitted tree with the forest's parameters."""
         names = {field.name for field in fields(self._tree_class)}
@@ -147,6 +169,7 @@ class ForestBase(ForestParameters, EstimatorBase):
             print(f"{done} of {total} trees")  # noqa: T201 - the parameter asks for it
 
     def _store_results(self, fitted: Fitted, dataset: Dataset) -> None:
+        self._sampler = fitted.sampler
         if self.warm_start:
             self._fitted = fitted
         if not self.oob_score or fitted.oob_votes is None or fitted.oob_times is None:

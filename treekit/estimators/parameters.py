@@ -122,10 +122,11 @@ class ClassParameters:
 
     Parameters
     ----------
-    class_weight : dict or "balanced", optional
+    class_weight : dict, "balanced" or "balanced_subsample", optional
         Weight of each label, multiplied by the row weights; ``balanced`` is based on
         unweighted row counts; for several outputs a list of dicts, whose factors are
-        multiplied.  As in scikit-learn.
+        multiplied.  As in scikit-learn.  ``balanced_subsample``: for forests with one output;
+        all labels have the same total weight in the bootstrap sample of each tree.
     priors : dict, optional
         Share of the total weight of each label, in place of `class_weight`.
     costs : dict or matrix, optional

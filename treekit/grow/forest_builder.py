@@ -14,7 +14,13 @@ import numpy as np
 import numpy.typing as npt
 
 from treekit.grow.recipe import GrownTree, Recipe
-from treekit.grow.target_statistics import TargetStatistics, count_draws, round_to_step
+from treekit.grow.target_statistics import (
+    TargetStatistics,
+    choose_step,
+    count_draws,
+    multiply_weights,
+    round_to_step,
+)
 from treekit.grow.tree_builder import grow_with_validation
 from treekit.kernels.random_numbers import draw_bag
 from treekit.kernels.random_splits import MISSING_KEY
@@ -165,12 +171,26 @@ def _draw_rows(
     if sampler is None:
         return target.select_rows(ids, None), none
     times = sampler.draw_counts(seed)
-    rows = target.select_rows(sampler.ids, times)
-    if not out_of_bag:
-        return rows, none
-    rest = sampler.ids[times == 0]
-    own = target.draw_weights
-    return rows, target.select_rows(rest, None if own is None else own[rest] / sampler.unit)
+    rows, out = target.select_rows(sampler.ids, times), none
+    if out_of_bag:
+        rest = sampler.ids[times == 0]
+        own = target.draw_weights
+        out = target.select_rows(rest, None if own is None else own[rest] / sampler.unit)
+    if recipe.balance_bags:
+        _balance_classes(rows, out, target.size)
+    return rows, out
+
+
+def _balance_classes(rows: Rows, out: Rows, n_classes: int) -> None:
+    """Multiply weights by factors that give all classes the same total weight in the bag `rows`."""
+    present = np.bincount(rows.cells, rows.values[:, 0], minlength=n_classes)
+    shared = present.sum() / np.count_nonzero(present)
+    factors = np.divide(shared, present, out=np.ones(n_classes), where=present > 0)
+    for part in (rows, out):
+        weights = part.values[:, 0]
+        total = float(factors @ np.bincount(part.cells, weights, minlength=n_classes))
+        step = choose_step(2.0 * total)  # sums are exact in any order
+        part.values[:, 0] = multiply_weights(weights, factors.take(part.cells), step)
 
 
 # ---------------------------------------------------------------- bootstrap

@@ -46,6 +46,8 @@ class Recipe:
     fractional : bool
         Rows with a missing value become fractional instances in all branches; criterion
         and `split_rules` are then `known_only`.
+    balance_bags : bool
+        All classes weigh the same in the bootstrap sample of each tree.
     held_out : HeldOutRows, optional
         The rows of a validation table.
     monotonic_signs : (features,) float64, or None
@@ -67,6 +69,7 @@ class Recipe:
     limits: Limits
     split_rules: SplitRules = PLAIN_RULES
     fractional: bool = False
+    balance_bags: bool = False
     held_out: HeldOutRows | None = None
     surrogates: SurrogateRule | None = None
     monotonic_signs: npt.NDArray[np.float64] | None = None

@@ -19,13 +19,14 @@ from treekit.data.dataset import Dataset, make_dataset, make_validation
 from treekit.data.table import is_dask_collection
 from treekit.errors import DataError, SettingError
 from treekit.model.model import Model, make_model
-from treekit.training.class_weights import apply_class_weights
+from treekit.training.class_weights import BALANCED_BAGS, apply_class_weights
 from treekit.training.plan import Plan, make_plan
 from treekit.training.retrain import get_settings_like
 from treekit.training.settings import SETTINGS
 from treekit.training.tasks import describe_task, get_reading_options, use_prediction_schema
 
 if TYPE_CHECKING:
+    from treekit.grow.forest_builder import BootstrapSampler
     from treekit.training.run import Outcome
 
 __all__ = ["SETTINGS", "Fitted", "fit", "is_training_table", "train"]
@@ -45,11 +46,14 @@ class Fitted:
         `treekit.grow.forest_builder.Forest`.
     oob_times : (rows,) int64 or None
         Number of trees for which each row was out of bag.
+    sampler : BootstrapSampler or None
+        Draws the rows of a forest's trees again; None if all are used, or workers drew them.
     """
 
     model: Model
     oob_votes: npt.NDArray[np.float64] | None = None
     oob_times: npt.NDArray[np.int64] | None = None
+    sampler: BootstrapSampler | None = None
 
     @property
     def outcome(self) -> Outcome:
@@ -210,7 +214,7 @@ def make_fitted(dataset: Dataset, plan: Plan, outcome: Outcome, digest: str) -> 
         settings=plan.recorded_settings,
         provenance=provenance,
     )
-    return Fitted(model, outcome.votes, outcome.times)
+    return Fitted(model, outcome.votes, outcome.times, outcome.sampler)
 
 
 def _find_joblib_client() -> Any:
@@ -233,6 +237,11 @@ def prepare_fit(
         _check_validation_is_used(plan)
         if plan.settings["missing"] == "error":  # also if set by the algorithm
             check_no_missing(validation, "in the validation table, ")
+        if plan.balances_bags:
+            raise SettingError(
+                f"class_weight={BALANCED_BAGS!r} does not apply to a validation table; set "
+                "class_weight='balanced', or leave the validation table out"
+            )
         validation = apply_class_weights(validation, plan.class_weights)
     return apply_class_weights(dataset, plan.class_weights), plan, validation
 

@@ -29,6 +29,9 @@ from treekit.model.validation import MAX_COST
 
 Numbers = npt.NDArray[np.float64]
 
+BALANCED_BAGS = "balanced_subsample"
+"""The class weights that give all classes the same total in the bootstrap sample of each tree."""
+
 
 def compute_class_weights(
     dataset: Dataset, class_weight: str | Mapping[Any, Any] | None, priors: Any
@@ -42,6 +45,7 @@ def compute_class_weights(
     class_weight : "balanced", text, mapping, or None
         The factors; 1 for classes not named.  ``balanced``: the total weight divided by
         the weight of the class and by the number of classes present.
+        ``balanced_subsample``: None, because each tree balances its own rows.
     priors : text, mapping, or None
         The shares of the total weight that classes should have; every class that has
         rows needs one.  The total weight is preserved.
@@ -61,21 +65,12 @@ def compute_class_weights(
         raise SettingError("class_weight and priors both weigh the classes; give one of them")
     where = "class_weight" if priors is None else "priors"
     check_single_class_target(dataset, where)
+    if class_weight == BALANCED_BAGS:
+        return None
     names = get_label_names(dataset.schema.classes)
     present = _sum_class_weights(dataset)
     if priors is not None:
-        given = parse_named_numbers(priors, names, where)
-        for at in np.flatnonzero(present).tolist():
-            if at not in given:
-                raise SettingError(
-                    f"priors lack the class {names[at]!r}; give a share for each class"
-                )
-        wanted = np.zeros(len(names))
-        for at, share in given.items():
-            if share < 0 or (share == 0 and present[at] > 0):
-                raise SettingError(f"the prior of {names[at]!r} is {share:g}; give more than 0")
-            wanted[at] = share if present[at] > 0 else 0.0
-        return _compute_factors(wanted / wanted.sum() * present.sum(), present)
+        return _compute_prior_factors(priors, names, present)
     if class_weight == "balanced":
         return _compute_factors(present.sum() / np.count_nonzero(present), present)
     factors = np.ones(len(names))
@@ -86,6 +81,20 @@ def compute_class_weights(
     if not (factors * present).any():
         raise SettingError("class_weight is 0 for all rows; give one class more than 0")
     return factors
+
+
+def _compute_prior_factors(priors: Any, names: Sequence[str], present: Numbers) -> Numbers:
+    """Return the factors that give classes the shares of the total weight in `priors`."""
+    given = parse_named_numbers(priors, names, "priors")
+    for at in np.flatnonzero(present).tolist():
+        if at not in given:
+            raise SettingError(f"priors lack the class {names[at]!r}; give a share for each class")
+    wanted = np.zeros(len(names))
+    for at, share in given.items():
+        if share < 0 or (share == 0 and present[at] > 0):
+            raise SettingError(f"the prior of {names[at]!r} is {share:g}; give more than 0")
+        wanted[at] = share if present[at] > 0 else 0.0
+    return _compute_factors(wanted / wanted.sum() * present.sum(), present)
 
 
 def _compute_factors(wanted: Any, present: Numbers) -> Numbers:

@@ -64,7 +64,7 @@ from treekit.kernels.records import Table
 from treekit.kernels.route_rows import sum_votes
 from treekit.model.tree import Tree
 from treekit.training import Fitted, check_no_missing, make_fitted
-from treekit.training.class_weights import apply_class_weights
+from treekit.training.class_weights import BALANCED_BAGS, apply_class_weights
 from treekit.training.plan import (
     Plan,
     PlannedComponent,
@@ -261,6 +261,7 @@ def check_supported(plan: Plan) -> None:
             f"missing={settings['missing']!r}", "missing='direction'",
         ),
         (bool(settings["max_leaves"]), "max_leaves", "max_depth or min_weight_leaf"),
+        (plan.balances_bags, f"class_weight={BALANCED_BAGS!r}", "class_weight='balanced'"),
         (
             pruner is not None and (pruner.after is not None or plan.holdout_share > 0),
             f"pruner {settings['pruner']!r}", "pruner='none'",

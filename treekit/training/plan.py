@@ -26,6 +26,7 @@ from treekit.discovery import find_custom_task, list_settings
 from treekit.errors import SettingError
 from treekit.settings import resolve
 from treekit.training.class_weights import (
+    BALANCED_BAGS,
     compute_class_shares,
     compute_class_weights,
     get_label_names,
@@ -175,6 +176,11 @@ class Plan:
         return self.pruner.functions.holdout or 0.0 if self.pruner else 0.0
 
     @property
+    def balances_bags(self) -> bool:
+        """Whether all classes weigh the same in the bootstrap sample of each tree."""
+        return bool(self.settings["class_weight"] == BALANCED_BAGS)
+
+    @property
     def recorded_settings(self) -> dict[str, Any]:
         """The settings, including those of components, as plain values for the model file."""
         plain = dict(self.settings)
@@ -253,6 +259,14 @@ def make_plan(dataset: Dataset, given: Mapping[str, Any]) -> Plan:
         pruner = make_component("pruner", settings, wanted, dataset)
         check_pruner(criterion, pruner, dataset.schema, costs=settings["costs"] is not None)
     check_component_settings(given, pruner)
+    if settings["class_weight"] == BALANCED_BAGS:
+        if settings["ensemble"] == "tree":
+            raise SettingError(
+                f"class_weight={BALANCED_BAGS!r} weighs the bootstrap samples of a forest; for a "
+                "tree, set class_weight='balanced'"
+            )
+        if not settings["bootstrap"]:  # all trees have the same rows
+            settings["class_weight"] = "balanced"
     factors = compute_class_weights(dataset, settings["class_weight"], settings["priors"])
     weights = None if factors is None else rescale_factors(dataset, factors)
     costs = parse_costs(dataset, settings["costs"])

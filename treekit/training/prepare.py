@@ -120,7 +120,8 @@ def encode_data(dataset: Dataset, plan: Plan, validation: Dataset | None = None)
         held = HeldOutRows(other, make_held_target(target, y, validation.statistical_weights))
     if target.quantile is not None:
         _check_rank_settings(plan)
-    rounded = settings["missing"] == "fractional" or dataset.factors is not None
+    weighed = dataset.factors is not None or plan.balances_bags
+    rounded = settings["missing"] == "fractional" or weighed
     return EncodedData(schema, plan, table, target, rounded, held)
 
 
@@ -192,6 +193,7 @@ def _compile_recipe(data: EncodedData) -> Recipe:
             exact_levels=settings["exact_levels"],
         ),
         fractional=fractional,
+        balance_bags=plan.balances_bags,
         surrogates=SurrogateRule(
             most=settings["surrogates"],
             of_known=settings["surrogate_agreement"] == "known",

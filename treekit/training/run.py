@@ -48,12 +48,13 @@ from treekit.training.tasks import use_prediction_schema
 
 @dataclass(frozen=True)
 class Outcome:
-    """Grown trees, out-of-bag votes, and a report for the model's provenance."""
+    """Grown trees, out-of-bag votes, a report for the model's provenance, and their sampler."""
 
     trees: list[Tree]
     votes: npt.NDArray[np.float64] | None = None
     times: npt.NDArray[np.int64] | None = None
     report: dict[str, Any] = field(default_factory=dict)
+    sampler: BootstrapSampler | None = None
 
 
 def run_plan(
@@ -75,12 +76,14 @@ def run_plan(
         return outcome
     start = start or Outcome([])
     done, total = len(start.trees), plan.settings["trees"]
+    sampler = make_forest_sampler(plan, recipe.table, recipe.target)
     grown = grow_share(
         dataset, recipe, plan, done, total,
-        None if progress is None else lambda more: progress(done + more, total),
+        None if progress is None else lambda more: progress(done + more, total), sampler,
     )  # fmt: skip
     _warn_of_negative_scores(recipe, plan, grown.trees)
-    return score_outcome(dataset, plan, join_outcomes([start, grown]), validation is not None)
+    joined = replace(join_outcomes([start, grown]), sampler=sampler)
+    return score_outcome(dataset, plan, joined, validation is not None)
 
 
 def _warn_of_negative_scores(recipe: Recipe, plan: Plan, trees: Sequence[Tree]) -> None:
@@ -166,8 +169,8 @@ def grow_share(
     plan: Plan,
     first: int,
     last: int,
-    progress: Callable[[int], None] | None = None,
-    sampler: BootstrapSampler | None = None,
+    progress: Callable[[int], None] | None,
+    sampler: BootstrapSampler | None,
 ) -> Outcome:
     """Grow the trees of a forest from `first` on, up to but not including `last`.
 
@@ -175,8 +178,8 @@ def grow_share(
     ----------
     progress : callable, optional
         Called with the number of trees done.
-    sampler : BootstrapSampler, optional
-        That of `make_forest_sampler`, which is called by default.
+    sampler : BootstrapSampler or None
+        See `make_forest_sampler`.
     """
     settings = plan.settings
     score = settings["oob"] and settings["bootstrap"]
@@ -215,7 +218,7 @@ def grow_share(
         np.arange(dataset.n_rows, dtype=np.uint32),
         settings["trees"],
         np.random.SeedSequence(settings["seed"]),
-        sampler=sampler or make_forest_sampler(plan, recipe.table, recipe.target),
+        sampler=sampler,
         n_jobs=settings["n_jobs"],
         first=first,
         last=last,

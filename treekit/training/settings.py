@@ -243,7 +243,8 @@ SETTINGS: tuple[Setting, ...] = (
     ),
     Setting(
         "class_weight", None,
-        "factors of row weights by class: yes=2,no=1; balanced: the same total for all classes",
+        "factors of row weights by class: yes=2,no=1; balanced: the same total for all classes; "
+        "balanced_subsample: the same in the bootstrap sample of each tree",
         type=(str, type(None)),
     ),
     Setting("priors", None, "share of the total weight of each class: yes=0.1,no=0.9",

@@ -368,7 +368,7 @@ def _grow(forest: _Forest, first: int, last: int) -> Outcome:
     """Grow a share of the trees."""
     plan, recipe = forest.data.plan, forest.data()
     dataset = use_prediction_schema(forest.dataset, plan.criterion.record, plan.criterion.layout)
-    return grow_share(dataset, recipe, plan, first, last, sampler=forest.sampler)
+    return grow_share(dataset, recipe, plan, first, last, None, forest.sampler)
 
 
 def _fit(forest: _Forest, grown: Outcome) -> Fitted:

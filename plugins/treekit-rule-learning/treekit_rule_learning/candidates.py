@@ -253,6 +253,8 @@ def weigh_classes(dataset: Dataset, class_weight: Any, model: Model | None = Non
     priors = recorded.get("priors") if class_weight is None else None
     if class_weight is None and priors is None:
         class_weight = recorded.get("class_weight")
+    if class_weight == "balanced_subsample":  # rules are weighed by all rows
+        class_weight = "balanced"
     weights = compute_class_weights(dataset, class_weight, priors)
     if weights is None:
         return dataset
