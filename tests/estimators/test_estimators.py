@@ -13,6 +13,7 @@ import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
+from scipy import sparse
 from sklearn import ensemble as sk_ensemble
 from sklearn import tree as sk_tree
 from sklearn.base import clone
@@ -777,6 +778,7 @@ def test_impurities_of_absolute_errors_and_depths_are_scikit_learn_s():
     depths = ours.tree_.compute_node_depths()
     assert sorted(depths) == sorted(theirs.tree_.compute_node_depths())
     assert depths.max() == ours.get_depth() + 1
+    np.testing.assert_array_equal(ours.tree_.apply(sparse.csc_matrix(x)), ours.tree_.apply(x))
 
 
 @pytest.mark.parametrize("decrease", [0.001, 0.01, 0.05])

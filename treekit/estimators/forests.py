@@ -118,7 +118,7 @@ class ForestBase(ForestParameters, EstimatorBase):
         return estimators
 
     @property
-    def estimators_samples_(self) -> list[npt.NDArray[np.intp]]:
+    def estimators_samples_(self) -> list[npt.NDArray[np.int32]]:
         """The row numbers of each tree's bootstrap sample, drawn again on access.
 
         Not available for forests grown by the workers of a cluster.
@@ -126,7 +126,7 @@ class ForestBase(ForestParameters, EstimatorBase):
         check_is_fitted(self, "model_")
         settings, n_trees = self.model_.settings, self.model_.n_trees
         if not settings["bootstrap"]:
-            every = np.arange(self.model_.provenance["training_table"]["rows"])
+            every = np.arange(self.model_.provenance["training_table"]["rows"], dtype=np.int32)
             return [every] * n_trees
         sampler = self._sampler
         if sampler is None:
@@ -135,7 +135,7 @@ class ForestBase(ForestParameters, EstimatorBase):
             )
         seeds = draw_tree_seeds(np.random.SeedSequence(settings["seed"]), n_trees)
         counts = (sampler.draw_counts(seed).astype(np.intp) for seed in seeds)
-        return [np.repeat(sampler.ids.astype(np.intp), own) for own in counts]
+        return [np.repeat(sampler.ids.astype(np.int32), own) for own in counts]
 
     @property
     def estimator(self) -> Any:

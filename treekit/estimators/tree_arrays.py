@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from treekit.data.sparse import is_sparse
 from treekit.errors import AbsentError
 from treekit.model.model import Model
 from treekit.model.tree import Split, Tree
@@ -104,13 +105,14 @@ class TreeArrays:
         return depths
 
     def apply(self, X: Any) -> npt.NDArray[np.int64]:
-        """Return the leaf of each row (rows,)."""
-        rows = np.asarray(X, dtype=self.dtype).astype(np.float64)
-        node = np.zeros(len(rows), dtype=np.int64)
-        walking = np.arange(len(rows))
+        """Return the leaf of each row (rows,); `X` may be a sparse matrix."""
+        rows = X.tocsr() if is_sparse(X) else np.asarray(X, dtype=self.dtype)
+        node = np.zeros(rows.shape[0], dtype=np.int64)
+        walking = np.arange(len(node))
         while len(walking := walking[self.children_left[node[walking]] != _LEAF]):
             at = node[walking]
-            left = self._goes_left(at, rows[walking, self.feature[at]])
+            cells = np.asarray(rows[walking, self.feature[at]], dtype=self.dtype).ravel()
+            left = self._goes_left(at, cells.astype(np.float64))
             node[walking] = np.where(left, self.children_left[at], self.children_right[at])
         return node
 
