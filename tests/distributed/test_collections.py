@@ -50,6 +50,7 @@ def test_lazy_predictions_are_those_of_the_whole_table() -> None:
     np.testing.assert_array_equal(found, number.predict(frame))
 
 
+@pytest.mark.matrix
 def test_lazy_predictions_of_an_array() -> None:
     x = np.random.default_rng(0).normal(size=(500, 4))
     model = RandomForestClassifier(5, random_state=0).fit(x, x[:, 0] > 0).model_
@@ -62,6 +63,7 @@ def test_lazy_predictions_of_an_array() -> None:
         model.predict(blocks[:, 0])
 
 
+@pytest.mark.matrix
 def test_lazy_predictions_of_several_outputs() -> None:
     frame = make_frame()
     model = treekit.train(frame, ["y", "c"], ignore=["number", "w"], **FOREST)

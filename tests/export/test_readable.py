@@ -245,6 +245,7 @@ def test_readable_javascript_is_equal_to_its_model(tmp_path_factory, model):
     assert verify(model, [path], random_rows=50).exit_code == 0
 
 
+@pytest.mark.matrix
 def test_a_java_class_may_be_called_as_its_record(iris, tmp_path):
     need("javac")
     (path,) = export(iris, "java", tmp_path / "Row.java", package="com.example")
@@ -283,6 +284,7 @@ def list_readable_models():
     return [model for model in made if not explain_unreadable(model)]
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize("language", LANGUAGES)
 def test_many_models_are_written_for_readers_in_other_languages(language, tmp_path):
     need(LANGUAGES[language])
@@ -418,6 +420,7 @@ def write_page(folder):
     return "\n\n".join(parts) + "\n"
 
 
+@pytest.mark.matrix
 def test_the_page_of_examples_shows_trees_in_every_language(tmp_path):
     need(*LANGUAGES.values())
     assert PAGE.read_text() == write_page(tmp_path), "run python -m tests.export.test_readable"

@@ -61,7 +61,7 @@ def count_digits(numbers: Any) -> list[int]:
 @pytest.mark.parametrize(
     ("load", "method"),
     [
-        (load_iris, "linear"),
+        pytest.param(load_iris, "linear", marks=pytest.mark.matrix),
         pytest.param(load_wine, "linear", marks=pytest.mark.matrix),
         pytest.param(load_diabetes, "linear", marks=pytest.mark.matrix),
         pytest.param(load_breast_cancer, "linear", marks=pytest.mark.matrix),

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 import treekit
 from tests.growing import grow, recipe_of
 from tests.reference import grow as reference
+from tests.tiers import later
 from treekit.components.splitters import make_random
 from treekit.grow.forest_builder import compute_poisson_table, draw_tree_seeds
 from treekit.grow.node_generator import make_node_generator
@@ -159,7 +160,7 @@ SEARCHES = {
 }
 
 
-@pytest.mark.parametrize("search", SEARCHES)
+@pytest.mark.parametrize("search", ["columns", later("random"), later("plugin")])
 def test_a_branch_is_the_tree_that_its_rows_and_its_seed_give_alone(search: str) -> None:
     problem, seed = make_problem(1), 12345
     whole = grow(problem, seed, **SEARCHES[search]).tree
@@ -217,7 +218,10 @@ TRAININGS: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.parametrize("training", TRAININGS)
+@pytest.mark.parametrize(
+    "training",
+    [name if name in ("forest", "hold-out", "numbers") else later(name) for name in TRAININGS],
+)
 @settings(max_examples=6, deadline=None)
 @given(data=st.data())
 def test_a_model_is_the_same_for_any_order_of_the_rows(training: str, data: Any) -> None:

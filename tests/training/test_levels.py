@@ -155,6 +155,7 @@ def test_errors_name_the_row_of_a_part() -> None:
         train_parts(frame, [0], "y", Resources(2), **given)
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize(("memory", "chunks"), [(10**9, 2), (32_000, 10), (1, 10)])
 def test_a_table_is_read_in_chunks_that_fit_into_memory(memory: int, chunks: int) -> None:
     read = []
