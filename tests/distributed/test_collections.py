@@ -88,6 +88,7 @@ def test_lazy_predictions_of_several_outputs() -> None:
         np.testing.assert_array_equal(lazy.compute(scheduler="sync"), expected)
 
 
+@pytest.mark.matrix
 def test_lazy_predictions_of_estimators_keep_index_and_types() -> None:
     frame = make_frame()
     frame.index = np.arange(len(frame))[::-1] * 3

@@ -182,6 +182,7 @@ def test_a_branch_is_the_tree_that_its_rows_and_its_seed_give_alone(search: str)
     assert compared > 20
 
 
+@pytest.mark.matrix
 @settings(max_examples=25, deadline=None)
 @given(st.integers(0, 2**32), st.sampled_from(sorted(SEARCHES)))
 def test_best_first_growth_draws_as_depth_first_growth(seed: int, search: str) -> None:
