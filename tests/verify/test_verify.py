@@ -79,6 +79,18 @@ def test_nothing_to_verify_is_no_proof():
         verify(small_model(), [])
 
 
+def test_what_export_returns_can_be_verified(tmp_path):
+    need("gcc")
+    model = small_model()
+    files = export(model, "c", tmp_path / "model")
+    assert sorted(file.suffix for file in files) == [".c", ".h"]
+    assert verify(model, files, random_rows=50).equal
+    assert verify(model, str(files[0]), random_rows=50).equal
+    files[0].unlink()
+    with pytest.raises(VerificationError, match=r"cannot run 'model\.h'"):
+        verify(model, [tmp_path / "model.h"])
+
+
 # ------------------------------------------------------------------ probes
 
 

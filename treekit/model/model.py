@@ -113,13 +113,14 @@ class Model:
 
     def __repr__(self) -> str:
         trees = "1 tree" if self.n_trees == 1 else f"{self.n_trees} trees"
+        leaves = "1 leaf" if self.n_leaves == 1 else f"{self.n_leaves} leaves"
         names = [repr(output.name) for output in self.schema.outputs]
         targets = ", ".join(names[:_MAX_REPR_TARGETS])
         if len(names) > _MAX_REPR_TARGETS:
             targets += f" and {len(names) - _MAX_REPR_TARGETS} more"
         return (
             f"<Model: {self.schema.task} of {targets} by "
-            f"{self.schema.n_features} columns, {trees}, {self.n_leaves} leaves>"
+            f"{self.schema.n_features} columns, {trees}, {leaves}>"
         )
 
     @property

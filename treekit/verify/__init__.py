@@ -53,7 +53,7 @@ _CONSTRUCTION_SHARE = 0.4
 
 def verify(
     model: Any,
-    artifacts: Sequence[str | Path],
+    artifacts: str | Path | Sequence[str | Path],
     *,
     random_rows: int = 2000,
     seed: int = 0,
@@ -77,9 +77,10 @@ def verify(
     Parameters
     ----------
     model : Model or fitted treekit estimator
-    artifacts : sequence of str or Path
+    artifacts : str, Path, or sequence of these
         Files ending in .onnx, .c (with its .h in the same folder), .py, .sql or .rules.txt, or
-        of a language: .mjs, .java, .rs, .go, or one whose profile has a [verify] section.
+        of a language: .mjs, .java, .rs, .go, or one whose profile has a [verify] section.  The
+        files that `treekit.export` returns; headers are read with their .c files.
     random_rows : int
         Number of rows drawn around the thresholds, in addition to the constructed ones.
     seed : int
@@ -120,7 +121,9 @@ def verify(
     model = as_model(model)
     if cluster is not None and on is None:
         raise VerificationError("cluster runs artifacts on the rows of a table; give on=, too")
-    paths = [Path(artifact) for artifact in artifacts]
+    given = [artifacts] if isinstance(artifacts, str | Path) else artifacts
+    paths = [Path(artifact) for artifact in given]
+    paths = [path for path in paths if path.suffix != ".h" or path.with_suffix(".c") not in paths]
     if not paths:
         raise VerificationError("no artifacts to verify; pass the files written by treekit.export")
     time_left = TimeBudget(budget)
