@@ -776,7 +776,7 @@ def test_balanced_bags_are_refused_where_there_are_none():
         trained(class_weight="balanced_subsample")
     dataset = make_dataset(noisy(), "y")
     given = {"ensemble": "forest", "trees": 2, "pruner": "reduced_error", "seed": 0}
-    with pytest.raises(SettingError, match="does not apply to a validation table"):
+    with pytest.raises(SettingError, match="cannot be used with a validation table"):
         fit(dataset, given | {"class_weight": "balanced_subsample"}, None, dataset)
     x, y = np.arange(20.0)[:, None], np.arange(40).reshape(20, 2) % 3
     forest = RandomForestClassifier(n_estimators=2, class_weight="balanced_subsample")

@@ -119,9 +119,9 @@ class ForestBase(ForestParameters, EstimatorBase):
 
     @property
     def estimators_samples_(self) -> list[npt.NDArray[np.int32]]:
-        """The row numbers of each tree's bootstrap sample, drawn again on access.
+        """Row numbers of each tree's bootstrap sample, computed on access.
 
-        Not available for forests grown by the workers of a cluster.
+        Not available for forests grown on a cluster.
         """
         check_is_fitted(self, "model_")
         settings, n_trees = self.model_.settings, self.model_.n_trees
@@ -131,7 +131,7 @@ class ForestBase(ForestParameters, EstimatorBase):
         sampler = self._sampler
         if sampler is None:
             raise AttributeError(
-                "estimators_samples_ is not available: the workers of a cluster drew the rows"
+                "estimators_samples_ is not available: the forest was grown on a cluster"
             )
         seeds = draw_tree_seeds(np.random.SeedSequence(settings["seed"]), n_trees)
         counts = (sampler.draw_counts(seed).astype(np.intp) for seed in seeds)

@@ -123,10 +123,10 @@ class ClassParameters:
     Parameters
     ----------
     class_weight : dict, "balanced" or "balanced_subsample", optional
-        Weight of each label, multiplied by the row weights; ``balanced`` is based on
-        unweighted row counts; for several outputs a list of dicts, whose factors are
-        multiplied.  As in scikit-learn.  ``balanced_subsample``: for forests with one output;
-        all labels have the same total weight in the bootstrap sample of each tree.
+        Weight of each class, multiplied by the row weights; for several outputs a list of
+        dicts, whose weights are multiplied.  ``balanced`` is based on unweighted row counts.
+        ``balanced_subsample``, for forests with one output: all classes have the same total
+        weight in the bootstrap sample of each tree.
     priors : dict, optional
         Share of the total weight of each label, in place of `class_weight`.
     costs : dict or matrix, optional

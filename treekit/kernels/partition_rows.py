@@ -20,9 +20,10 @@ from treekit.kernels.records import Column, Rows
 
 @kernel
 def take_rows(ids, repeats, cells, values, out):
-    """Copy the rows `ids` (rows,) uint32 of positive weight to `out`; return their number.
+    """Copy those of the rows `ids` (n,) uint32 whose weight is positive; return their number.
 
-    `repeats` (rows,) float64 multiply their statistics; (0,) = 1 each.  `out` has room for all.
+    `repeats` (n,) float64 multiply the `values` of rows; if empty, they are 1.  `out` has room
+    for n rows.
     """
     n = np.uint64(0)
     for k in range(np.uint64(len(ids))):

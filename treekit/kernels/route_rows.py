@@ -172,7 +172,7 @@ def find_row_leaves(splits, table, ids, leaves):
 
 @kernel
 def sum_votes(ids, vote_of_entry, votes, sums):
-    """Add the votes (n, values) of entries to the sums (all rows, values) of the rows `ids`."""
+    """Add ``votes[vote_of_entry[k]]`` to ``sums[ids[k]]`` for each entry k; ids may repeat."""
     for k in range(np.uint64(len(ids))):
         own, row = np.uint64(vote_of_entry[k]), np.uint64(ids[k])
         for j in range(np.uint64(sums.shape[1])):

@@ -239,7 +239,7 @@ def prepare_fit(
             check_no_missing(validation, "in the validation table, ")
         if plan.balances_bags:
             raise SettingError(
-                f"class_weight={BALANCED_BAGS!r} does not apply to a validation table; set "
+                f"class_weight={BALANCED_BAGS!r} cannot be used with a validation table; set "
                 "class_weight='balanced', or leave the validation table out"
             )
         validation = apply_class_weights(validation, plan.class_weights)

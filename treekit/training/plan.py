@@ -262,8 +262,8 @@ def make_plan(dataset: Dataset, given: Mapping[str, Any]) -> Plan:
     if settings["class_weight"] == BALANCED_BAGS:
         if settings["ensemble"] == "tree":
             raise SettingError(
-                f"class_weight={BALANCED_BAGS!r} weighs the bootstrap samples of a forest; for a "
-                "tree, set class_weight='balanced'"
+                f"class_weight={BALANCED_BAGS!r} is for forests only; for a tree, set "
+                "class_weight='balanced'"
             )
         if not settings["bootstrap"]:  # all trees have the same rows
             settings["class_weight"] = "balanced"

@@ -78,9 +78,9 @@ def verify(
     ----------
     model : Model or fitted treekit estimator
     artifacts : str, Path, or sequence of these
-        Files ending in .onnx, .c (with its .h in the same folder), .py, .sql or .rules.txt, or
-        of a language: .mjs, .java, .rs, .go, or one whose profile has a [verify] section.  The
-        files that `treekit.export` returns; headers are read with their .c files.
+        Files that `treekit.export` returned: .onnx, .c (its .h in the same folder, listed or
+        not), .py, .sql, .rules.txt, .mjs, .java, .rs, .go, or of another language whose profile
+        has a [verify] section.
     random_rows : int
         Number of rows drawn around the thresholds, in addition to the constructed ones.
     seed : int
