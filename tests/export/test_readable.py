@@ -369,7 +369,7 @@ def test_hostile_names_stay_data(tmp_path):
 def test_enumerators_of_c_are_distinct(tmp_path):
     levels = ("b_c", "H", "b c", "青绿", "<5", ">5")
     schema = Schema(
-        (Column("a", "nominal", levels), Column("a_b", "nominal", ("c", "C"))),
+        (Column("a", "nominal", levels), Column("a_b", "nominal", ("c", "C", "Missing"))),
         classes=("H", "a_h", "A_B_C"),
     )
     root = subset(
@@ -381,7 +381,29 @@ def test_enumerators_of_c_are_distinct(tmp_path):
     model = make_model(schema, [build_tree(root, schema)])
     source, header = written_c(model, tmp_path)
     assert "/* 青绿 */" in header.read_text()
+    assert "TREE_A_B_MISSING_ = -1" in header.read_text()
     assert verify(model, [source]).exit_code == 0
+
+
+def test_cpp_calls_readable_c_with_a_missing_category(tmp_path):
+    need("g++")
+    model = treekit.train(demo_table(), DEMO_TARGET, pruner="cost_complexity", seed=0)
+    written_c(model, tmp_path)
+    rows = {"pain": [None, "alert no pain"], "abdomen": [None, None]}
+    labels = model.predict({name: [None, None] for name in model.schema.names} | rows)
+    wanted = ", ".join(f"TREE_{label.upper()}" for label in labels)
+    (tmp_path / "main.cpp").write_text(
+        '#include "tree.h"\nint main() {\n'
+        "    tree_row rows[] = {{TREE_PAIN_MISSING, TREE_ABDOMEN_MISSING},\n"
+        "        {TREE_PAIN_ALERT_NO_PAIN, TREE_ABDOMEN_MISSING}};\n"
+        f"    tree_class wanted[] = {{{wanted}}};\n"
+        "    return tree_predict(rows) != wanted[0] || tree_predict(rows + 1) != wanted[1];\n}\n"
+    )
+    program = tmp_path / "main"
+    files = [tmp_path / "main.cpp", tmp_path / "tree.o"]
+    flags = ["-Wall", "-Wextra", "-Werror", "-pedantic"]
+    subprocess.run(["g++", *flags, *files, "-o", program], check=True)
+    subprocess.run([program], check=True)
 
 
 PAGE = Path(__file__).parents[2] / "examples" / "readable_code.md"

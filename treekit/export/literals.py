@@ -172,12 +172,14 @@ def identifier(text: str, fallback: str, longest: int = 31) -> Code:
     return Code(clean or fallback)
 
 
-def identifiers(names: Sequence[str], prefix: str, fallback: str = "column") -> list[Code]:
+def identifiers(
+    names: Sequence[str], prefix: str, fallback: str = "column", longest: int = 24
+) -> list[Code]:
     """Make distinct identifiers, one per name and in the order of the names.
 
     Names that clean to the same text, or to nothing, are numbered by position.
     """
-    clean = [str(identifier(name, fallback, longest=24)) for name in names]
+    clean = [str(identifier(name, fallback, longest)) for name in names]
     seen = Counter(clean)
     if len(seen) < len(names):
         # A name that ends in a number is numbered as well, so that an added

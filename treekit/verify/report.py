@@ -194,6 +194,10 @@ def _format_headline(report: Report) -> str:
     if problems:
         return "; ".join(problems)
     equal = f"{_format_count(n, n)} equal to the model, bit for bit"
+    changed = {a.path for a in report.artifacts if a.structure.startswith("not proved")}
+    if changed:
+        count = _format_count(len(changed), n)
+        return f"{equal}, on the rows run; {count} not as this version writes it: see below"
     coverage = report.coverage
     covered = coverage.complete and all(part.share == 1.0 for part in coverage.parts)
     if covered and not any(artifact.note for artifact in report.artifacts):

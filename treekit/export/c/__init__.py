@@ -200,6 +200,8 @@ def _find_sums(derived: DerivedColumns) -> npt.NDArray[np.bool_]:
 MAX_LEVELS = 100
 """Maximum number of categories of a column that is written as an enum."""
 
+_MAX_ENUMERATOR = 60  # compilers need to tell 63 characters apart
+
 _C = Language(
     "c",
     reserved=frozenset(
@@ -233,9 +235,13 @@ def readable_c_values(model: Model, name: str) -> dict[str, Any]:
     enumerators: dict[Code, dict[Code, Code]] = {}
     for column in values["columns"]:
         own = schema.columns[column["number"] - 1]
-        made = _name_constants(own.levels, f"{prefix}_{column['identifier']}", taken)
+        start = f"{prefix}_{column['identifier']}"
+        made = _name_constants(own.levels, start, taken)
         enumerators[column["identifier"]] = dict(zip(column["levels"], made, strict=True))
-        column["enumerators"] = _write_enumerators(made, own.levels)
+        if column["nominal"]:
+            (missing,) = _name_constants(["missing"], start, taken)
+            column["missing"] = missing
+            column["enumerators"] = _write_enumerators(made, own.levels, missing)
 
     def convert_line(line: ReadableLine) -> ReadableLine:
         if line.kind == "leaf":
@@ -256,7 +262,8 @@ def readable_c_values(model: Model, name: str) -> dict[str, Any]:
 
 def _name_constants(texts: Sequence[str], prefix: str, taken: set[str]) -> list[Code]:
     """Make names of enumerators that are not taken by others, and add them to `taken`."""
-    names = identifiers([text.upper() for text in texts], f"{prefix.upper()}_", "VALUE")
+    longest = max(_MAX_ENUMERATOR - len(prefix), 24)
+    names = identifiers([text.upper() for text in texts], f"{prefix.upper()}_", "VALUE", longest)
     made = []
     for name in names:
         while name in taken:
@@ -266,22 +273,23 @@ def _name_constants(texts: Sequence[str], prefix: str, taken: set[str]) -> list[
     return made
 
 
-def _write_enumerators(names: Sequence[Code], texts: Sequence[str]) -> Code:
+def _write_enumerators(names: Sequence[Code], texts: Sequence[str], missing: str = "") -> Code:
     """Write the enumerators of an enum, with the texts if a name has lost letters of its own."""
+    first = [f"{missing} = -1"] if missing else []
     letters = [re.sub(r"[\W_]", "", text).upper() for text in texts]
     if not all(
         name.replace("_", "").endswith(own) and own
         for name, own in zip(names, letters, strict=True)
     ):
-        lines = [
+        lines = [f"    {line}," for line in first] + [
             f"    {name}, /* {comment_text(text)} */"
             for name, text in zip(names[:-1], texts, strict=False)
         ]
         return Code("\n".join(["", *lines, f"    {names[-1]} /* {comment_text(texts[-1])} */", ""]))
-    one = f" {', '.join(names)} "
-    if len(one) <= 70:
-        return Code(one)
-    lines = textwrap.wrap(", ".join(names), 92, break_long_words=False)
+    all_names = ", ".join([*first, *names])
+    if len(all_names) <= 68:
+        return Code(f" {all_names} ")
+    lines = textwrap.wrap(all_names, 92, break_long_words=False)
     return Code("\n" + "\n".join(f"    {line}" for line in lines) + "\n")
 
 
