@@ -580,7 +580,7 @@ def test_verify_names_what_it_lacks_to_run_a_query(
     assert not report.equal
     assert "the environment variable TREEKIT_POSTGRES is not set" in str(report)
     path, _ = written(model, tmp_path, dialect="sqlite")
-    report = verify(model, [path])
+    report = verify(model, [path], runtimes="all")
     assert report.equal
     assert [untried.why for untried in report.untried] == ["the file is written for SQLite"] * 2
     path.write_text("SELECT 1", encoding="utf-8")

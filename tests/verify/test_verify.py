@@ -43,7 +43,7 @@ from treekit.verify import Report, make_probes, runtime, verify
 from treekit.verify.answers import Answers, differing, expected
 from treekit.verify.coverage import measure_coverage
 from treekit.verify.probes import TimeBudget
-from treekit.verify.report import _format_percent
+from treekit.verify.report import _format_percent, make_certificate
 from treekit.verify.routing import (
     is_plain,
     make_empty_coverage,
@@ -559,6 +559,13 @@ def test_the_report_never_rounds_coverage_up_to_all_of_it(tmp_path):
     share = report.coverage.part("one step above it").share
     assert share < 1.0
     assert "some splits got no rows; raise max_rows" in str(report)
+    report = verify(model, exported(model, tmp_path, "c"), max_rows=890)
+    assert "raise max_rows" not in str(report), "every path is proved"
+    assert not make_certificate(report)["coverage"]["complete"]
+    full = report.coverage.parts[0]
+    part = dataclasses.replace(full, reached=full.reachable - 1)
+    missed = dataclasses.replace(report.coverage, cut="", parts=(part,))
+    assert not missed.complete
     assert [_format_percent(x) for x in (0.9996, 0.9994, 1.0, 0.5)] == [
         "<100%",
         "99.9%",
@@ -853,8 +860,14 @@ def test_an_artifact_runs_on_one_runtime_of_its_kind_and_the_others_are_named(tm
         [verify_runtimes_exported(verify_runtimes_small_model(), tmp_path, "c")],
     )
     assert [artifact.runtime for artifact in report.artifacts] == ["gcc"]
-    assert "clang" in {one.runtime for one in report.untried}
-    assert "not tried: clang (" in str(report)
+    assert ("clang", "not requested") in {(one.runtime, one.why) for one in report.untried}
+    assert "not tried" not in str(report)
+    report = verify(
+        verify_runtimes_small_model(),
+        [verify_runtimes_exported(verify_runtimes_small_model(), tmp_path, "c")],
+        without=["clang"],
+    )
+    assert "not tried: clang (excluded on request)\n" in str(report)
 
 
 @pytest.mark.matrix

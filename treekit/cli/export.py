@@ -144,7 +144,8 @@ def _list_output_paths(output: Path, suffix: str) -> list[Path]:
     *("--with", "runtimes"),
     multiple=True,
     metavar="NAME",
-    help="Runtime to use, or 'all'.  [default: the first available for each kind of artifact]",
+    help="Runtime to use, such as clang, qemu-arm, qemu-aarch64, qemu-s390x, or 'all'.  "
+    "[default: the first available for each kind of artifact]",
 )
 @click.option("--without", multiple=True, metavar="NAME", help="Runtime not to use.")
 @click.option(

@@ -93,8 +93,8 @@ def verify(
         meet it.
     runtimes : collection of str
         Runtimes to use (``"gcc"``, ``"clang"``), or ``"all"``.  By default each
-        artifact runs on the first runtime of its kind that this machine has; the
-        report names the others.
+        artifact runs on the first runtime of its kind that this machine has; ``untried`` of
+        the report names the others.
     without : collection of str
         Runtimes to exclude.
     templates : str or Path

@@ -76,8 +76,8 @@ class Coverage:
 
     @property
     def complete(self) -> bool:
-        """Whether every node and side got its probes."""
-        return not self.cut
+        """Whether the rows reached every part that inputs can reach, and none were left out."""
+        return not self.cut and all(part.share == 1.0 for part in self.parts)
 
     def part(self, name: str) -> Part:
         """Return a part by name."""

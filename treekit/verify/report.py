@@ -91,6 +91,9 @@ class ArtifactResult:
         return not self.error and self.differing == 0
 
 
+NOT_REQUESTED = "not requested"
+
+
 @dataclass(frozen=True)
 class Untried:
     """A runtime that can run artifacts of this kind but was not used, and the reason."""
@@ -160,7 +163,8 @@ def format_lines(report: Report) -> Iterator[str]:
     if report.on:
         yield f"rows of {report.on}"
         yield from _format_artifacts(report.on_artifacts)
-    if reasons := dict.fromkeys(f"{one.runtime} ({one.why})" for one in report.untried):
+    asked = (one for one in report.untried if one.why != NOT_REQUESTED)
+    if reasons := dict.fromkeys(f"{one.runtime} ({one.why})" for one in asked):
         yield f"not tried: {', '.join(reasons)}"
     if not report.artifacts or any(not artifact.error for artifact in report.artifacts):
         yield from _format_structure(report)
@@ -223,7 +227,8 @@ def _format_structure(report: Report) -> Iterator[str]:
 
 def _format_coverage(report: Report) -> Iterator[str]:
     yield ""
-    cut = f" ({report.coverage.cut})" if report.coverage.cut else ""
+    proved = all(artifact.proved for artifact in report.artifacts)  # needs no further rows
+    cut = f" ({report.coverage.cut})" if report.coverage.cut and not proved else ""
     yield f"coverage of {report.probes['rows']:,} rows{cut}"
     yield from _format_table(
         ["", "reached", "reachable", "share"],

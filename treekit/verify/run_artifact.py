@@ -25,7 +25,13 @@ from treekit.verify.answers import (
     take_answers,
 )
 from treekit.verify.probe_values import decode_cells
-from treekit.verify.report import ArtifactResult, Difference, Untried, hash_file
+from treekit.verify.report import (
+    NOT_REQUESTED,
+    ArtifactResult,
+    Difference,
+    Untried,
+    hash_file,
+)
 from treekit.verify.run_c import C_RUNTIMES, compare_c_structure
 from treekit.verify.run_language import explain_missing_runner, list_language_runners
 from treekit.verify.run_onnx import ONNX_RUNTIMES, compare_onnx_structure
@@ -179,8 +185,9 @@ def _choose_for_artifact(
     if not taken and not absent:
         absent = list(dict.fromkeys(lacking.values()))
     used = {runtime.name for runtime in taken}
+    asked = lacking.keys() if ALL_RUNTIMES in wanted else named | without
     untried = [
-        Untried(str(path), name, why or "not requested")
+        Untried(str(path), name, why if name in asked else NOT_REQUESTED)
         for name, why in lacking.items()
         if name not in used
     ]
