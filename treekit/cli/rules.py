@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     metavar="FORM",
     help="text, markdown, html, json, csv, sql, sql-duckdb, sql-postgres, or a form of a plugin; "
     "'treekit plugins' lists them.  Default: by the suffix of FILE (.md, .html, .json, .csv, "
-    ".sql, ...), else text.",
+    ".sql, ...); text without one.",
 )
 @language_option
 @click.option("--tree", metavar="N", type=click.IntRange(1), help="Only the rules of this tree.")
@@ -71,11 +71,13 @@ def rules_command(**given: Any) -> None:
       treekit rules m.treekit -o rules.html --table new.csv
       treekit rules m.treekit --against new.csv
     """  # noqa: D301  # \b keeps click from rewrapping the lines
+    from treekit.documents.files import check_replaceable
     from treekit.model.model_file import load
 
-    given["form"] = _choose_form(given)
     if given["output"] is not None:
         check_output_path(given["output"], given["model"], given["table"], given["against"])
+        check_replaceable(given["output"])
+    given["form"] = _choose_form(given)
     model = load(given["model"])
     given["tree"] = find_tree(model, given["tree"])
     write_text(_generate_output(model, given), given["output"])

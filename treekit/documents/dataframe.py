@@ -92,6 +92,8 @@ def rules_to_frame(listing: Listing) -> pd.DataFrame:
 # that could be read so, or mistaken for quoted text, are quoted as in the text form.
 
 _RULES_PER_PIECE = 2048
+CSV_START = b"rule,tree,node,if,"
+"""Start of the first line of every table of rules."""
 
 
 def render_csv(listing: Listing) -> Iterator[str]:

@@ -9,8 +9,9 @@ from typing import Any
 from treekit import registry
 from treekit.contracts import Document
 from treekit.documents import make_listing, render_listing
+from treekit.documents.dataframe import CSV_START
 from treekit.documents.json_rules import read_json
-from treekit.errors import DataError
+from treekit.errors import DataError, SettingError
 from treekit.export import write_files
 from treekit.model.model import Model
 from treekit.rules.language import Language
@@ -19,12 +20,45 @@ from treekit.rules.revise import revise_model
 from treekit.rules.rule_list import RuleList
 
 
-def infer_form(path: str | Path, default: str = "text") -> str:
-    """Return the form whose suffix a file name has, the longest first, or `default`."""
+def infer_form(path: str | Path) -> str:
+    """Return the form whose suffix a file name has, the longest first; text without a suffix.
+
+    Raises
+    ------
+    SettingError
+        If no form has the suffix.
+    """
     name = Path(path).name.lower()
     forms = [c.record for c in registry.components("document") if isinstance(c.record, Document)]
     found = [form for form in forms if name.endswith(form.suffix)]
-    return max(found, key=lambda form: len(form.suffix)).name if found else default
+    if found:
+        return max(found, key=lambda form: len(form.suffix)).name
+    if suffix := Path(name).suffix:
+        known = ", ".join(sorted({form.suffix for form in forms}))
+        raise SettingError(
+            f"no form of rules has the suffix {suffix!r} of {str(path)!r}; known: {known}; choose "
+            "one of these, or name the form"
+        )
+    return "text"
+
+
+def check_replaceable(path: Path) -> None:
+    """Check that writing rules to `path` replaces no CSV file other than a table of rules.
+
+    Raises
+    ------
+    DataError
+        If it would, such as the training table.
+    """
+    if path.suffix.lower() != ".csv" or not path.is_file():
+        return
+    with path.open("rb") as stream:
+        start = stream.read(len(CSV_START))
+    if start and start != CSV_START:
+        raise DataError(
+            f"{str(path)!r} exists and is not a table of rules: its first line does not begin with "
+            f"{CSV_START.decode()!r}; choose another name, or delete the file"
+        )
 
 
 def write_rules(
@@ -42,10 +76,11 @@ def write_rules(
     ----------
     source : Model or RuleList
     path : str or Path
-        Missing folders are created; an existing file is replaced atomically.
+        Missing folders are created; an existing file is replaced atomically, but a CSV file only
+        if it is a table of rules.
     form : str, optional
         An installed document form; inferred by default from the suffix of `path` (``.md``,
-        ``.html``, ``.json``, ``.csv``, ``.sql``, ...), else text.
+        ``.html``, ``.json``, ``.csv``, ``.sql``, ...); text without a suffix.
     language : str or Language
         Language, or its code: en or zh.
     settings : mapping, optional
@@ -60,9 +95,13 @@ def write_rules(
     Raises
     ------
     SettingError
-        If the form or language is unknown, or the form cannot represent these rules.
+        If the form, the suffix or the language is unknown, or the form cannot represent these
+        rules.
+    DataError
+        If `path` is an existing CSV file other than a table of rules.
     """
     place = Path(path)
+    check_replaceable(place)
     document = registry.document(form or infer_form(place))
     made = render_listing(
         document,
