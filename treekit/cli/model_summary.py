@@ -235,8 +235,11 @@ def print_columns(schema: Schema) -> None:
     )
 
 
-def print_inspection(model: Model) -> None:
+def print_inspection(model: Model, file_sha256: str) -> None:
     """Print the contents of a model file, except for the trees."""
+    from treekit.model.model import hash_model
+
+    digests = [("model_sha256", hash_model(model)), ("file_sha256", file_sha256)]
     print_facts(
         "schema",
         [*_get_schema_facts(model), ("type", model.schema.dtype), *_get_policy_facts(model)],
@@ -244,7 +247,7 @@ def print_inspection(model: Model) -> None:
     click.echo()
     print_columns(model.schema)
     click.echo()
-    print_facts("model", get_size_facts(model))
+    print_facts("model", [*get_size_facts(model), *digests])
     for name, pairs in (
         ("settings", _list_settings(model)),
         ("provenance", list(iterate_provenance(model.provenance))),

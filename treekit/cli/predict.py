@@ -32,11 +32,20 @@ _ROWS_PER_BLOCK = 200_000
 @click.command("inspect", short_help="Show the contents of a model file.")
 @click.argument("model")
 def inspect_command(model: str) -> None:
-    """Show the columns, policies, size, settings and provenance of MODEL."""
+    """Show the columns, policies, size, digests, settings and provenance of MODEL.
+
+    model_sha256 is the digest of all that determines predictions, as in certificates and exported
+    files; file_sha256 is that of the model file.  training_table.sha256 is the digest of the
+    encoded cells and the names of inputs and targets, the same for any order of the rows.
+    """
+    import hashlib
+
     from treekit.cli.model_summary import print_inspection
     from treekit.model.model_file import load
 
-    print_inspection(load(model))
+    loaded = load(model)
+    with Path(model).open("rb") as stream:
+        print_inspection(loaded, hashlib.file_digest(stream, "sha256").hexdigest())
 
 
 @click.command("predict", short_help="Predict the rows of a table.")
