@@ -21,7 +21,7 @@ from treekit.documents import make_listing, render_listing
 from treekit.documents.json_rules import read_json
 from treekit.errors import DataError, ModelError, ModelFileError, SettingError
 from treekit.model.builder import build_tree, leaf, oblique, subset, threshold
-from treekit.model.model import Model, make_model
+from treekit.model.model import Model, hash_model, make_model
 from treekit.model.scoring import predict_from_sums, sum_leaf_values
 from treekit.model.tree import Split
 from treekit.rules import measured, parse_rules, rounded, rules, training_measures
@@ -361,7 +361,8 @@ def test_another_answer_leaves_the_tree_and_the_other_leaves_as_they_were():
     assert np.array_equal(new.value, old.value)  # what training rows said
     rows = np.array([[0.1, 2, 1], [0.1, 0, 1], [1, 0, 9]])
     assert predict_from_sums(after, sum_leaf_values(after, rows)).tolist() == ["no", "no", "no"]
-    assert after.provenance == {**model.provenance, "revised": True}
+    from_model = {"revised": True, "revised_from": hash_model(model)}
+    assert after.provenance == {**model.provenance, **from_model}
 
 
 def test_a_label_of_a_joined_rule_is_that_of_all_its_leaves():
@@ -482,6 +483,7 @@ def test_a_row_that_no_rule_answers_is_named_and_fits_none():
     listed = read_edited("\n\n".join(blocks[:2] + blocks[3:]))
     with pytest.raises(ModelError, match=r"no rule matches the row (.+); add a last") as caught:
         revise_model(model, listed)
+    assert "; original rules deleted or with other conditions: 2; add" in str(caught.value)
     said = str(caught.value).partition(" the row ")[2].partition(";")[0]
     row = dict(pair.split("=") for pair in said.split(", "))
     cells = {column.name: _cell(column, row.get(column.name)) for column in COLUMNS}
@@ -629,6 +631,8 @@ def test_decisions_keep_the_shares_of_labels_that_stay():
         ("is blue\n", "is bleu\n", "names 'bleu'.*did you mean 'blue'"),
         ("  and size <= 5", "  und size <= 5", "must begin with one of 'if', 'and', 'then'"),
         ("  and size <= 5", "  and size <= five", "such as 'x <= 3', 'x > 3'"),
+        ("  and size <= 5", "  and size <= 5,5", "decimal comma: write 5.5 with a point"),
+        ("  and size <= 5", '  and "size <= 5', "has a quote that is not closed"),
         ("  and size <= 5", "  and size is red", "does not fit the type"),
         ("rule 3 of 4, node 5", "rule three", "unexpected line 'rule three'"),
         ("one of no, yes", "one of yes, no", "the targets of the edited rules differ"),

@@ -658,6 +658,19 @@ _NEVER_PHRASES = ("if_never", "if_undecidable")
 _NO_FRACTION = "a fraction of a row, but this model sends each row to a single branch"
 
 
+_QUOTED_PATTERN = re.compile(r'"(?:[^"\\]|\\.)*"')
+
+
+def _describe_fault(text: str) -> str:
+    """Describe why a text is not a condition."""
+    bare = _QUOTED_PATTERN.sub("", text)
+    if '"' in bare:
+        return "has a quote that is not closed"
+    if comma := re.search(r"\b([0-9]+),([0-9]+)\b", bare):
+        return f"has a decimal comma: write {comma[1]}.{comma[2]} with a point"
+    return "is not a condition"
+
+
 class ConditionReader:
     """Parser of conditions and of tests of several columns.
 
@@ -716,7 +729,7 @@ class ConditionReader:
         core = self.core.match_phrase(tail[1]["condition"]) if tail is not None else None
         if core is None or tail is None:
             cut = self.part.match_phrase(text) is not None
-            problem = f"states {_NO_FRACTION}" if cut else "is not a condition"
+            problem = f"states {_NO_FRACTION}" if cut else _describe_fault(text)
             raise ValueError(f"{text!r} {problem}; expected a text such as {self._list_examples()}")
         found = self._parse_core(text, *core)
         if not found.known or (tail[0] == "if_or_unknown") != self._is_test(found):

@@ -20,7 +20,7 @@ from treekit.data.encoding import encode_rows
 from treekit.data.schema import Output, level_text
 from treekit.data.table import Table, read_table
 from treekit.errors import DataError, ModelError
-from treekit.model.model import Model
+from treekit.model.model import Model, hash_model
 from treekit.model.scoring import compute_label_codes, predict_from_sums, sum_leaf_values
 from treekit.model.validation import check_model
 from treekit.rules.cover import find_unmatched_row
@@ -50,7 +50,8 @@ def revise_model(model: Model, edited: RuleList, rows: Any = None) -> Model:
     Parameters
     ----------
     model : Model
-        Model of the original rules; its settings and provenance are kept.
+        Model of the original rules; its settings and provenance are kept, and its digest is added
+        to the provenance as ``revised_from``.
     edited : RuleList
         With the model's columns and targets; see `treekit.rules.read_text.read_edited`.
     rows : table, optional
@@ -76,7 +77,7 @@ def revise_and_match(
     _check_compatible(model, edited)
     edited = replace(edited, schema=model.schema)
     found = match_rules(model, edited)
-    provenance = {**model.provenance, "revised": True}
+    provenance = {**model.provenance, "revised": True, "revised_from": hash_model(model)}
     if found.unchanged_trees.all():
         return _replace_answers(model, found, provenance), found
     _check_listable(found)
@@ -163,16 +164,23 @@ def _complete_list(listed: RuleList, found: MatchedRules) -> RuleList:
     for tree in np.flatnonzero(sizes[last] > 0).tolist():
         # Trees with unchanged conditions cover every row.
         if not found.unchanged_trees[tree]:
-            _check_cover(listed, tree)
+            _check_cover(listed, tree, found)
     return regroup_rules(listed, np.arange(len(listed)), {rule: [] for rule in last.tolist()})[0]
 
 
-def _check_cover(listed: RuleList, tree: int) -> None:
+_MAX_NAMED = 10
+
+
+def _check_cover(listed: RuleList, tree: int, matched: MatchedRules) -> None:
     gap, found = find_unmatched_row(listed, tree)
     if gap is False:
         return
     where = f"of tree {tree + 1} " if listed.n_trees > 1 else ""
+    gone = np.setdiff1d(np.flatnonzero(matched.before.tree == tree), matched.origin) + 1
+    numbers = ", ".join(map(str, gone[:_MAX_NAMED].tolist())) + ", ..." * (len(gone) > _MAX_NAMED)
     remedy = "add a last rule without conditions for all other rows"
+    if len(gone):
+        remedy = f"original rules deleted or with other conditions: {numbers}; {remedy}"
     if gap:
         row = ", ".join(
             f"{name}={_format_cell(cell, listed)}" for name, cell in (found or {}).items()
