@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import errno
+import hashlib
 import io
 import json
 import os
@@ -28,10 +29,10 @@ from treekit.cli.terminal import escape_text, write_text
 from treekit.data import DEMO_TARGET, demo_table
 from treekit.data.schema import Column, Output, Schema
 from treekit.documents import treekit_documents
-from treekit.errors import ModelFileError
+from treekit.errors import DataError, ModelFileError, SettingError
 from treekit.kernels import compile as notice
 from treekit.model.builder import build_tree, leaf, threshold
-from treekit.model.model import make_model
+from treekit.model.model import hash_model, make_model
 
 # ---------------------------------------------------------------- cli
 
@@ -506,6 +507,8 @@ def test_inspect_tells_schema_policies_size_settings_and_provenance(tree: Path):
     assert said["target"] == repr(DEMO_TARGET)
     assert (said["missing"], said["unknown"], said["type"]) == ("direction", "missing", "float32")
     assert said["nodes"] == str(model.n_nodes)
+    assert said["model_sha256"] == hash_model(model)
+    assert said["file_sha256"] == hashlib.sha256(tree.read_bytes()).hexdigest()
     assert set(model.settings) <= set(said)
     assert "gini (treekit" in said["criterion"]
     assert re.search(r"^age +nominal +'adult', 'young'$", told, re.MULTILINE)
@@ -735,7 +738,7 @@ def test_an_output_below_a_file_is_named_before_any_work(tree: Path, tmp_path: P
     for command in (
         ["train", demo_table(), "--target", DEMO_TARGET],
         ["predict", tree, demo_table()],
-        ["rules", tree],
+        ["rules", tree, "--as", "text"],
         ["plot", tree],
         ["export", tree, "--to", "c"],
     ):
@@ -754,7 +757,7 @@ def test_an_error_of_the_disk_names_the_file_asked_for(
     for command in (
         ["train", MELONS / "watermelon_3.0_en.csv", "--target", "good"],
         ["predict", tree, demo_table()],
-        ["rules", tree],
+        ["rules", tree, "--as", "text"],
     ):
         output = tmp_path / f"{command[0]}.out"
         said = call(*command, "-o", output, code=2).stderr
@@ -1038,7 +1041,7 @@ def test_the_demo_trains_writes_explains_and_proves(
     tree, forest = (treekit.load(out / f"{name}.treekit") for name in ("tree", "forest"))
     assert forest.n_trees == 12
     assert f"accuracy {forest.provenance['oob']['accuracy']:.4f} (most frequent class" in told
-    assert re.search(r"accuracy 0\.\d{3} on 92 rows held out", told)
+    assert re.search(r"accuracy 0\.\d{3} on 92 rows, of a tree trained on the other 276", told)
     rules = str(tree.rules())
     assert f"  rule {tree.n_leaves} of {tree.n_leaves}," in told
     assert all(
@@ -1117,6 +1120,29 @@ def test_the_suffix_of_the_file_says_the_form(form, here):
     assert Path(f"by{FORMS[form].suffix}").read_bytes() == Path("asked").read_bytes()
 
 
+def test_a_suffix_that_no_form_has_is_refused(here):
+    said = cli_rules_call("rules", "m.treekit", "-o", "x.pdf", code=2).stderr
+    assert "no form of rules has the suffix '.pdf' of 'x.pdf'; known: .csv," in said
+    with pytest.raises(SettingError, match=r"suffix '\.pdf'"):
+        treekit.write_rules(treekit.load("m.treekit"), "x.pdf")
+    assert not Path("x.pdf").exists()
+    cli_rules_call("rules", "m.treekit", "-o", "plain")
+    assert Path("plain").read_text(encoding="utf-8").startswith("treekit rules")
+
+
+def test_rules_replace_no_csv_but_a_table_of_rules(here):
+    before = Path("rows.csv").read_bytes()
+    for form in ([], ["--as", "html"]):
+        said = cli_rules_call("rules", "m.treekit", "-o", "rows.csv", *form, code=2).stderr
+        assert "'rows.csv' exists and is not a table of rules" in said
+    with pytest.raises(DataError, match="is not a table of rules"):
+        treekit.write_rules(treekit.load("m.treekit"), "rows.csv")
+    assert Path("rows.csv").read_bytes() == before
+    for _ in range(2):
+        cli_rules_call("rules", "m.treekit", "-o", "rules.csv")
+        treekit.write_rules(treekit.load("m.treekit"), "rules.csv")
+
+
 def test_a_form_that_there_is_not_lists_those_that_are(here):
     said = cli_rules_call("rules", "m.treekit", "--as", "pdf", code=2).stderr
     assert all(form in said for form in FORMS)
@@ -1167,7 +1193,7 @@ def test_an_edit_comes_back_as_a_model_and_says_what_it_changed(here):
     ).stdout
     assert "+ if sugar <= 0.25 and colour is blue, or is missing then no (no: 1)" in said
     assert "ripe: the prediction changes for 1 of 4 rows" in said
-    assert "accuracy" in said
+    assert re.search(r"accuracy on these rows \S+ before, \S+ after; optimistic on training", said)
     assert treekit.load("n.treekit").predict("rows.csv").tolist()[1] == "no"
     cli_rules_call("revise", "m.treekit", "r.txt", "-o", "same.treekit", "--lang", "zh")
 

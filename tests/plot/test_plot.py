@@ -135,7 +135,7 @@ def test_surrogates_stand_below_the_question_as_conditions_of_the_first_branch()
     )
     picture = plot(model)
     assert picture.nodes[0].question.surrogates == ("sugar > 0.125", "color is green")
-    assert "if missing: sugar > 0.125 (+1)" in texts(picture)
+    assert "if missing: sugar > 0.125, and 1 more" in texts(picture)
     assert "if missing: color is green" in hovers(picture)[0]
     assert any("“if missing” decides" in note for note in picture.notes)
 

@@ -365,6 +365,8 @@ def test_a_list_is_drawn_with_its_conditions(tmp_path):
     picture = (tmp_path / "list.dot").read_text(encoding="utf-8")
     assert "size > 1, colour is red" in picture
     assert "age is known" in picture
+    assert model.missing == "direction"
+    assert treekit.plot(model).notes == (), "no branch says 'or missing'"
 
 
 # ------------------------------------------------------------------ artifacts

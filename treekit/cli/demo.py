@@ -53,7 +53,8 @@ def demo_command(ctx: click.Context, out: Path) -> None:
     accuracy, held = _score_held_out(table, DEMO_TARGET)
     alpha = tree.provenance["pruner"]["alpha"]
     click.echo(f"  {format_count(tree.n_leaves, 'leaf')}, depth {tree.depth}, alpha {alpha:.4g}")
-    click.echo(f"  accuracy {accuracy:.3f} on {held} rows held out, trained on the others\n")
+    rest = dataset.n_rows - held
+    click.echo(f"  accuracy {accuracy:.3f} on {held} rows, of a tree trained on the other {rest}\n")
 
     print_heading("A forest of 100 trees")
     forest = fit_with_progress(dataset, _FOREST)

@@ -117,7 +117,7 @@ def _format_step(step: Step, place: int, words: ExplanationWords) -> tuple[str, 
         key = "failed_missing" if gone else "failed"
         return say(key, rule=place, condition=condition, **fields), ""
     if step.why == "lost":
-        return condition, say("lost_missing" if gone else "lost_level", **fields)
+        return say("lost_missing" if gone else "lost_level", condition=condition, **fields), ""
     if step.why == "surrogate":
         column, lost = step.asked[0]
         key = "instead_missing" if lost is None else "instead_level"

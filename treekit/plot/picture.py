@@ -656,7 +656,9 @@ def _list_notes(
         yield words.say(key, drawn=f"{leaves - hidden:,}", leaves=f"{leaves:,}", depth=depth)
     if along and any(drawn.marked and drawn.hidden for drawn in nodes):
         yield words.say("plot_path_continues", depth=MAX_PATH_DEPTH)
-    if nodes[0].question:
+    labelled = any(b.rest for drawn in nodes if drawn.question for b in drawn.question.branches)
+    # Of policies that the branches state, only where one is drawn: rules state them in conditions.
+    if nodes[0].question and (labelled or model.missing not in ("direction", "surrogate")):
         yield words.say(f"plot_missing_{model.missing}")
 
 
