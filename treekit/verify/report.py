@@ -202,9 +202,7 @@ def _format_headline(report: Report) -> str:
     if changed:
         count = _format_count(len(changed), n)
         return f"{equal}, on the rows run; {count} not as this version writes it: see below"
-    coverage = report.coverage
-    covered = coverage.complete and all(part.share == 1.0 for part in coverage.parts)
-    if covered and not any(artifact.note for artifact in report.artifacts):
+    if report.coverage.complete and not any(artifact.note for artifact in report.artifacts):
         return equal
     if all(artifact.proved for artifact in report.artifacts):
         return f"{equal}: every path of all trees is proved, and all rows run agree"
