@@ -272,6 +272,13 @@ def test_classes_can_be_declared_in_order_and_without_rows():
     assert make_dataset_from_xy(x, [3, 1], classes=["3", "2", "1"]).schema.classes == (3, 2, 1)
 
 
+def test_an_array_in_place_of_the_target_s_name_is_refused_shortly():
+    for y in (np.zeros(5000, int), pd.Series(range(5000))):
+        with pytest.raises(DataError, match=r"^target is .{1,60}; .*Classifier\(\)\.fit") as found:
+            treekit.train(np.zeros((5000, 2)), y)
+        assert "\n" not in str(found.value)
+
+
 def test_a_series_names_the_target():
     x = np.zeros((2, 1))
     assert make_dataset_from_xy(x, pd.Series([0, 1], name="income")).schema.target == "income"

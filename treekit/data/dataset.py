@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import reprlib
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
@@ -478,6 +479,12 @@ def make_dataset(
 
 def _parse_target_names(target: str | Sequence[str]) -> list[str]:
     if not isinstance(target, (list, tuple)):
+        if np.ndim(target) > 0:
+            shown = " ".join(reprlib.repr(target).split())
+            raise DataError(
+                f"target is {shown}; give the name of a column, or for arrays use "
+                "DecisionTreeClassifier().fit(X, y)"
+            )
         return [str(target)]
     names = [str(name) for name in target]
     if not names:
