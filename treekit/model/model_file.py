@@ -436,6 +436,13 @@ def _read_archive(file: IO[bytes], size: int, path: str | Path) -> dict[str, byt
     except ModelFileError as error:
         raise ModelFileError(f"{path}: {error}") from None
     except _ARCHIVE_ERRORS as error:
+        file.seek(0)
+        start = file.read(20)
+        if not start.startswith(b"PK"):  # of every zip file
+            raise ModelFileError(
+                f"{path} is not a treekit model: it begins with {start!r}; give a file that "
+                "treekit train or Model.save wrote"
+            ) from error
         raise ModelFileError(f"{path} is not a model file, or is damaged: {error}") from error
 
 
