@@ -156,9 +156,12 @@ def _resolve_record(record_type: type[R], wanted: str | R) -> R:
         )
     faults = _get_host().faults
     left_out = f"; left out: {'; '.join(faults)}" if faults else ""
+    by_suffix = {getattr(part.record, "suffix", ""): part.name for part in catalogue.found}
+    same = [by_suffix[end] for end in by_suffix if len(wanted) > 1 and end.endswith(wanted)]
+    near = f"; did you mean {same[0]!r}?" if same else suggestion(wanted, catalogue)
     raise SettingError(
         f"unknown {kind.name} {wanted!r}; installed: {', '.join(catalogue) or 'none'}"
-        f"{suggestion(wanted, catalogue)}{left_out}"
+        f"{near}{left_out}"
     )
 
 
