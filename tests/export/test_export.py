@@ -92,15 +92,17 @@ def test_defaults_of_settings_are_filled_in(tmp_path):
     assert path.read_text() == "{'depth': 3}"
 
 
-@pytest.mark.parametrize("name", ["m.c", "m.ONNX", "m.rules.txt", "m.A", ".a", ""])
-def test_another_target_s_ending_is_refused(tmp_path, name):
+@pytest.mark.parametrize(
+    "name", ["m.c", "m.ONNX", "m.rules.txt", "m.A", "m.pt", "m.a.gz", ".a", ""]
+)
+def test_another_format_s_ending_is_refused(tmp_path, name):
     with pytest.raises(ExportError, match=r"must end in '\.a'"):
         export(MODEL, PAIR, f"{tmp_path}/{name}" if name else "")
     assert files(tmp_path) == {}
 
 
-@pytest.mark.parametrize("name", ["labor.c45", "model.v1", "m.a.gz"])
-def test_an_ending_of_no_target_is_part_of_the_name(tmp_path, name):
+@pytest.mark.parametrize("name", ["labor.c45", "model.v1", "model.2"])
+def test_an_ending_with_a_digit_is_part_of_the_name(tmp_path, name):
     assert export(MODEL, PAIR, tmp_path / name) == [
         tmp_path / f"{name}.a",
         tmp_path / f"{name}.b",

@@ -56,7 +56,7 @@ def export(model: Any, target: str | Exporter, path: str | Path, **settings: Any
     ------
     ExportError
         If the target cannot express the model, or the file has the suffix of another
-        target.
+        format: of another target, or any other suffix of letters alone.
     SettingError
         For an unknown exporter or setting, or a value outside its range.
     PluginError
@@ -104,8 +104,10 @@ def _split_main_path(path: Path, exporter: Exporter) -> tuple[Path, str]:
             return path.parent, name.removesuffix(begun)
     installed = (part.record for part in registry.components("exporter"))
     suffixes = {other.suffix for other in installed if isinstance(other, Exporter)}
-    # A file of another target must not have the suffix of one.
-    if not name or name.lower().endswith(tuple(map(str.lower, {exporter.suffix} | suffixes))):
+    # A file must not have the suffix of another format: of a target, or of letters, as ".pt";
+    # ".v2" is a part of the name.
+    foreign = name.lower().endswith(tuple(map(str.lower, {exporter.suffix} | suffixes)))
+    if not name or foreign or (not within and path.suffix[1:].isalpha()):
         raise ExportError(
             f"{str(path)!r} cannot be a model folder of the target {exporter.name!r}: "
             "give a folder name that does not end in the file suffix of a target"
