@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 
 _MAX_SHOWN_LEVELS = 8
+_FOREST_SETTINGS = ("trees", "bootstrap", "max_samples", "oob")
 
 
 def format_count(number: int, noun: str) -> str:
@@ -147,17 +148,21 @@ def _list_chosen_settings(model: Model) -> list[tuple[str, str]]:
     settings = model.settings
     defaults = {setting.name: setting.default for setting in SETTINGS} | {"min_weight_leaf": 1.0}
     always = ("ensemble", "criterion", "splitter", "pruner", "seed")
-    idle = () if settings.get("ensemble") == "forest" else ("trees", "bootstrap", "oob")
     return [
         (key, text)
         for key, text in _list_settings(model)
-        if key in always or (key not in idle and ("." in key or settings[key] != defaults.get(key)))
+        if key in always or "." in key or settings[key] != defaults.get(key)
     ]
 
 
 def _list_settings(model: Model) -> list[tuple[str, str]]:
-    """Return all settings, as values that ``--set`` accepts."""
-    return [(key, _format_setting(model, key, value)) for key, value in model.settings.items()]
+    """Return all settings but those of forests in a tree, as values that ``--set`` accepts."""
+    idle = _FOREST_SETTINGS if model.settings.get("ensemble") == "tree" else ()
+    return [
+        (key, _format_setting(model, key, value))
+        for key, value in model.settings.items()
+        if key not in idle
+    ]
 
 
 def _format_setting(model: Model, key: str, value: Any) -> str:
