@@ -509,7 +509,8 @@ def test_inspect_tells_schema_policies_size_settings_and_provenance(tree: Path):
     assert said["nodes"] == str(model.n_nodes)
     assert said["model_sha256"] == hash_model(model)
     assert said["file_sha256"] == hashlib.sha256(tree.read_bytes()).hexdigest()
-    assert set(model.settings) <= set(said)
+    assert set(model.settings) - set(said) == {"bootstrap", "max_samples", "oob"}
+    assert said["trees"] == "1"
     assert "gini (treekit" in said["criterion"]
     assert re.search(r"^age +nominal +'adult', 'young'$", told, re.MULTILINE)
 
@@ -580,6 +581,15 @@ def test_predictions_go_to_a_file_whole_or_not_at_all(tree: Path, tmp_path: Path
         write_text(pieces(), output)
     assert output.read_text(encoding="utf-8") == whole
     assert [path.name for path in output.parent.iterdir()] == ["out.csv"]
+
+
+def test_nothing_is_printed_for_a_table_without_the_columns(tree: Path):
+    assert call("predict", tree, MELONS / "watermelon_3.0.csv", code=2).stdout == ""
+
+
+def test_a_table_given_as_the_model_is_named_by_its_start(tmp_path: Path):
+    said = call("predict", demo_table(), tmp_path / "x.csv", code=2).stderr
+    assert "is not a treekit model: it begins with b'" in said
 
 
 def test_an_output_keeps_the_link_that_points_to_it(tree: Path, tmp_path: Path):
@@ -841,9 +851,13 @@ def test_the_settings_of_targets_are_listed():
     ("arguments", "said"),
     [
         (["--to", "cc"], "unknown exporter 'cc'"),
+        (["--to", "js"], "did you mean 'javascript'?"),
+        (["--to", "py"], "did you mean 'python'?"),
+        (["--to", "pyhton"], "did you mean 'python'?"),
         (["--to", "c", "--set", "form=tabel"], "must be one of auto, if_else, hybrid, table"),
         (["--to", "c", "--set", "from=table"], "did you mean 'form'?"),
         (["--to", "c", "-o", "m.onnx"], "must end in '.c'"),
+        (["--to", "javascript", "-o", "m.js"], "must end in '.mjs'"),
     ],
 )
 def test_export_refuses(arguments: list[str], said: str, tree: Path, tmp_path: Path):

@@ -1103,6 +1103,7 @@ def test_what_the_model_refuses_is_refused_in_the_same_words(
     said = refusal("strict", rows, "--url", serve_rpc_client_server)
     assert said == predict(serve_rpc_client_folder / "strict.treekit", rows).error
     assert "row 30" in said
+    assert predict("strict", rows, "--url", serve_rpc_client_server).out == b""
 
 
 def test_a_file_is_written_whole_or_not_at_all(

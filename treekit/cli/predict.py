@@ -108,7 +108,7 @@ def predict_command(
         _predict_on_cluster(loaded, table, output, cluster, proba, missing_marks)
         return
     rows = read_rows(table, missing_marks, loaded)
-    write_text(_iterate_predictions(loaded, rows, proba), path)
+    write_text(_join_header(_iterate_predictions(loaded, rows, proba)), path)
 
 
 def _predict_on_cluster(
@@ -145,9 +145,15 @@ def _predict_remotely(
             raise click.UsageError(f"{name!r} gives no class probabilities; leave --proba out")
         marks = model.missing_marks if missing_marks is None else missing_marks
         lines = model.predict_lines(read_rows(table, marks), proba=proba)
-        write_text(map(_format_csv, lines), output)
+        write_text(_join_header(map(_format_csv, lines)), output)
     finally:
         client.close()
+
+
+def _join_header(pieces: Iterator[str]) -> Iterator[str]:
+    """Yield the header together with the first predictions: if these fail, nothing is written."""
+    yield next(pieces) + next(pieces, "")
+    yield from pieces
 
 
 def _iterate_predictions(model: Model, table: Table, proba: bool) -> Iterator[str]:
