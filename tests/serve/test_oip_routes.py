@@ -410,6 +410,8 @@ def test_a_model_says_what_it_takes_and_gives(client: InferenceServerClient) -> 
     assert found["parameters"]["sha256"].startswith(found["versions"][0])
     mixed = client.get_model_metadata("mixed")
     assert [spec["datatype"] for spec in mixed["inputs"]] == ["FP32", "BYTES", "BYTES"]
+    assert "input FP32 [-1, 3] (a category is its pos" in mixed["parameters"]["other_inputs"]
+    assert "categor" not in found["parameters"]["other_inputs"]
 
 
 def test_metadata_and_readiness_have_versions(client: InferenceServerClient) -> None:

@@ -224,7 +224,7 @@ def body_of(*inputs: str, more: str = "") -> str:
         (["1.5"], [1, 1], "FP32", r"not FP32: .*got `str` - at `\$\[0\]`; .* without quotes"),
         ([True], [1, 1], "FP32", "not FP32: .*got `bool`"),
         ([1], [1, 1], "BOOL", "not BOOL: .*got `int`"),
-        ([1], [1, 1], "BYTES", "not BYTES: .*got `int`"),
+        ([1], [1, 1], "BYTES", "not BYTES: .*got `int`.*; write every cell in quotes"),
         ([1.5], [1, 1], "INT32", "not INT32: .*got `float`"),
         ([0, 300], [1, 2], "INT8", "values from .* to 300, .* INT8, -128 to 127"),
         ([-1, None], [1, 2], "UINT64", "values from -1 to .* UINT64"),
@@ -336,6 +336,10 @@ def test_bodies_that_are_no_requests_are_refused_in_words(
             "'town' has 2 rows but 'age' has 1",
         ),
         (
+            [("age", "FP32", [1.0]), ("town", "FP32", [0.0]), ("member", "BOOL", [True])],
+            "'town' has datatype FP32, but its categories are texts; send them as BYTES",
+        ),
+        (
             [("age", "BYTES", ["old"]), ("town", "BYTES", ["Ulm"]), ("member", "BOOL", [True])],
             "'age' is numeric but row 0 .* holds 'old'",
         ),
@@ -353,6 +357,20 @@ def test_columns_that_do_not_fit_the_model_are_refused_by_name(
     answer = asked(service, body, "mixed")
     assert answer.status_code == 400
     assert words.split(" .* ", maxsplit=1)[0] in answer.json()["error"]
+
+
+def test_a_column_of_missing_categories_may_be_numbers(service: Service) -> None:
+    one, other = (
+        [{"name": name, "shape": [1], "datatype": kind, "data": [None]} for name, kind in kinds]
+        for kinds in (
+            [("age", "FP32"), ("town", "FP64"), ("member", "INT8")],
+            [("age", "FP32"), ("town", "BYTES"), ("member", "BOOL")],
+        )
+    )
+    assert (
+        asked(service, {"inputs": one}, "mixed").json()
+        == asked(service, {"inputs": other}, "mixed").json()
+    )
 
 
 def test_codes_that_are_none_are_missing_values(service: Service) -> None:

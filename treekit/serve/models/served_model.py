@@ -13,9 +13,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from treekit.data.cells import is_number
 from treekit.data.encoding import encode_rows
 from treekit.data.features import round_to_dtype
-from treekit.data.schema import Output, python_label
+from treekit.data.schema import Column, Output, python_label
 from treekit.data.table import make_table, suggest_names
 from treekit.errors import DataError
 from treekit.model.links import convert_sums
@@ -110,7 +111,8 @@ class Served:
         """Return the forms of input, the preferred one first.
 
         One tensor is preferred if all columns are numeric, else one input per column.  A tensor
-        of strings is always accepted and parsed like a CSV file.
+        of strings is always accepted and parsed like a CSV file, and one of numbers and
+        category codes.
         """
         schema = self.model.schema
         number = {"float32": "FP32", "float64": "FP64"}[schema.dtype]
@@ -122,7 +124,7 @@ class Served:
             (TensorSpec(ONE_TENSOR, datatype, (-1, schema.n_features)),)
             for datatype in (number, "BYTES")
         )
-        return [numbers, columns, texts] if self._is_numeric else [columns, texts]
+        return [numbers, columns, texts] if self._is_numeric else [columns, texts, numbers]
 
     def parse_inputs(self, tensors: Sequence[Tensor]) -> Matrix:
         """Validate and encode inputs: one tensor with all columns, or one input per column.
@@ -162,6 +164,8 @@ class Served:
                     f"input {name!r} is missing from the request; model {self.name!r} requires "
                     "all of its columns (null for missing values)"
                 )
+        for declared in schema.columns:
+            _check_category_datatype(declared, given[declared.name])
         columns = [_flatten_column(given[name]) for name in schema.names]
         rows = len(columns[0])
         for name, column in zip(schema.names, columns, strict=True):
@@ -264,6 +268,18 @@ class Served:
         shares = compute_probabilities(model, total)
         cells: npt.NDArray[np.float64] = shares[target] if model.schema.more else shares
         return cells
+
+
+def _check_category_datatype(column: Column, tensor: Tensor) -> None:
+    """Reject numbers for a column of which no category is a number; NaN is a missing value."""
+    if column.kind == "numeric" or tensor.cells.dtype.kind not in "iuf":
+        return
+    if any(map(is_number, column.levels)) or np.isnan(tensor.cells).all():
+        return
+    raise InvalidRequestError(
+        f"input {column.name!r} has datatype {tensor.datatype}, but its categories are texts; "
+        f"send them as BYTES, or the codes of all columns in one tensor {ONE_TENSOR!r}"
+    )
 
 
 def _flatten_column(tensor: Tensor) -> npt.NDArray[Any]:

@@ -417,6 +417,12 @@ SERVER_METADATA = ServerMetadata(
 )
 
 
+_CODES_NOTE = (
+    " (a category is its position in its column's levels in the schema; other numbers are missing)"
+)
+"""What the last of `Served.other_inputs` holds if there are categories."""
+
+
 def get_model_metadata(served: Served, versions: tuple[str, ...]) -> ModelMetadata:
     """Return the metadata of a model with additional parameters.
 
@@ -442,7 +448,8 @@ def get_model_metadata(served: Served, versions: tuple[str, ...]) -> ModelMetada
             "other_inputs": "; or ".join(
                 ", ".join(f"{name} {datatype} {list(shape)}" for name, datatype, shape in form)
                 for form in served.other_inputs
-            ),
+            )
+            + _CODES_NOTE * bool(served.model.schema.nominal.any()),
         },
     )
 

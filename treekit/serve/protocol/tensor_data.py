@@ -158,6 +158,8 @@ def _explain_error(error: Exception) -> str:
         return f"{text}; it does not fit into 64 bits"
     if "got `str`" in text:
         return f"{text}; write numbers without quotes, and null for a missing value"
+    if "Expected `str | null`" in text:
+        return f"{text}; write every cell in quotes, also numbers, and null for a missing value"
     return text
 
 
