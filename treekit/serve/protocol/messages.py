@@ -417,9 +417,7 @@ SERVER_METADATA = ServerMetadata(
 )
 
 
-_CODES_NOTE = (
-    " (a category is its position in its column's levels in the schema; other numbers are missing)"
-)
+_CODES_NOTE = " (a category is its position in the schema's levels; any other position is missing)"
 """What the last of `Served.other_inputs` holds if there are categories."""
 
 
