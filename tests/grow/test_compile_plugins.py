@@ -618,6 +618,46 @@ def test_an_exception_stops_the_training_under_the_plugins_name() -> None:
         grow(TWO, criterion=grow_plugins_criterion(score=refuses))
 
 
+def test_a_function_that_always_raises_is_named_with_its_line() -> None:
+    def refuses(parent: Any, children: Any) -> float:
+        raise ValueError("not yet")
+
+    line = refuses.__code__.co_firstlineno + 1
+    with pytest.raises(PluginError, match=rf"ValueError: not yet in score \(.*, line {line}\)"):
+        grow(TWO, criterion=grow_plugins_criterion(score=refuses))
+
+
+def test_an_undefined_name_is_an_error_that_names_it_and_its_line() -> None:
+    def misspells(stats: Any) -> float:
+        return 1.0 - stats[0] / wieght  # noqa: F821
+
+    line = misspells.__code__.co_firstlineno + 1
+    said = rf"the undefined name 'wieght' in impurity \(.*plugins.py, line {line}\)"
+    with pytest.raises(PluginError, match=said):
+        grow_plugins_criterion(impurity=misspells)
+
+
+def divides_in_place(stats: Any) -> float:
+    stats /= stats.sum()
+    return 1.0 - (stats * stats).sum()
+
+
+def compares_an_array(stats: Any) -> float:
+    return abs(stats - stats.sum())
+
+
+@pytest.mark.parametrize(
+    ("function", "said"),
+    [
+        (divides_in_place, "it changes a read-only array, such as its arguments; copy the array"),
+        (compares_an_array, r"line \d+: numba has no abs\(array\(float64, 1d, C\)\)$"),
+    ],
+)
+def test_a_warning_ends_with_the_reason_in_full(function: Any, said: str) -> None:
+    with pytest.warns(TreekitWarning, match=f"runs as Python, much slower: .*{said}"):
+        grow_plugins_criterion(impurity=function)
+
+
 @pytest.mark.matrix
 def test_an_exception_of_the_python_path_stops_the_training_too() -> None:
     def refuses(stats: Any) -> float:

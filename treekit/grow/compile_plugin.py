@@ -6,9 +6,11 @@ the interpreter, and a warning contains the line that cannot be compiled.
 
 from __future__ import annotations
 
+import dis
 import math
 import re
 import threading
+import traceback
 import types
 import warnings
 from collections.abc import Callable
@@ -55,21 +57,44 @@ def compile_function(
     Raises
     ------
     PluginError
-        If the function compiles but returns another type.
+        If the function compiles but returns another type, or uses an undefined name.
     """
     jitted, complaint = try_compile(function, argument_types, returns, checked=origin.is_foreign)
     if complaint is None:
         return jitted
+    core = get_python_function(function)
+    if complaint.wrong_type == "None":  # numba's type of a function that always raises, too
+        return _make_python_call(core, origin, name, returns)
     if complaint.wrong_type:
         raise origin.make_error(
             f"returns {complaint.wrong_type} from {name}, not {_EXPECTED_RETURNS[returns]}"
         )
+    warn_of_python(origin, name, core, complaint)
+    return _make_python_call(core, origin, name, returns)
+
+
+def warn_of_python(
+    origin: Origin, name: str, function: Callable[..., Any], complaint: CompileFailure
+) -> None:
+    """Warn that a plugin's function runs as Python.
+
+    Raises
+    ------
+    PluginError
+        If the function uses an undefined name.
+    """
+    if undefined := re.search(r"name '(\w+)' is not defined", complaint.reason):
+        word, code = undefined[1], function.__code__
+        uses = (i.positions for i in dis.get_instructions(code) if i.argval == word)
+        line = next((use.lineno for use in uses if use), complaint.line or code.co_firstlineno)
+        raise origin.make_error(
+            f"uses the undefined name {word!r} in {name} ({code.co_filename}, line {line})"
+        )
     warnings.warn(
-        f"{origin} does not compile and runs as Python, slower: {complaint}",
+        f"{origin} does not compile and runs as Python, much slower: {complaint}",
         TreekitWarning,
-        stacklevel=2,
+        stacklevel=3,
     )
-    return _make_python_call(get_python_function(function), origin, name, returns)
 
 
 @dataclass(frozen=True)
@@ -149,6 +174,8 @@ def get_python_function(function: Callable[..., Any]) -> Callable[..., Any]:
 def parse_numba_error(error: Exception) -> CompileFailure:
     """Extract the innermost line of the plugin and the reason from a numba error."""
     text = re.sub(r"\x1b\[[0-9;]*m", "", str(error))
+    if "Cannot modify readonly array" in text or text == _IN_PLACE_BUG:
+        text = f"it changes a read-only array, such as its arguments; copy the array first\n{text}"
     # numba lists nested calls innermost first; lines of its own library are not the cause.
     place = re.findall(r"^ *During: .* at (\S.*) \((\d+)\)$", text, re.MULTILINE)
     place = [found for found in place if not found[0].startswith(_NUMBA_FOLDER)][:1]
@@ -160,6 +187,10 @@ def parse_numba_error(error: Exception) -> CompileFailure:
     return (
         CompileFailure(reason, place[-1][0], int(place[-1][1])) if place else CompileFailure(reason)
     )
+
+
+_IN_PLACE_BUG = "'NoneType' object has no attribute 'args'"
+"""numba's own error for an operation such as `+=` on a read-only array (numba 0.68)."""
 
 
 def _extract_reason(text: str) -> str:
@@ -179,15 +210,11 @@ def _extract_reason(text: str) -> str:
             and not re.match(r"There are|- Of which|Over|Intr|With|No m", own)
         ):
             return own
-    return lines[0]
+    call = next((line.removeprefix(">>> ") for line in lines if line.startswith(">>> ")), "")
+    return f"numba has no {call}" if call else lines[0]
 
 
 _NUMBA_FOLDER = str(Path(nb.__file__).parent)
-
-
-def describe_numba_error(error: Exception) -> str:
-    """Describe a numba error: its reason and the line of the plugin; see `parse_numba_error`."""
-    return str(parse_numba_error(error))
 
 
 def _make_python_call(
@@ -278,6 +305,7 @@ def check_return_value(value: Any, returns: type, infinite: bool = False) -> flo
     if not isinstance(value, known) or (returns is int and isinstance(value, bool)):
         expected = _EXPECTED_RETURNS[returns]
         got = "None" if value is None else f"a {type(value).__name__}"
+        got = "an array" if isinstance(value, np.ndarray) else got
         raise TypeError(f"returned {got}, not {expected},")
     if returns is float and not math.isfinite(value) and not (infinite and value == math.inf):
         raise ValueError("returned NaN" if math.isnan(value) else "returned an infinite number")
@@ -299,7 +327,7 @@ def call_checked(
     ------
     PluginError
         If the function raises, or returns anything but a number; the message shows the
-        arguments.
+        line that raised and the arguments.
     DataError, SettingError
         If the function itself raises one: its message is for the user.
     """
@@ -315,11 +343,22 @@ def call_checked(
         raise
     except FOREIGN_ERRORS as error:
         # The arguments come last: they may be long, and the exception's message matters more.
-        raise origin.make_error(f"raised {describe_error(error)} in {name}{given}") from error
+        place = describe_place(error, function)
+        raise origin.make_error(
+            f"raised {describe_error(error)} in {name}{place}{given}"
+        ) from error
     try:
         return check_return_value(value, returns, infinite)
     except (TypeError, ValueError) as error:
         raise origin.make_error(f"{error} from {name}{given}") from error
+
+
+def describe_place(error: BaseException, function: Callable[..., Any]) -> str:
+    """Return `` (FILE, line N)``, the innermost line of the function's file that raised."""
+    file = getattr(getattr(function, "__code__", None), "co_filename", None)
+    frames = traceback.extract_tb(error.__traceback__)
+    lines = [frame.lineno for frame in frames if frame.filename == file]
+    return f" ({file}, line {lines[-1]})" if lines else ""
 
 
 def make_read_only(record: Any) -> Any:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import warnings
 from collections import namedtuple
 from dataclasses import dataclass
 from functools import cache
@@ -18,15 +17,17 @@ from treekit import splitting
 from treekit.contracts import SplitterFunctions
 from treekit.data.binning import Coding
 from treekit.discovery import FOREIGN_ERRORS, describe_error
-from treekit.errors import SettingError, TreekitWarning
+from treekit.errors import SettingError
 from treekit.grow import compile_criterion as criteria
 from treekit.grow.compile_plugin import (
     Origin,
-    describe_numba_error,
+    describe_place,
     format_statistics,
     get_python_function,
     make_read_only,
+    parse_numba_error,
     thread_state,
+    warn_of_python,
 )
 from treekit.grow.function_identity import (
     compute_fingerprint,
@@ -103,11 +104,7 @@ def compile_splitter(
     try:
         find = _get_plugin_pointer(core, functions.sums, functions.intervals, signature)
     except Exception as error:  # noqa: BLE001 - numba has errors outside its own hierarchy
-        warnings.warn(
-            f"{origin} does not compile and runs as Python, slower: {describe_numba_error(error)}",
-            TreekitWarning,
-            stacklevel=2,
-        )
+        warn_of_python(origin, "find", core, parse_numba_error(error))
         find = FunctionPointer(_make_python_find(core, functions, origin), signature)
     return CompiledSplitter(
         find, functions.coding, origin, intervals=functions.intervals, sums=functions.sums
@@ -192,9 +189,8 @@ def _make_python_find(core: Any, functions: SplitterFunctions, origin: Origin) -
             write_checked_split(split, node, *kinds, levels, out, numbers)
         except FOREIGN_ERRORS as error:
             given = format_statistics((node.stats.copy(),))
-            thread_state.failures.append(
-                origin.make_error(f"raised {describe_error(error)} in find, at a node of {given}")
-            )
+            cause = f"raised {describe_error(error)} in find{describe_place(error, core)}"
+            thread_state.failures.append(origin.make_error(f"{cause}, at a node of {given}"))
 
     @nb.njit  # a function of its own: the pointer's function releases the GIL
     def call_with_gil(node, levels, out, numbers):  # type: ignore[no-untyped-def]
