@@ -85,6 +85,16 @@ __all__ = [
 R = TypeVar("R", Criterion, Splitter, Pruner, Exporter, Importer, Document, Simplifier, Explainer)
 
 _ABSENT_PLUGINS = {
+    ("criterion", "fairness"): "treekit-fairness",
+    ("criterion", "hellinger"): "treekit-hellinger",
+    ("criterion", "log_rank"): "treekit-survival",
+    ("criterion", "relative_risk"): "treekit-survival",
+    ("criterion", "uplift"): "treekit-uplift",
+    ("splitter", "chaid"): "treekit-chaid",
+    ("splitter", "random_threshold"): "treekit-random-threshold",
+    ("pruner", "relabel"): "treekit-fairness",
+    ("pruner", "significance"): "treekit-significance",
+    ("exporter", "zig"): "treekit-zig",
     ("document", "dmn"): "treekit-interchange",
     ("document", "pmml"): "treekit-interchange",
     ("document", "pmml-rules"): "treekit-interchange",

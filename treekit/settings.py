@@ -101,6 +101,8 @@ def suggestion(name: str, known: Iterable[str]) -> str:
     """Return ``"; did you mean 'gini'?"`` if one of `known` is close to `name`, else ``""``."""
     by_case = {other.casefold(): other for other in known}  # "CART" matches "cart" exactly
     close = difflib.get_close_matches(name.casefold(), list(by_case), n=1)
+    # difflib finds "sk" and "ks" too different.
+    close = close or [other for other in by_case if sorted(other) == sorted(name.casefold())]
     return f"; did you mean {by_case[close[0]]!r}?" if close else ""
 
 

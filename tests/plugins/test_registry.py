@@ -31,6 +31,7 @@ from treekit.contracts import (
 )
 from treekit.discovery import KINDS, OLDEST_CONTRACT, check_record, read_contract_version
 from treekit.errors import PluginError, SettingError, TreekitWarning
+from treekit.settings import suggestion
 
 # ---------------------------------------------------------------- registry
 
@@ -48,6 +49,7 @@ def treekit_criteria():
 """
 
 Install = Callable[..., None]
+PLUGINS = Path(__file__).resolve().parents[2] / "plugins"
 
 
 @pytest.fixture
@@ -116,6 +118,24 @@ def test_an_unknown_name_lists_what_is_installed_and_what_is_close(install: Inst
     with pytest.raises(SettingError, match=r"unknown criterion 'ginni'; installed: .*zinni") as e:
         registry.criterion("ginni")
     assert "did you mean" in str(e.value)
+
+
+def test_plugins_of_this_repository_are_named_where_they_are_absent(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    folders = {path.parent.name for path in PLUGINS.glob("*/pyproject.toml")}
+    assert set(registry._ABSENT_PLUGINS.values()) == folders
+    installed = {(c.kind, c.name) for c in registry.components() if c.distribution in folders}
+    assert installed <= set(registry._ABSENT_PLUGINS)
+    monkeypatch.setattr(registry, "_get_catalogue", lambda kind: {})
+    for (kind, name), plugin in registry._ABSENT_PLUGINS.items():
+        with pytest.raises(SettingError, match=f"{kind} '{name}' is in .*pip install {plugin}$"):
+            getattr(registry, kind)(name)
+
+
+def test_a_short_name_with_its_letters_in_another_order_is_close():
+    assert suggestion("sk", ["gini", "ks"]) == "; did you mean 'ks'?"
+    assert suggestion("sk", ["gini", "mdl"]) == ""
 
 
 def test_a_record_passes_through_unchanged():
