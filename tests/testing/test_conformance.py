@@ -75,7 +75,7 @@ def test_a_breach_names_the_law_the_smallest_example_and_where_to_look():
     with pytest.raises(ConformanceError) as failure:
         check_criterion(of_classes(impurity=counted))
     head, _, breach = str(failure.value).partition("\n\n")
-    assert head.startswith("criterion 'own' breaks 1 of ")
+    assert head == "criterion 'own' breaks 1 law of its contract, 3 not judged"
     assert breach == (
         "doubling-weights-changes-nothing: With every weight doubled, impurity, score and leaf "
         "value stay the same.\n"
@@ -85,6 +85,18 @@ def test_a_breach_names_the_law_the_smallest_example_and_where_to_look():
         "  look at:          absolute weights: divide by the node's weight (a test of significance "
         "declares this law)"
     )
+
+
+def test_laws_that_were_not_judged_are_counted_apart():
+    def misspells(stats):
+        return 1.0 - stats[0] / wieght  # noqa: F821
+
+    report = check_criterion(of_classes(impurity=misspells), fail=False)
+    n_laws = sum(verdict.state == "not judged" for verdict in report.verdicts)
+    assert f"breaks 1 law of its contract, {n_laws} not judged\n" in report.complaint()
+    assert str(report).endswith(f"do not apply, {n_laws} not judged")
+    look = report.breaches[0].look
+    assert re.fullmatch(r"test_conformance\.py:\d+: return .* / wieght  # noqa: F821", look)
 
 
 @pytest.mark.matrix
@@ -198,7 +210,8 @@ def fact(**functions):
 @pytest.mark.usefixtures("without_trees")
 def test_the_report_tells_the_cost_of_what_compiles_beside_the_built_in_one():
     assert re.fullmatch(
-        r"compiled in \d+\.\d\d s; a million evaluations of 3 cells take \S+ s, \S+ times gini's",
+        r"compiled in \d+\.\d\d s; a million evaluations of 3 cells take \S+ s, \S+ times gini's: "
+        "the function alone; times of training differ less",
         fact(impurity=gini),
     )
 
@@ -208,8 +221,9 @@ def test_the_report_tells_the_innermost_line_that_stopped_numba():
     told = fact(impurity=calls_what_does_not_compile)
     line = next(n for n, text in enumerate(own_source(), 1) if "= statistics.fsum" in text)
     assert told.startswith(
-        f"runs as Python, slower: test_conformance.py:{line}: `total = statistics.fsum(stats)` "
-        "Unknown attribute 'fsum' of type Module(<module 'statistics'>)"
+        f"runs as Python, much slower: test_conformance.py:{line}: "
+        "`total = statistics.fsum(stats)` Unknown attribute 'fsum' of type Module(<module "
+        "'statistics'>)"
     )
     assert "times gini's" in told
 
@@ -273,6 +287,8 @@ def test_a_criterion_of_two_classes_is_judged_on_two():
         return apart / (parent[0] + parent[1]) ** 2  # an index error with one class
 
     two = Criterion("two", "classification", lambda: CriterionFunctions(score=score), classes=2)
+    for breach in check_criterion(replace(two, classes=None), fail=False).breaches:
+        assert breach.look.endswith("if the criterion is for two only, declare classes=2")
     report = check_criterion(two)
     assert "a million evaluations of 2 cells" in str(report)
     data = {"x": [1, 2, 3], "y": ["a", "b", "c"]}

@@ -77,6 +77,11 @@ class Subject:
     def use_functions(self) -> None:
         """Call the functions for a few examples; raise `LawBroken` for any breach."""
 
+    def find_remedy(self, test: LawTest) -> str:
+        """Return what else to look at after `test` found a breach, or an empty text."""
+        del test
+        return ""
+
     def measure(self) -> tuple[tuple[str, str], ...]:
         """Return facts for the report on a component without a breach, such as times."""
         return ()
@@ -118,8 +123,10 @@ def blame_error(example: str, error: Exception, expected: object, law: Law) -> N
     """End a test with an exception of the component; the line that raised it is to be looked at."""
     frames = traceback.extract_tb(error.__traceback__)
     own = [f for f in frames if "treekit/testing" not in Path(f.filename).as_posix()]
-    place = f"{Path(own[-1].filename).name}:{own[-1].lineno}: {own[-1].line}\n" if own else ""
-    break_law(example, format_exception(error), expected, law=law, look=f"{place}{law.look}")
+    place = f"{Path(own[-1].filename).name}:{own[-1].lineno}: {own[-1].line}" if own else ""
+    misspelt = place and isinstance(error, NameError | AttributeError)
+    look = place if misspelt else f"{place}\n{law.look}".lstrip()
+    break_law(example, format_exception(error), expected, law=law, look=look)
 
 
 def skip_law(why: str) -> NoReturn:
@@ -173,7 +180,7 @@ def _test_law(law: Law, test: LawTest, subject: Subject, laws: Mapping[str, Law]
         return Verdict(law, "does not apply", str(reason))
     except LawBroken as found:
         other = laws[found.law.name] if found.law else law
-        look = found.look or other.look
+        look = "\n".join(filter(None, (found.look or other.look, subject.find_remedy(test))))
         breach = Breach(other, found.example, found.got, found.expected, look)
         return Verdict(other, "broken", "", breach)
     return Verdict(law, "holds")

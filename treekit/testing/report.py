@@ -156,6 +156,12 @@ class Report:
         return tuple(v for v in self.verdicts if v.state == "declared")
 
     @property
+    def unjudged(self) -> str:
+        """``, 21 not judged``, as another law must hold first; empty if all were judged."""
+        n_laws = sum(verdict.state == "not judged" for verdict in self.verdicts)
+        return f", {n_laws} not judged" if n_laws else ""
+
+    @property
     def ok(self) -> bool:
         """Whether no law is broken but declared ones."""
         return not self.breaches
@@ -170,8 +176,8 @@ class Report:
 
     def complaint(self) -> str:
         """Format every breach, for the message of an error."""
-        judged = sum(v.state != "does not apply" for v in self.verdicts)
-        head = f"{self.title} breaks {len(self.breaches)} of {judged} laws of its contract"
+        laws = "1 law" if len(self.breaches) == 1 else f"{len(self.breaches)} laws"
+        head = f"{self.title} breaks {laws} of its contract{self.unjudged}"
         return "\n\n".join((head, *map(str, self.breaches)))
 
     def settled(self, *, fail: bool) -> Report:
@@ -248,5 +254,5 @@ def _format_lines(report: Report, every: bool, paint: Paint) -> Iterator[str]:
     n_inapplicable = sum(verdict.state == "does not apply" for verdict in report.verdicts)
     yield (
         f"  {n_hold} laws hold, {len(report.breaches)} broken, {len(report.declared)} declared, "
-        f"{n_inapplicable} do not apply"
+        f"{n_inapplicable} do not apply{report.unjudged}"
     )
