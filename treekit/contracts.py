@@ -148,7 +148,7 @@ class CriterionFunctions:
     """Result of ``Criterion.make``: plain Python functions of small float64 arrays.
 
     numba compiles them on first use (``error_model="numpy"``, read-only
-    arrays); functions that it cannot compile still work, slower, with a warning.
+    arrays); functions that it cannot compile still work, much slower, with a warning.
 
     Statistics of a node have shape (S,): for classification, the weight of each
     class in the schema's order; for regression, as defined by `statistics`; for a `Task`,

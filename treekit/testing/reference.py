@@ -58,8 +58,7 @@ cd treekit-mine
 pip install -e '.[test]'
 ```
 
-Write the criterion in `treekit_mine.py`, and delete `tests/test_mine.py`, which tests the sketch.
-This is the chi-squared statistic, per weight:
+Write the criterion in `treekit_mine.py`. This is the chi-squared statistic, per weight:
 
 <!-- file: treekit_mine.py -->
 ```python
@@ -90,10 +89,25 @@ holds:
 | number, `statistics=Ranks()` | (4,): weight, quantile, deviations below, above | (branches, 4) |
 | of a `Task` | (size,): sums over its layout | (branches, size) |
 
+Weights are never negative; a class may be absent, a weight of 0 in its cell. Most splits have two
+branches; `nominal_splits="multiway"` makes one for each category, and a splitter plugin any number.
+Branches may be empty, so sum over the branches and skip those of weight 0.
+
 Check it against the laws of the contract; then `treekit train ... --criterion mine` uses it:
 
 ```sh
 treekit plugin check mine
+```
+
+The package came with Tsallis entropy: replace its tests, and its description in `pyproject.toml`
+and `README.md`.
+
+<!-- file: tests/test_mine.py -->
+```python
+from treekit.testing import check_criterion
+
+def test_it_obeys_the_laws_of_a_criterion():
+    check_criterion("mine")
 ```
 
 The rest of this page is the reference of all kinds of plugin; [TUTORIAL.md](TUTORIAL.md) has
