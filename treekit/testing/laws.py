@@ -124,8 +124,8 @@ def blame_error(example: str, error: Exception, expected: object, law: Law) -> N
     frames = traceback.extract_tb(error.__traceback__)
     own = [f for f in frames if "treekit/testing" not in Path(f.filename).as_posix()]
     place = f"{Path(own[-1].filename).name}:{own[-1].lineno}: {own[-1].line}" if own else ""
-    misspelt = place and isinstance(error, NameError | AttributeError)
-    look = place if misspelt else f"{place}\n{law.look}".lstrip()
+    alone = place and isinstance(error, NameError)  # the line shows the cause
+    look = place if alone else f"{place}\n{law.look}".lstrip()
     break_law(example, format_exception(error), expected, law=law, look=look)
 
 
