@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.examples import examples
 from treekit.data.binning import encode_columns
 from treekit.data.bins_by_counting import BinSearch, assign_codes, count_digits, decode_keys
 
@@ -34,7 +35,7 @@ def find_bins(parts: list[Any], weights: list[Any], dtype: Any, max_bins: int) -
     return np.concatenate(codes), low, decode_keys(search.high, dtype)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(
     seed=st.integers(0, 2**32),
     n_rows=st.integers(1, 700),

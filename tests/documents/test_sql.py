@@ -19,6 +19,7 @@ from tests.postgres import server
 from tests.reference.models import mixed_schema, probe_rows, random_model, text_row
 from tests.reference.rule_fits import fitting
 from tests.runtimes import need
+from tests.tiers import by_size, later
 from treekit.data.schema import Column, Schema
 from treekit.documents import Listing, render_listing
 from treekit.documents.files import write_rules
@@ -183,7 +184,7 @@ LABELS = [
 ]
 
 
-@pytest.mark.parametrize("name", [*LABELS, *range(6)])
+@pytest.mark.parametrize("name", [*by_size(LABELS), 0, 1, *map(later, range(2, 6))])
 def test_a_query_of_one_tree_answers_as_the_model(
     name: str | int, engine: Any, tmp_path: Path
 ) -> None:

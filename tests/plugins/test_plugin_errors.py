@@ -474,6 +474,7 @@ def test_an_impurity_that_is_nan_stops_the_training_with_the_node_it_was_given()
     assert str(counts) in str(failure.value)
 
 
+@pytest.mark.matrix
 def test_a_multiway_score_that_is_nan_shows_statistics_of_a_branch():
     with pytest.raises(PluginError, match="statistics it was given were") as failure:
         treekit.train(
@@ -796,6 +797,7 @@ CHOICES = {
 }
 
 
+@pytest.mark.matrix
 @pytest.mark.filterwarnings(
     "ignore:.*does not compile and runs as Python.* not a function:treekit.TreekitWarning"
 )
@@ -873,6 +875,7 @@ def test_an_answer_of_another_type_is_told(kind, way):
         treekit.train(table(), "y", ignore=["w"], criterion=bad)
 
 
+@pytest.mark.matrix
 @pytest.mark.filterwarnings(
     "ignore:.*does not compile and runs as Python.* not a function:treekit.TreekitWarning"
 )
@@ -885,6 +888,7 @@ def test_a_choice_that_is_no_whole_number_is_told():
             treekit.train(table(), "y", ignore=["w"], criterion=bad)
 
 
+@pytest.mark.matrix
 @pytest.mark.filterwarnings(
     "ignore:.*does not compile and runs as Python.* not a function:treekit.TreekitWarning"
 )
@@ -944,6 +948,7 @@ ANSWERS = {
 }
 
 
+@pytest.mark.matrix
 @pytest.mark.filterwarnings(
     "ignore:.*does not compile and runs as Python.* not a function:treekit.TreekitWarning"
 )

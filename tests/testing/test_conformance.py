@@ -123,6 +123,7 @@ def test_a_declared_law_that_holds_is_told_and_fails_under_strict():
         replace(report, strict=True).settled(fail=True)
 
 
+@pytest.mark.matrix
 def test_a_declared_law_that_there_is_not_is_a_breach():
     with pytest.raises(ConformanceError, match="declares-laws-there-are"):
         check_criterion(of_classes({"purity-is-1": "a slip"}, impurity=counted))
@@ -207,6 +208,7 @@ def fact(**functions):
     return dict(check_criterion(of_classes(**functions)).facts)["impurity"]
 
 
+@pytest.mark.matrix
 @pytest.mark.usefixtures("without_trees")
 def test_the_report_tells_the_cost_of_what_compiles_beside_the_built_in_one():
     assert re.fullmatch(
@@ -216,6 +218,7 @@ def test_the_report_tells_the_cost_of_what_compiles_beside_the_built_in_one():
     )
 
 
+@pytest.mark.matrix
 @pytest.mark.usefixtures("without_trees")
 def test_the_report_tells_the_innermost_line_that_stopped_numba():
     told = fact(impurity=calls_what_does_not_compile)
@@ -232,6 +235,7 @@ def own_source():
     return Path(__file__).read_text(encoding="utf-8").splitlines()
 
 
+@pytest.mark.matrix
 @pytest.mark.usefixtures("without_trees")
 def test_the_report_tells_that_a_partial_is_no_function():
     told = fact(impurity=partial(gini_of_partial, 1.0))
@@ -279,6 +283,7 @@ def test_the_task_of_the_faults_is_sound_without_them():
     assert check_criterion(tasks.SOUND, fail=False).breaches == ()
 
 
+@pytest.mark.matrix
 def test_a_criterion_of_two_classes_is_judged_on_two():
     def score(parent, children):
         apart = 0.0

@@ -255,6 +255,7 @@ def test_an_exception_is_shown_with_the_line_that_raised_it():
     assert "model.schema.classes[0]" in breach.look
 
 
+@pytest.mark.matrix
 def test_files_that_nobody_can_run_are_judged_by_all_other_laws():
     report = check_exporter(Wrapped().record())
     states = {verdict.law.name: verdict.state for verdict in report.verdicts}
@@ -262,6 +263,7 @@ def test_files_that_nobody_can_run_are_judged_by_all_other_laws():
     assert set(states.values()) == {"holds"}
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize(
     ("run", "what"),
     [

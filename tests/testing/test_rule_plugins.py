@@ -56,6 +56,7 @@ DOCUMENT_FAULTS = {
 }
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize("fault", DOCUMENT_FAULTS)
 def test_a_faulty_document_breaks_its_law(fault):
     render, law, got = DOCUMENT_FAULTS[fault]
@@ -125,6 +126,7 @@ def test_a_faulty_explainer_breaks_its_law(fault):
     assert law in [one.law.name for one in caught.value.report.breaches]
 
 
+@pytest.mark.matrix
 def test_a_sound_explainer_keeps_the_contract_and_is_shown():
     mine = Explainer("mine", lambda case: Part(float(case.sums.sum())))
     assert check_explainer(mine).ok
