@@ -121,6 +121,7 @@ def test_functions_that_use_the_package_are_sent_to_workers() -> None:
         assert cloudpickle.loads(cloudpickle.dumps(module)) is module
 
 
+@pytest.mark.matrix  # its workers compile kernels
 def test_errors_of_lazy_predictions_name_the_partition_and_its_row() -> None:
     frame = make_frame()
     model = treekit.train(frame, **ANY, **FOREST, unknown="error")

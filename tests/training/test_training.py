@@ -1077,3 +1077,10 @@ def test_a_score_with_its_sign_turned_is_told(forest):
     with warnings.catch_warnings():  # nothing to split: no warning
         warnings.simplefilter("error")
         treekit.train({"x": np.ones(60), "y": x > 20}, "y", criterion=turned, **forest)
+
+
+def test_a_target_that_names_rows_is_told():
+    names = [f"case {n // 2}" for n in range(300)]  # 150 classes: half of the rows
+    treekit.train({"x": range(300), "y": names}, "y", max_depth=1)
+    with pytest.warns(TreekitWarning, match="target 'y' has 151 classes in 300 rows"):
+        treekit.train({"x": range(300), "y": ["case", *names[1:]]}, "y", max_depth=1)

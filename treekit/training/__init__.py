@@ -7,6 +7,7 @@ Component names are resolved in this package and in no lower layer.
 from __future__ import annotations
 
 import sys
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -17,7 +18,7 @@ import numpy.typing as npt
 from treekit._version import __version__
 from treekit.data.dataset import Dataset, make_dataset, make_validation
 from treekit.data.table import is_dask_collection
-from treekit.errors import DataError, SettingError
+from treekit.errors import DataError, SettingError, TreekitWarning
 from treekit.model.model import Model, make_model
 from treekit.training.class_weights import BALANCED_BAGS, apply_class_weights
 from treekit.training.plan import Plan, make_plan
@@ -230,6 +231,7 @@ def prepare_fit(
     dataset: Dataset, validation: Dataset | None, settings: Mapping[str, Any]
 ) -> tuple[Dataset, Plan, Dataset | None]:
     """Make the plan, check the tables against it, and apply its class weights to them."""
+    _warn_of_many_classes(dataset)
     plan = make_plan(dataset, settings)
     if plan.settings["missing"] == "error":
         check_no_missing(dataset, "")
@@ -266,6 +268,23 @@ def _check_validation_is_used(plan: Plan) -> None:
             f"a validation table is given, but {reason}; leave it out, or choose a pruner that "
             "uses held-out rows, such as reduced_error"
         )
+
+
+_MANY_CLASSES = 100
+
+
+def _warn_of_many_classes(dataset: Dataset) -> None:
+    """Warn if a target has so many classes that it seems to name rows."""
+    for output in dataset.schema.outputs:
+        n = len(output.classes)
+        if n > max(_MANY_CLASSES, dataset.n_rows // 2):
+            warnings.warn(
+                f"target {output.name!r} has {n:,} classes in {dataset.n_rows:,} rows, so that "
+                "training may take hours; choose another target if these are names of rows, or "
+                "task='regression' if they are numbers",
+                TreekitWarning,
+                stacklevel=4,
+            )
 
 
 def _check_start(model: Model, dataset: Dataset, plan: Plan) -> None:
