@@ -1136,7 +1136,7 @@ def test_the_suffix_of_the_file_says_the_form(form, here):
 
 def test_a_suffix_that_no_form_has_is_refused(here):
     said = cli_rules_call("rules", "m.treekit", "-o", "x.pdf", code=2).stderr
-    assert "no form of rules has the suffix '.pdf' of 'x.pdf'; known: .csv," in said
+    assert "cannot write rules to 'x.pdf': unknown suffix '.pdf'; use one of .csv," in said
     with pytest.raises(SettingError, match=r"suffix '\.pdf'"):
         treekit.write_rules(treekit.load("m.treekit"), "x.pdf")
     assert not Path("x.pdf").exists()
@@ -1207,7 +1207,7 @@ def test_an_edit_comes_back_as_a_model_and_says_what_it_changed(here):
     ).stdout
     assert "+ if sugar <= 0.25 and colour is blue, or is missing then no (no: 1)" in said
     assert "ripe: the prediction changes for 1 of 4 rows" in said
-    assert re.search(r"accuracy on these rows \S+ before, \S+ after; optimistic on training", said)
+    assert re.search(r"accuracy on these rows \S+ before, \S+ after; optimistic if", said)
     assert treekit.load("n.treekit").predict("rows.csv").tolist()[1] == "no"
     cli_rules_call("revise", "m.treekit", "r.txt", "-o", "same.treekit", "--lang", "zh")
 

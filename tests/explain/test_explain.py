@@ -209,8 +209,8 @@ def test_a_missing_value_says_where_it_went_and_why() -> None:
     lost = explain(model, {"town": "c"}, changes=0, tree=0)
     assert [step.why for step in lost.path] == ["lost", "lost"]
     assert lost.path[1].decided == (("town", "c"),)
-    assert "a category not seen at this node: takes the branch of town is" in lost.text()
-    assert " is missing: takes the branch of " in lost.text()
+    assert "a category not seen at this node: follows the branch town is" in lost.text()
+    assert " is missing: follows the branch " in lost.text()
     divided = random_model(6, mixed_schema(), missing="fractional")
     found = explain(divided, {"size": None, "age": 3.0, "colour": "mauve"}, changes=0, tree=0)
     first = next(step for step in found.path if step.why == "divided")

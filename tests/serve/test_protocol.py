@@ -337,7 +337,7 @@ def test_bodies_that_are_no_requests_are_refused_in_words(
         ),
         (
             [("age", "FP32", [1.0]), ("town", "FP32", [0.0]), ("member", "BOOL", [True])],
-            "'town' has datatype FP32, but its categories are texts; send them as BYTES",
+            "'town' has datatype FP32, but its categories are texts; send BYTES",
         ),
         (
             [("age", "BYTES", ["old"]), ("town", "BYTES", ["Ulm"]), ("member", "BOOL", [True])],

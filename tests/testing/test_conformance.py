@@ -293,7 +293,9 @@ def test_a_criterion_of_two_classes_is_judged_on_two():
 
     two = Criterion("two", "classification", lambda: CriterionFunctions(score=score), classes=2)
     for breach in check_criterion(replace(two, classes=None), fail=False).breaches:
-        assert breach.look.endswith("if the criterion is for two only, declare classes=2")
+        assert breach.look.endswith(
+            "if the criterion is for two only, declare classes=2 in its Criterion"
+        )
     report = check_criterion(two)
     assert "a million evaluations of 2 cells" in str(report)
     data = {"x": [1, 2, 3], "y": ["a", "b", "c"]}

@@ -36,8 +36,8 @@ def infer_form(path: str | Path) -> str:
     if suffix := Path(name).suffix:
         known = ", ".join(sorted({form.suffix for form in forms}))
         raise SettingError(
-            f"no form of rules has the suffix {suffix!r} of {str(path)!r}; known: {known}; choose "
-            "one of these, or name the form"
+            f"cannot write rules to {str(path)!r}: unknown suffix {suffix!r}; use one of {known}, "
+            "or name the form"
         )
     return "text"
 

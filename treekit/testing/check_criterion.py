@@ -133,7 +133,10 @@ class CriterionSubject(StatisticsSubject):
             test(replace(self, countings=self.countings[:1], trainers=trainers))
         except (LawBroken, LawInapplicable):
             return ""
-        return "it holds with two classes; if the criterion is for two only, declare classes=2"
+        return (
+            "the law holds with two classes; if the criterion is for two only, declare classes=2 "
+            "in its Criterion"
+        )
 
     def require(self, name: str, otherwise: str) -> None:
         """End a test of a function that the criterion does not have, with the reason."""

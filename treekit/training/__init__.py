@@ -279,9 +279,9 @@ def _warn_of_many_classes(dataset: Dataset) -> None:
         n = len(output.classes)
         if n > max(_MANY_CLASSES, dataset.n_rows // 2):
             warnings.warn(
-                f"target {output.name!r} has {n:,} classes in {dataset.n_rows:,} rows, so that "
-                "training may take hours; choose another target if these are names of rows, or "
-                "task='regression' if they are numbers",
+                f"target {output.name!r} has {n:,} classes in {dataset.n_rows:,} rows: training "
+                "may take hours; if these are identifiers of rows, choose another target; if they "
+                "are quantities, set task='regression'",
                 TreekitWarning,
                 stacklevel=4,
             )

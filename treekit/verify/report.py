@@ -200,8 +200,10 @@ def _format_headline(report: Report) -> str:
     equal = f"{_format_count(n, n)} equal to the model, bit for bit"
     changed = {a.path for a in report.artifacts if a.structure.startswith("not proved")}
     if changed:
-        count = _format_count(len(changed), n)
-        return f"{equal}, on the rows run; {count} not as this version writes it: see below"
+        return (
+            f"{equal}, on the rows run; {len(changed)} differs from what this version of treekit "
+            "would write: see below"
+        )
     if report.coverage.complete and not any(artifact.note for artifact in report.artifacts):
         return equal
     if all(artifact.proved for artifact in report.artifacts):

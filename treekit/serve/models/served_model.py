@@ -278,7 +278,7 @@ def _check_category_datatype(column: Column, tensor: Tensor) -> None:
         return
     raise InvalidRequestError(
         f"input {column.name!r} has datatype {tensor.datatype}, but its categories are texts; "
-        f"send them as BYTES, or the codes of all columns in one tensor {ONE_TENSOR!r}"
+        f"send BYTES, or all columns, categories as codes, in one tensor {ONE_TENSOR!r}"
     )
 
 
