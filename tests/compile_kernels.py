@@ -3,8 +3,8 @@
     python -m tests.compile_kernels         # all parts, one after the other
     python -m tests.compile_kernels grow    # one part
 
-Otherwise every worker would compile the same kernels.  The machine code is stored in numba's
-usual cache: next to the sources, or in ``NUMBA_CACHE_DIR``.
+Otherwise every worker would compile the same kernels.  The machine code is stored in
+`treekit.kernels.compile.find_cache_folder`.
 """
 
 from __future__ import annotations

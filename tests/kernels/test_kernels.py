@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import random
 import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -51,7 +52,12 @@ from treekit.kernels import score_batch as divided
 from treekit.kernels import score_batch as predict
 from treekit.kernels import score_batch as straight
 from treekit.kernels import score_row as single
-from treekit.kernels.compile import KernelDispatcher, LinkedFunction, SplitterKernel
+from treekit.kernels.compile import (
+    MAX_CACHED_STATES,
+    KernelDispatcher,
+    LinkedFunction,
+    SplitterKernel,
+)
 from treekit.kernels.node_statistics import CODE_OF, CODES, ORDER, pack_lanes, sort_rows
 from treekit.kernels.node_statistics import tally_codes as tally_tally
 from treekit.kernels.prebuilt import get_baseline
@@ -259,13 +265,18 @@ def copy_of_kernels(tmp_path: Path) -> Path:
     return folder
 
 
+def cache_of(folder: Path) -> Path:
+    """Return the folder of caches of a user who has only this copy."""
+    return folder.parent / "caches"
+
+
 def run(folder: Path, code: str = "", **settings: str) -> str:
     script = code + (
         "\nfrom house.total import total\nprint(total(4), sum(total.stats.cache_hits.values()))"
     )
     environment = dict(os.environ, PYTHONPATH=str(folder.parent))
     environment.pop("NUMBA_CACHE_DIR", None)
-    environment |= settings
+    environment |= {"XDG_CACHE_HOME": str(cache_of(folder))} | settings
     done = subprocess.run(
         [sys.executable, "-c", script], env=environment, capture_output=True, text=True, check=False
     )
@@ -277,6 +288,37 @@ def run(folder: Path, code: str = "", **settings: str) -> str:
 def test_a_second_process_loads_the_kernel_from_disk(copy_of_kernels: Path) -> None:
     assert run(copy_of_kernels) == "41 0"
     assert run(copy_of_kernels) == "41 1"
+
+
+@pytest.mark.system
+def test_a_copy_in_another_folder_loads_the_kernel_from_disk(
+    copy_of_kernels: Path, tmp_path: Path
+) -> None:
+    (folder := tmp_path / "caches").mkdir()
+    assert run(copy_of_kernels, XDG_CACHE_HOME=str(folder)) == "41 0"
+    other = shutil.copytree(copy_of_kernels, tmp_path / "other" / "house")
+    assert run(other, XDG_CACHE_HOME=str(folder)) == "41 1"
+    assert run(other, NUMBA_CACHE_DIR=str(folder)) == "41 0"
+    assert run(copy_of_kernels, NUMBA_CACHE_DIR=str(folder)) == "41 1"
+
+
+@pytest.mark.system
+def test_the_caches_of_the_oldest_states_are_deleted(copy_of_kernels: Path) -> None:
+    for factor in range(MAX_CACHED_STATES + 2):
+        (copy_of_kernels / "helper.py").write_text(HELPER.format(factor=factor))
+        assert run(copy_of_kernels).endswith(" 0")
+    assert len(list(cache_of(copy_of_kernels).glob("treekit/kernels-*"))) == MAX_CACHED_STATES
+    assert run(copy_of_kernels).endswith(" 1")
+
+
+@pytest.mark.system
+def test_without_a_folder_for_caches_machine_code_is_stored_beside_the_sources(
+    copy_of_kernels: Path, tmp_path: Path
+) -> None:
+    (file := tmp_path / "no folder").touch()
+    assert run(copy_of_kernels, XDG_CACHE_HOME=str(file)) == "41 0"
+    assert list((copy_of_kernels / "__pycache__").glob("*.nbi"))
+    assert run(copy_of_kernels, XDG_CACHE_HOME=str(file)) == "41 1"
 
 
 @pytest.mark.system
@@ -312,7 +354,7 @@ def test_machine_code_of_the_package_is_loaded_while_its_sources_are_the_same(
     moved = moved.rename(tmp_path / "new" / "house")
     for file in moved.rglob("*.py"):
         os.utime(file, (1, 1))
-    assert not list(moved.rglob("__pycache__/*.nbi"))
+    assert not list(cache_of(copy_of_kernels).rglob("*.nbi"))
     assert run(moved) == "41 1"
     assert run(moved, TREEKIT_MACHINE_CODE="0") == "41 0"
     assert run(moved, NUMBA_CPU_NAME="generic") == "41 0"
@@ -328,7 +370,9 @@ kinds._locator_classes = kinds._locator_classes[:1]  # only NUMBA_CACHE_DIR, whi
 @pytest.mark.system
 def test_a_damaged_cache_costs_time_only(copy_of_kernels: Path) -> None:
     assert run(copy_of_kernels) == "41 0"
-    for file in (copy_of_kernels / "__pycache__").glob("*.nb?"):
+    files = list(cache_of(copy_of_kernels).rglob("*.nb?"))
+    assert files
+    for file in files:
         file.write_bytes(file.read_bytes()[:40])
     assert run(copy_of_kernels) == "41 0"
     assert run(copy_of_kernels) == "41 1"

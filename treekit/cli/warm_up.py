@@ -19,10 +19,10 @@ def warm_up_command(kinds: tuple[str, ...]) -> None:
     (training by levels on a cluster), csv (large CSV files); all by default.  What is stored
     already, or came with the wheel, is not compiled again.
 
-    numba's cache holds the machine code: next to the sources, or in the folder NUMBA_CACHE_DIR,
-    which may be read-only later.  In a Containerfile: ENV NUMBA_CACHE_DIR=/opt/numba, then RUN
-    treekit warm-up demo serving.  For an image that runs on other processors than this one, set
-    NUMBA_CPU_NAME=generic, too.
+    The machine code is stored in your folder for caches, such as ~/.cache/treekit, or in the folder
+    NUMBA_CACHE_DIR, which may be read-only later; all environments with this release share it.  In
+    a Containerfile: ENV NUMBA_CACHE_DIR=/opt/numba, then RUN treekit warm-up demo serving.  For an
+    image that runs on other processors than this one, set NUMBA_CPU_NAME=generic, too.
     """
     from treekit.errors import TreekitError
     from treekit.kernels.prebuilt import explain_refusal

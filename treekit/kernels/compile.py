@@ -14,18 +14,20 @@ import inspect
 import itertools
 import os
 import re
+import shutil
 import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from llvmlite import binding
 from numba import njit
-from numba.core import caching
+from numba.core import caching, config
 from numba.core.bytecode import FunctionIdentity
 from numba.core.caching import FunctionCache
 from numba.core.registry import CPUDispatcher
@@ -200,6 +202,8 @@ def inlined(function: F) -> F:
 # holds compiled code; here the caller passes a digest that identifies the closure.
 # numba writes one index for all signatures of a function, which two processes writing at
 # a time can mix up; here each signature has an index of its own.
+# numba's folder depends on the path of the source; here all environments and clones with
+# the same kernels, numba and Python share one.
 # Machine code that came with the wheel is looked up first (`treekit.kernels.prebuilt`).
 
 MAX_CACHED_CLOSURES = 100
@@ -230,8 +234,48 @@ def enable_disk_cache(dispatcher: Any, mark: str | None = None) -> Any:
     return dispatcher
 
 
-def _allow_read_only_cache() -> Any:
-    """Return numba's cache locators, extended to a read-only ``NUMBA_CACHE_DIR`` and to wheels.
+MAX_CACHED_STATES = 4
+"""Maximum number of states of the kernels in the user's cache; the oldest are deleted first."""
+
+
+def find_cache_folder() -> Path | None:
+    """Return the folder of the kernels' machine code; None if the user has no folder for caches.
+
+    It is in ``NUMBA_CACHE_DIR`` if that is set, else in the user's folder for caches.
+    """
+    state = _digest_state()
+    if config.CACHE_DIR:
+        return Path(config.CACHE_DIR, f"treekit-{state}")
+    try:
+        if sys.platform == "win32":
+            own = os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local"
+        elif sys.platform == "darwin":
+            own = Path.home() / "Library" / "Caches"
+        else:
+            own = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    except RuntimeError:  # the user has no home
+        return None
+    return Path(own, "treekit", f"kernels-{state}")
+
+
+@cache
+def _digest_state() -> str:
+    """Return a digest of all that the kernels' machine code depends on, except the processor."""
+    facts = sorted(prebuilt.describe_process().items())
+    return hashlib.sha256(repr(facts).encode()).hexdigest()[:16]
+
+
+def _make_cache_folder(folder: Path) -> None:
+    """Make the folder of a state in the user's cache, and delete the oldest states."""
+    folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    folder.mkdir(exist_ok=True)
+    states = sorted(folder.parent.glob("kernels-*"), key=lambda path: path.stat().st_mtime)
+    for old in states[:-MAX_CACHED_STATES]:
+        shutil.rmtree(old, ignore_errors=True)
+
+
+def _extend_locators() -> Any:
+    """Return numba's cache locators, extended to a shared and to a read-only folder, and to wheels.
 
     numba skips a folder that is not writable; in a container image it may hold
     the kernels that were compiled when the image was built.
@@ -245,6 +289,19 @@ def _allow_read_only_cache() -> Any:
         if not Path(self.get_cache_path()).is_dir():
             raise NotADirectoryError(self.get_cache_path())
 
+    def find_shared(kind: Any, function: Callable[..., Any], file: str) -> Any:
+        folder = find_cache_folder()
+        if folder is None or not function.__module__.startswith("treekit."):
+            return None
+        with contextlib.suppress(OSError):
+            if not config.CACHE_DIR and not folder.exists():
+                _make_cache_folder(folder)
+            locator = kind(function, file)
+            locator._cache_path = str(folder / Path(file).parent.name)
+            locator.ensure_cache_path()
+            return locator if Path(file).exists() else None
+        return None
+
     def set_place(self: Any, function: Callable[..., Any], file: str) -> None:
         self._py_file, self._lineno = file, function.__code__.co_firstlineno
 
@@ -255,6 +312,9 @@ def _allow_read_only_cache() -> Any:
         raise PermissionError("no folder for compiled code is writable")
 
     filled = type("_Filled", (known[0],), {"ensure_cache_path": ensure_filled})
+    shared = {"__init__": set_place, "from_function": classmethod(find_shared)}
+    shared_kind = type("_Shared", (known[0],), shared)
+    shared_filled = type("_SharedFilled", (shared_kind,), {"ensure_cache_path": ensure_filled})
     # Without any writable folder, the machine code of a wheel still counts.
     packaged = {
         "__init__": set_place,
@@ -262,14 +322,15 @@ def _allow_read_only_cache() -> Any:
         "get_cache_path": lambda self: str(prebuilt.FOLDER),
         "ensure_cache_path": refuse_writing,
     }
-    locators = [known[0], filled, *known[1:], type("_Packaged", (known[0],), packaged)]
+    locators = [shared_kind, shared_filled, known[0], filled, *known[1:]]
+    locators.append(type("_Packaged", (known[0],), packaged))
     return type("_Kinds", (kinds,), {"_locator_classes": locators})
 
 
 class _KernelCache(FunctionCache):
     """numba's cache, invalidated when any kernel file changes; its failures only cost time."""
 
-    _impl_class = _allow_read_only_cache()
+    _impl_class = _extend_locators()
 
     def __init__(self, function: Callable[..., Any], mark: str | None) -> None:
         super().__init__(function)
