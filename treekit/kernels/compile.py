@@ -322,8 +322,9 @@ def _extend_locators() -> Any:
         "get_cache_path": lambda self: str(prebuilt.FOLDER),
         "ensure_cache_path": refuse_writing,
     }
-    locators = [shared_kind, shared_filled, known[0], filled, *known[1:]]
-    locators.append(type("_Packaged", (known[0],), packaged))
+    # A read-only folder is meant if it was named; another is passed over, as it could not grow.
+    given = [shared_filled, known[0], filled] if config.CACHE_DIR else []
+    locators = [shared_kind, *given, *known[1:], type("_Packaged", (known[0],), packaged)]
     return type("_Kinds", (kinds,), {"_locator_classes": locators})
 
 
