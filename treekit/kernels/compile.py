@@ -302,6 +302,10 @@ def _extend_locators() -> Any:
             return locator if Path(file).exists() else None
         return None
 
+    def find_named(kind: Any, function: Callable[..., Any], file: str) -> Any:
+        # A read-only folder is meant if it was named; another could not grow.
+        return find_shared(kind, function, file) if config.CACHE_DIR else None
+
     def set_place(self: Any, function: Callable[..., Any], file: str) -> None:
         self._py_file, self._lineno = file, function.__code__.co_firstlineno
 
@@ -314,7 +318,8 @@ def _extend_locators() -> Any:
     filled = type("_Filled", (known[0],), {"ensure_cache_path": ensure_filled})
     shared = {"__init__": set_place, "from_function": classmethod(find_shared)}
     shared_kind = type("_Shared", (known[0],), shared)
-    shared_filled = type("_SharedFilled", (shared_kind,), {"ensure_cache_path": ensure_filled})
+    read_only = {"ensure_cache_path": ensure_filled, "from_function": classmethod(find_named)}
+    shared_filled = type("_SharedFilled", (shared_kind,), read_only)
     # Without any writable folder, the machine code of a wheel still counts.
     packaged = {
         "__init__": set_place,
@@ -322,9 +327,8 @@ def _extend_locators() -> Any:
         "get_cache_path": lambda self: str(prebuilt.FOLDER),
         "ensure_cache_path": refuse_writing,
     }
-    # A read-only folder is meant if it was named; another is passed over, as it could not grow.
-    given = [shared_filled, known[0], filled] if config.CACHE_DIR else []
-    locators = [shared_kind, *given, *known[1:], type("_Packaged", (known[0],), packaged)]
+    locators = [shared_kind, shared_filled, known[0], filled, *known[1:]]
+    locators.append(type("_Packaged", (known[0],), packaged))
     return type("_Kinds", (kinds,), {"_locator_classes": locators})
 
 
