@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import sys
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, is_hypothesis_test, settings
@@ -59,6 +61,19 @@ def pytest_sessionstart(session: pytest.Session) -> None:
         sys.stderr.write(f"compiled in {time.monotonic() - started:.0f} s\n")
         if cache is not None:
             cache.set(key, state)
+
+
+_LATER = re.compile(r"^pytestmark = (\[\s*)?pytest\.mark\.(matrix|system)\b", re.MULTILINE)
+"""The line of a file whose tests are all of a later tier."""
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Import no file of the later tiers, which may need libraries of `dev`, in the first tier."""
+    if config.option.markexpr.strip() != "not matrix and not system":
+        return None
+    if collection_path.suffix != ".py":
+        return None
+    return True if _LATER.search(collection_path.read_text(encoding="utf-8")) else None
 
 
 @pytest.hookimpl(tryfirst=True)  # before tests are deselected by their markers

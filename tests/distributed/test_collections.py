@@ -17,6 +17,8 @@ from treekit.estimators import RandomForestClassifier, RandomForestRegressor
 dd = pytest.importorskip("dask.dataframe")
 da = pytest.importorskip("dask.array")
 
+pytestmark = pytest.mark.matrix
+
 
 def test_a_collection_without_a_client_is_not_gathered() -> None:
     rows = dd.from_pandas(make_frame(30), npartitions=2)
@@ -50,7 +52,6 @@ def test_lazy_predictions_are_those_of_the_whole_table() -> None:
     np.testing.assert_array_equal(found, number.predict(frame))
 
 
-@pytest.mark.matrix
 def test_lazy_predictions_of_an_array() -> None:
     x = np.random.default_rng(0).normal(size=(500, 4))
     model = RandomForestClassifier(5, random_state=0).fit(x, x[:, 0] > 0).model_
@@ -63,7 +64,6 @@ def test_lazy_predictions_of_an_array() -> None:
         model.predict(blocks[:, 0])
 
 
-@pytest.mark.matrix
 def test_lazy_predictions_of_several_outputs() -> None:
     frame = make_frame()
     model = treekit.train(frame, ["y", "c"], ignore=["number", "w"], **FOREST)
@@ -88,7 +88,6 @@ def test_lazy_predictions_of_several_outputs() -> None:
         np.testing.assert_array_equal(lazy.compute(scheduler="sync"), expected)
 
 
-@pytest.mark.matrix
 def test_lazy_predictions_of_estimators_keep_index_and_types() -> None:
     frame = make_frame()
     frame.index = np.arange(len(frame))[::-1] * 3

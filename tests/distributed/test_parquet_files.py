@@ -15,6 +15,8 @@ from treekit.errors import DataError
 pytest.importorskip("fsspec")
 pa = pytest.importorskip("pyarrow")
 
+pytestmark = pytest.mark.matrix
+
 
 def write(path: Path, frame: pd.DataFrame) -> None:
     """Write a Parquet file and its folders."""

@@ -39,6 +39,7 @@ da = pytest.importorskip("dask.array")
 distributed = pytest.importorskip("distributed")
 
 pytestmark = [
+    pytest.mark.system,
     pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::ResourceWarning"),
     pytest.mark.filterwarnings("ignore:.*Sending large graph:UserWarning"),
 ]
@@ -99,7 +100,6 @@ TRAININGS: dict[str, dict[str, Any]] = {
 }  # fmt: skip
 
 
-@pytest.mark.system
 @pytest.mark.parametrize("training", TRAININGS)
 def test_a_model_of_partitions_is_that_of_the_table(
     training: str, client: Any, tmp_path: Path
@@ -112,7 +112,6 @@ def test_a_model_of_partitions_is_that_of_the_table(
         assert save(treekit.train(rows, target, cluster=client, **settings), tmp_path) == expected
 
 
-@pytest.mark.system
 @pytest.mark.parametrize("workers", [1, 3])
 def test_the_number_of_workers_does_not_matter(workers: int, tmp_path: Path) -> None:
     frame = make_frame()
@@ -126,7 +125,6 @@ def return_part(part: pd.DataFrame) -> pd.DataFrame:
     return part
 
 
-@pytest.mark.system
 def test_empty_and_tiny_partitions_do_not_matter(client: Any, tmp_path: Path) -> None:
     frame = make_frame()
     ends = [0, 0, 1, 2, 300, 300, 600]
@@ -140,7 +138,6 @@ def test_empty_and_tiny_partitions_do_not_matter(client: Any, tmp_path: Path) ->
     assert save(treekit.train(rows, **ANY, **FOREST, cluster=client), tmp_path) == expected
 
 
-@pytest.mark.system
 def test_a_validation_table_may_be_a_collection(client: Any, tmp_path: Path) -> None:
     frame, held = make_frame(), make_frame(200, seed=1)
     settings = {**ANY, **FOREST, "pruner": "reduced_error"}
@@ -152,7 +149,6 @@ def test_a_validation_table_may_be_a_collection(client: Any, tmp_path: Path) -> 
     assert save(found, tmp_path) == expected
 
 
-@pytest.mark.system
 @pytest.mark.parametrize("kind", [RandomForestClassifier, RandomForestRegressor])
 def test_estimators_use_joblib_s_dask_backend(kind: Any, client: Any, tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
@@ -174,7 +170,6 @@ ESTIMATORS: list[Any] = [
 ]
 
 
-@pytest.mark.system
 @pytest.mark.filterwarnings("ignore:.* rows are in the bag of every tree")
 @pytest.mark.parametrize("kind", ESTIMATORS, ids=lambda own: type(own).__name__)
 def test_estimators_are_fitted_to_collections(kind: Any, client: Any, tmp_path: Path) -> None:
@@ -200,7 +195,6 @@ def test_estimators_are_fitted_to_collections(kind: Any, client: Any, tmp_path: 
     np.testing.assert_array_equal(lazy.compute(), alone.predict(numbers))
 
 
-@pytest.mark.system
 def test_estimators_refuse_by_name_what_a_collection_cannot_do(client: Any) -> None:
     frame = make_frame()
     rows = dd.from_pandas(frame, npartitions=3)
@@ -216,7 +210,6 @@ def test_estimators_refuse_by_name_what_a_collection_cannot_do(client: Any) -> N
         DecisionTreeClassifier().fit(rows[["number"]], rows["y"])
 
 
-@pytest.mark.system
 def test_values_of_one_file_only_do_not_matter(client: Any, tmp_path: Path) -> None:
     frame = make_frame()
     frame["c"] = frame["c"].astype(object)
@@ -241,7 +234,6 @@ def test_values_of_one_file_only_do_not_matter(client: Any, tmp_path: Path) -> N
     np.testing.assert_array_equal(pd.concat(parts)["y"], expected.predict(frame))
 
 
-@pytest.mark.system
 def test_a_model_file_says_nothing_of_workers(client: Any, tmp_path: Path) -> None:
     content = save(treekit.train(make_frame(), **ANY, **FOREST, cluster=client), tmp_path)
     names = ["cluster", "worker", "dask", "partition", "tcp:"]
@@ -252,7 +244,6 @@ def test_a_model_file_says_nothing_of_workers(client: Any, tmp_path: Path) -> No
     assert [name for name in names if name.encode() in content] == []
 
 
-@pytest.mark.system
 def test_progress_counts_the_trees_and_no_task_remains(client: Any) -> None:
     seen: list[tuple[int, int]] = []
     rows = dd.from_pandas(make_frame(), npartitions=3)
@@ -264,7 +255,6 @@ def test_progress_counts_the_trees_and_no_task_remains(client: Any) -> None:
     wait_for_no_tasks(client)
 
 
-@pytest.mark.system
 @pytest.mark.parametrize("mode", ["trees", "levels"])
 def test_no_task_remains_after_an_error_that_is_kept(client: Any, mode: str) -> None:
     rows = dd.from_pandas(make_frame(), npartitions=3)
@@ -288,7 +278,6 @@ def wait_for_no_tasks(client: Any) -> None:
 STEPS = {"reading": "_load", "encoding": "_prepare", "growing": "_grow", "making": "_fit"}
 
 
-@pytest.mark.system
 @pytest.mark.parametrize("step", STEPS)
 def test_a_killed_worker_changes_nothing(
     step: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -322,7 +311,6 @@ def kill_worker(*_: Any) -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-@pytest.mark.system
 def test_a_task_that_kills_every_worker_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(whole_trees, "_count_trees", kill_worker)
     with pytest.raises(ClusterError, match=r"4 workers died while .* they ran out"):
@@ -334,7 +322,6 @@ def sleep(seconds: float) -> None:
     time.sleep(seconds)
 
 
-@pytest.mark.system
 def test_ctrl_c_cancels_all_tasks(client: Any) -> None:
     engine = DaskEngine(client)
     tasks = [engine.submit(sleep, 5.0 + k) for k in range(6)]
@@ -346,7 +333,6 @@ def test_ctrl_c_cancels_all_tasks(client: Any) -> None:
     assert all(task.cancelled() for task in tasks)
 
 
-@pytest.mark.system
 def test_errors_of_the_data_are_those_of_one_process(client: Any) -> None:
     frame = make_frame()
     for settings, error in (({"trees": 0}, SettingError), ({"ignore": ["nothing"]}, DataError)):
@@ -359,7 +345,6 @@ def test_errors_of_the_data_are_those_of_one_process(client: Any) -> None:
         assert messages[0] == messages[1]
 
 
-@pytest.mark.system
 def test_a_worker_that_differs_is_named(client: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     check_workers(client)
     only_here = SimpleNamespace(source=SimpleNamespace(distribution="treekit-one", version="1.0"))

@@ -66,6 +66,7 @@ def written(model, folder, **settings):
     return path
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_iris_is_written_in_25_lines_that_ruff_accepts(dtype, tmp_path):
     frame = load_iris(as_frame=True).frame

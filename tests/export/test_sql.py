@@ -568,6 +568,7 @@ def test_without_sqlglot_the_error_names_the_extra(
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.matrix
 def test_verify_names_what_it_lacks_to_run_a_query(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -587,6 +588,7 @@ def test_verify_names_what_it_lacks_to_run_a_query(
     assert "has no line with its dialect" in str(verify(model, [path]))
 
 
+@pytest.mark.matrix
 def test_a_postgres_that_does_not_answer_costs_its_run_and_not_the_report(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

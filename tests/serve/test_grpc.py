@@ -57,6 +57,8 @@ from treekit.serve.models.served_model import Served
 from treekit.serve.models.tensors import DATATYPES, Tensor, TensorSpec
 from treekit.serve.settings import ServeSettings, read_token
 
+pytestmark = pytest.mark.matrix
+
 # ---------------------------------------------------------------- serve rpc
 
 ROWS = 40
@@ -572,7 +574,6 @@ def test_bytes_that_are_no_message_are_refused(server: SimpleNamespace, rows: An
     assert call(server.address, "ModelInfer", good).model_name == "echo"
 
 
-@pytest.mark.matrix
 def test_a_thousand_mutated_requests_leave_the_server_as_it_was(server: SimpleNamespace, rows: Any):
     rng = np.random.default_rng(5)
     inputs = [typed("n", "FP32", [1], [1]), typed("kind of tree", "BYTES", [1], [b"oak"])]
@@ -767,7 +768,6 @@ def test_a_client_that_goes_gives_its_place_back(slow: SimpleNamespace):
         assert call(address, "ModelInfer", ONE).model_name == "echo"
 
 
-@pytest.mark.system
 def test_an_answer_that_is_not_taken_keeps_its_place_no_longer_than_its_connection(
     folder: Path, monkeypatch: Any
 ):
@@ -1486,7 +1486,6 @@ def test_tls_of_the_client_checks_names(
 # --------------------------------------------------------------------------- the examples
 
 
-@pytest.mark.system
 @pytest.mark.parametrize("face", ["http", "grpc"])
 def test_the_program_of_the_examples_with_tritonclient_runs(
     face: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
@@ -1512,7 +1511,6 @@ def test_the_program_of_the_examples_with_tritonclient_runs(
     assert shares.strip() == str(model.predict_proba(first)[0])
 
 
-@pytest.mark.system
 def test_the_example_of_the_standard_library_is_ten_lines_and_names_a_refusal(
     serve_rpc_client_server: str,
 ):

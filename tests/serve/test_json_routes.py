@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import httpx
-import jsonschema_rs
 import numpy as np
 import pytest
 from hypothesis import example, given, settings
@@ -774,7 +773,10 @@ def test_methods_that_are_not_there_are_refused_as_json(service: Service) -> Non
 # --------------------------------------------------------------------------- description
 
 
+@pytest.mark.matrix
 def test_the_answers_keep_to_the_description(service: Service) -> None:
+    import jsonschema_rs
+
     document = make_document()
     paths = document["paths"]
 

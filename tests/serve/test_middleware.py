@@ -479,6 +479,7 @@ def test_a_cancelled_request_is_counted_no_more(service: Any) -> None:
     assert [(line["status"], line["level"]) for line in lines.json] == [(0, "warning")]
 
 
+@pytest.mark.matrix
 def test_a_service_is_mounted_below_a_path_of_another_application(service: Any) -> None:
     from starlette.applications import Starlette
     from starlette.routing import Mount

@@ -22,7 +22,6 @@ from typing import Any
 import click.testing
 import httpx
 import pytest
-from tritonclient.grpc import InferenceServerClient
 
 from tests.serving import (
     ROOT,
@@ -324,6 +323,8 @@ def test_lines_of_json_are_for_programs(model):
 
 @pytest.mark.system
 def test_calls_over_grpc_have_lines_and_are_counted(model):
+    from tritonclient.grpc import InferenceServerClient
+
     with server_process(model, "--log", "json", "--grpc-port", 0) as running:
         port = running.wait_for('"event": "listening-grpc", "port": ([0-9]+)')[1]
         with InferenceServerClient(f"127.0.0.1:{port}") as client:
