@@ -93,7 +93,7 @@ KINDS: dict[str, Kind] = {
             "importer",
             Importer,
             "treekit_importers",
-            "treekit.interop.builtin",
+            "treekit.interop.sklearn",
             (("recognises", 1), ("read", 1)),
         ),
         Kind("document", Document, "treekit_documents", "treekit.documents", (("render", 1),)),

@@ -23,8 +23,8 @@ from treekit.export import c as c_answers
 from treekit.export import export
 from treekit.export.c import export_c
 from treekit.export.c import layouts as c_packed
-from treekit.export.c import layouts as packed
 from treekit.export.c.layouts import ROW_BYTES, make_c_table, make_hex_table, make_text_table
+from treekit.model import tree as tree_module
 from treekit.model.model import Model
 from treekit.verify import run_c
 from treekit.verify.answers import differing
@@ -400,7 +400,7 @@ def test_labels_alone_are_those_with_shares(tmp_path):
 def test_very_large_tables_are_texts_that_say_the_same(tmp_path, monkeypatch):
     for module in (c_packed, c_answers):
         monkeypatch.setattr(module, "MAX_ARRAY_ELEMENTS", 3)
-    monkeypatch.setattr(packed, "BATCH_NODES", 5)
+    monkeypatch.setattr(tree_module, "BATCH_NODES", 5)
     names = ("mixed", "mixed64_numbers", "many_levels_in_two", "fractional", "boosted_two")
     programs = compile_together(
         {name: (EXTREMES[name](), {"form": "table"}) for name in names}, tmp_path

@@ -17,7 +17,7 @@ import treekit
 from tests.examples import examples
 from tests.training.test_training import noisy, same_tree
 from treekit import RandomForestClassifier, RandomForestRegressor
-from treekit.data.binning import encode_columns_as_keys, encode_keys
+from treekit.data.binning import encode_columns, encode_keys
 from treekit.data.encoding import encode_rows
 from treekit.grow.target_statistics import make_class_target
 from treekit.grow.tree_builder import allocate_scratch
@@ -281,6 +281,6 @@ def test_accuracy_is_level_with_another_program():
 
 def test_keys_of_numbers_take_no_working_memory_for_each_key():
     columns = [np.arange(10, dtype=np.float32), np.arange(10) % 3]
-    table = encode_columns_as_keys(columns, np.array([0, 3]), np.array([False, True]))
+    table = encode_columns(columns, np.array([0, 3]), np.array([False, True]), "keys")
     scratch = allocate_scratch(table, make_class_target(np.zeros(10, np.int32), 2, None), 10, 1)
     assert sum(array.nbytes for array in scratch) < 100_000

@@ -37,12 +37,12 @@ from treekit.discovery import KINDS, Component
 from treekit.errors import ModelError, PluginError, SettingError, TreekitWarning
 from treekit.export.onnx import export_onnx
 from treekit.interop import read_model
-from treekit.interop.builtin import treekit_importers
 from treekit.interop.sklearn import (
     convert_trees,
     make_tree_table,
     read_sklearn,
     recognises_sklearn,
+    treekit_importers,
 )
 from treekit.model.model import Model
 from treekit.model.tree import Split

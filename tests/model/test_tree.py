@@ -18,7 +18,7 @@ from treekit.data.schema import Column, Schema
 from treekit.errors import ModelError
 from treekit.export.c.layouts import pack_nodes
 from treekit.export.lowering import leaf_table
-from treekit.model import validation as check
+from treekit.model import tree as tree_module
 from treekit.model.builder import (
     Surrogate,
     build_tree,
@@ -430,7 +430,7 @@ def test_two_trees_that_swap_their_children_are_refused():
 
 @pytest.mark.parametrize("group", [1, 15, 10**6])
 def test_all_trees_are_checked_in_groups_of_any_size(group, monkeypatch):
-    monkeypatch.setattr(check, "BATCH_NODES", group)
+    monkeypatch.setattr(tree_module, "BATCH_NODES", group)
     tree, wrong = every_kind(), changed(every_kind(), "weight", 3, -1)
     check_trees([tree] * 5, SCHEMA)
     for at in range(5):

@@ -39,7 +39,7 @@ def encode_columns(
     columns: Sequence[npt.NDArray[Any]],
     n_levels: npt.NDArray[np.int64],
     nominal: npt.NDArray[np.bool_],
-    coding: Coding,
+    coding: Coding | Literal["keys"],
     *,
     nominal_splits: NominalSplits = "subset",
     max_bins: int = MAX_BINS,
@@ -57,7 +57,8 @@ def encode_columns(
     n_levels : (features,) int64
         Numbers of categories of nominal columns.
     nominal : (features,) bool
-    coding : {"exact", "histogram"}
+    coding : {"exact", "histogram", "keys"}
+        ``keys``: `encode_keys` of the numeric columns of a float32 model.
     nominal_splits : {"subset", "multiway", "one_vs_rest"}
         How nominal columns are split: in two sets, in one branch per category, or in
         one category against the rest.
@@ -75,10 +76,12 @@ def encode_columns(
     Table
         Cost: one radix sort per numeric column; memory of one code per cell and of the
         keys of one column per thread.  Exact codes of more than 255 rows are created with
-        four bytes, and narrowed to one byte if no column has more than 255 values.
+        four bytes, and narrowed to one byte if no column has more than 255 values.  Keys
+        cost a pass over the cells; ``n_codes`` of their columns is `MISSING_KEY`, which
+        means missing, and they have no `low` and `high`.
     """
     n_rows = len(columns[0]) if n_rows is None else n_rows
-    numeric_most = max_bins if coding == "histogram" else n_rows
+    numeric_most = {"histogram": max_bins, "exact": n_rows, "keys": int(MISSING_KEY)}[coding]
     bounds = np.where(nominal, n_levels, numeric_most)
     codes = allocate_code_matrix((len(bounds), n_rows), choose_code_type(int(bounds.max())))
 
@@ -88,6 +91,9 @@ def encode_columns(
             np.copyto(row, column, casting="unsafe")
             row[column < 0] = n_levels[f]
             return _ColumnCodes(int(n_levels[f]), np.empty(0), np.empty(0))
+        if coding == "keys":
+            row[:] = encode_keys(column)
+            return _ColumnCodes(int(MISSING_KEY), np.empty(0), np.empty(0))
         return _encode_numeric(column, weights, max_bins if coding == "histogram" else None, row)
 
     if n_jobs in (None, 1):
@@ -102,7 +108,7 @@ def encode_columns(
     if dtype != codes.dtype:
         wide, codes = codes, allocate_code_matrix(codes.shape, dtype)
         codes[:] = wide
-    numeric_sizes = np.where(nominal, 0, n_codes)
+    sizes = np.array([len(each.low) for each in coded], dtype=np.int64)
     low = np.concatenate([np.empty(0), *(each.low for each in coded)])
     if coding == "exact":
         high = low
@@ -112,7 +118,7 @@ def encode_columns(
         codes=codes,
         n_codes=n_codes.astype(np.uint32),
         nominal=np.where(nominal, NOMINAL_CODES[nominal_splits], 0).astype(np.uint8),
-        value_start=(np.cumsum(numeric_sizes) - numeric_sizes).astype(np.int64),
+        value_start=np.cumsum(sizes) - sizes,
         low=low,
         high=high,
     )
@@ -141,9 +147,7 @@ def _encode_numeric(
     codes: npt.NDArray[Any],
 ) -> _ColumnCodes:
     """Fill the codes (rows,) of a numeric column: bins, or one per value if `max_bins` is None."""
-    form = KEY_FORMATS[column.dtype.str]
-    bits = make_read_only(np.ascontiguousarray(column).view(form.unsigned))
-    own = make_read_only(np.empty(0) if weights is None else weights.view())
+    form, bits, own = view_bits(column, weights)
     keys, rows = _sort_known(bits, form, own, carried=max_bins is None or weights is not None)
     if len(keys) == 0:
         codes[:] = 0
@@ -195,6 +199,15 @@ def _sort_known(
     return found
 
 
+def view_bits(
+    column: npt.NDArray[Any], weights: npt.NDArray[np.float64] | None
+) -> tuple[KeyFormat, npt.NDArray[Any], npt.NDArray[np.float64]]:
+    """Return the key format and bits (rows,) of a column, and the weights, empty if None."""
+    form = KEY_FORMATS[column.dtype.str]
+    bits = make_read_only(np.ascontiguousarray(column).view(form.unsigned))
+    return form, bits, make_read_only(np.empty(0) if weights is None else weights.view())
+
+
 def make_read_only(view: npt.NDArray[Any]) -> npt.NDArray[Any]:
     """Make a view read-only, so that kernels need not be compiled for writeable arrays also."""
     view.flags.writeable = False
@@ -235,42 +248,6 @@ KEY_FORMATS = {
 # compare with an arbitrary threshold.
 
 _SIGN_BIT = np.uint32(0x80000000)
-
-
-def encode_columns_as_keys(
-    columns: Sequence[npt.NDArray[Any]],
-    n_levels: npt.NDArray[np.int64],
-    nominal: npt.NDArray[np.bool_],
-    *,
-    nominal_splits: NominalSplits = "subset",
-    n_rows: int | None = None,
-) -> Table:
-    """Encode the numeric columns of a float32 model by `encode_keys`, nominal ones as usual.
-
-    Parameters are those of `treekit.data.binning.encode_columns`.
-
-    Returns
-    -------
-    Table
-        uint32 codes; ``n_codes`` of a numeric column is `MISSING_KEY`, which means
-        missing, and `low` and `high` are empty.  Cost: a pass over the cells.
-    """
-    n_rows = len(columns[0]) if n_rows is None else n_rows
-    codes = allocate_code_matrix((len(columns), n_rows), np.uint32)
-    for f in range(len(columns)):
-        column = columns[f]
-        if nominal[f]:
-            codes[f] = np.where(column < 0, n_levels[f], column)
-        else:
-            codes[f] = encode_keys(column)
-    return Table(
-        codes=codes,
-        n_codes=np.where(nominal, n_levels, int(MISSING_KEY)).astype(np.uint32),
-        nominal=np.where(nominal, NOMINAL_CODES[nominal_splits], 0).astype(np.uint8),
-        value_start=np.zeros(len(columns), dtype=np.int64),
-        low=np.empty(0),
-        high=np.empty(0),
-    )
 
 
 def encode_keys(column: npt.NDArray[Any]) -> npt.NDArray[np.uint32]:

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from treekit.data.binning import KEY_FORMATS, MAX_BINS, KeyFormat, make_read_only
+from treekit.data.binning import KEY_FORMATS, MAX_BINS, view_bits
 from treekit.kernels.feature_codes import assign_bins
 from treekit.kernels.key_counts import (
     DIGIT_BITS,
@@ -63,7 +63,7 @@ def count_digits(
         Leading digits of the keys to count, by their next digit at `shift`; None = all keys, by
         their first digit.
     """
-    form, bits, own = _prepare(column, weights)
+    form, bits, own = view_bits(column, weights)
     largest, first = np.zeros(2, np.uint64), np.uint64(8 * column.itemsize - FIRST_BITS)
     counts: Numbers
     if prefixes is not None:
@@ -94,20 +94,12 @@ def assign_codes(
     if not len(high):
         codes[:] = 0
         return lowest
-    form, bits, own = _prepare(column, weights)
+    form, bits, own = view_bits(column, weights)
     padded = np.full(MAX_BINS + 1, ~form.unsigned(0))
     padded[: len(high)] = high.astype(form.unsigned)
     assign_bins(bits, form.sign, form.infinity, padded, len(high), codes)
     find_lowest_keys(bits, form.sign, form.infinity, own, codes, lowest)
     return lowest
-
-
-def _prepare(
-    column: npt.NDArray[Any], weights: Numbers | None
-) -> tuple[KeyFormat, npt.NDArray[Any], Numbers]:
-    form = KEY_FORMATS[column.dtype.str]
-    bits = make_read_only(np.ascontiguousarray(column).view(form.unsigned))
-    return form, bits, make_read_only(np.empty(0) if weights is None else weights.view())
 
 
 def decode_keys(keys: Keys, dtype: npt.DTypeLike) -> Numbers:

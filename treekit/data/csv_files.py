@@ -15,7 +15,7 @@ from collections.abc import Callable, Collection, Generator, Iterator, Sequence
 from functools import cache
 from itertools import chain, islice
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -279,18 +279,6 @@ def _check_header(path: Path, header: list[str], separator: str) -> None:
 # ---------------------------------------------------------------- chunks
 
 
-class _Chunk(Protocol):
-    """Some rows of a file."""
-
-    def parse_numbers(
-        self, positions: Sequence[int], marks: frozenset[str]
-    ) -> list[npt.NDArray[Any] | None]:
-        """Parse columns as numbers, as `treekit.data.cells.parse_numbers` does."""
-
-    def append_texts(self, position: int, column: StoredColumn) -> None:
-        """Append the text of a column to a stored column."""
-
-
 class _TextChunk:
     """Rows read by the ``csv`` module."""
 
@@ -300,9 +288,11 @@ class _TextChunk:
     def parse_numbers(
         self, positions: Sequence[int], marks: frozenset[str]
     ) -> list[npt.NDArray[Any] | None]:
+        """Parse columns as numbers, as `treekit.data.cells.parse_numbers` does."""
         return [parse_numbers(make_object_array(self.columns[i]), marks) for i in positions]
 
     def append_texts(self, position: int, column: StoredColumn) -> None:
+        """Append the text of a column to a stored column."""
         column.append(make_object_array(self.columns[position]))
 
 
@@ -325,6 +315,7 @@ class _ByteChunk:
     def parse_numbers(
         self, positions: Sequence[int], marks: frozenset[str]
     ) -> list[npt.NDArray[Any] | None]:
+        """Parse columns as numbers, as `treekit.data.cells.parse_numbers` does."""
         from treekit.kernels.csv_cells import INTEGERS, parse_cells
 
         ints = np.empty((len(positions), self.n_rows), np.int64)
@@ -364,6 +355,7 @@ class _ByteChunk:
         return parse_numbers(make_object_array(texts)[codes], marks)
 
     def append_texts(self, position: int, column: StoredColumn) -> None:
+        """Append the text of a column to a stored column."""
         column.append_codes(*self._code_texts(position))
 
     def _code_texts(
@@ -387,3 +379,6 @@ class _ByteChunk:
         if cell.startswith(b'"'):
             cell = cell[1:-1].replace(b'""', b'"')
         return cell.decode()
+
+
+_Chunk: TypeAlias = _TextChunk | _ByteChunk

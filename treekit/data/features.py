@@ -70,7 +70,8 @@ def read_inputs(
     DataError
         For cells that training cannot use; names the column, row and value.
     """
-    check_input_type(dtype)
+    if dtype not in ("auto", "float32", "float64"):
+        raise SettingError(f"unknown input type {dtype!r}; known: auto, float32, float64")
     columns: list[Column] = []
     sources: list[ColumnArray | str] = []
     losses: dict[str, RoundingLoss] = {}
@@ -444,7 +445,6 @@ def choose_dtype(losses: Mapping[str, RoundingLoss], dtype: InputType) -> Dtype:
     ``auto``: float32, unless a column loses precision or range.  ``float32``: a column that
     loses precision raises a warning, and one that loses range an error.
     """
-    check_input_type(dtype)
     if dtype == "float64":
         return "float64"
     for name, loss in losses.items():
@@ -463,9 +463,3 @@ def choose_dtype(losses: Mapping[str, RoundingLoss], dtype: InputType) -> Dtype:
             stacklevel=5,
         )
     return "float32"
-
-
-def check_input_type(dtype: InputType) -> None:
-    """Raise `SettingError` for an unknown input type."""
-    if dtype not in ("auto", "float32", "float64"):
-        raise SettingError(f"unknown input type {dtype!r}; known: auto, float32, float64")

@@ -101,16 +101,13 @@ def _open_filesystem(url: str) -> tuple[Any, str]:
 
 def _list_folder(system: Any, root: str) -> list[str]:
     """List the Parquet files below a folder, or all visible files if none is Parquet."""
-    with suppress(FileNotFoundError):  # raised for a bucket that does not exist
-        return _select_visible(system, root)
-    return []
-
-
-def _select_visible(system: Any, root: str) -> list[str]:
-    below = [
-        path for path in system.find(root) if not re.search(r"/[._]", path[len(root.rstrip("/")) :])
-    ]
-    return [path for path in below if path.lower().endswith(_SUFFIXES)] or below
+    try:
+        found = system.find(root)
+    except FileNotFoundError:  # raised for a bucket that does not exist
+        return []
+    start = len(root.rstrip("/"))
+    visible = [path for path in found if not re.search(r"/[._]", path[start:])]
+    return [path for path in visible if path.lower().endswith(_SUFFIXES)] or visible
 
 
 def read_file(path: str, columns: Collection[str] | None = None) -> Any:

@@ -51,10 +51,14 @@ import numpy as np
 import numpy.typing as npt
 
 from treekit._version import __version__
+from treekit.contracts import Importer
 from treekit.data.schema import Column, Dtype, Output, Schema, python_label
 from treekit.errors import ModelError
+from treekit.hookspecs import hookimpl
 from treekit.interop import find_class_name
 from treekit.interop.tree_assembly import (
+    ANSWER_SETTING,
+    DTYPE_SETTING,
     MAX_COLUMNS,
     NodeTable,
     Outcome,
@@ -74,23 +78,35 @@ Ints = npt.NDArray[np.int64]
 
 # ---------------------------------------------------------------- estimators
 
-_TREES = (
-    *("DecisionTreeClassifier", "DecisionTreeRegressor"),
-    *("ExtraTreeClassifier", "ExtraTreeRegressor"),
-)
-_FORESTS = (
-    *("RandomForestClassifier", "RandomForestRegressor"),
-    *("ExtraTreesClassifier", "ExtraTreesRegressor"),
-)
-_BAGGING = ("BaggingClassifier", "BaggingRegressor")
-_BOOSTED = ("GradientBoostingClassifier", "GradientBoostingRegressor")
-_HISTOGRAMS = ("HistGradientBoostingClassifier", "HistGradientBoostingRegressor")
-
-_KINDS = {
-    name: kind for kind in (_TREES, _FORESTS, _BAGGING, _BOOSTED, _HISTOGRAMS) for name in kind
+_FAMILIES = {
+    "tree": ("DecisionTree", "ExtraTree"),
+    "forest": ("RandomForest", "ExtraTrees"),
+    "bagging": ("Bagging",),
+    "boosting": ("GradientBoosting",),
+    "histograms": ("HistGradientBoosting",),
 }
-CLASS_NAMES = tuple(_KINDS)
+_FAMILY_OF_CLASS = {
+    f"{name}{task}": family
+    for family, names in _FAMILIES.items()
+    for name in names
+    for task in ("Classifier", "Regressor")
+}
+CLASS_NAMES = tuple(_FAMILY_OF_CLASS)
 """Supported classes of scikit-learn."""
+
+
+@hookimpl
+def treekit_importers() -> list[Importer]:
+    """Return the importer of scikit-learn."""
+    return [
+        Importer(
+            name="scikit-learn",
+            recognises=recognises_sklearn,
+            read=read_sklearn,
+            settings=(DTYPE_SETTING, ANSWER_SETTING),
+            summary="fitted scikit-learn trees, forests, bagged and boosted trees",
+        ),
+    ]
 
 
 def recognises_sklearn(source: Any) -> bool:
@@ -150,12 +166,13 @@ def read_estimator(
     dtype, answer : str
         See `read_sklearn`.
     """
-    needed = {_TREES: "tree_", _HISTOGRAMS: "_predictors"}.get(_KINDS[kind], "estimators_")
+    family = _FAMILY_OF_CLASS[kind]
+    needed = {"tree": "tree_", "histograms": "_predictors"}.get(family, "estimators_")
     if not hasattr(source, needed):
         raise ModelError(f"the {name} is not fitted: call fit first")
     source_name = f"the {name}"
-    is_boosted = _KINDS[kind] in (_BOOSTED, _HISTOGRAMS)
-    if dtype == "float64" and kind not in _HISTOGRAMS:
+    is_boosted = family in ("boosting", "histograms")
+    if dtype == "float64" and family != "histograms":
         raise ModelError(f"{source_name} rounds numbers to float32: omit dtype='float64'")
     if answer == "margins" and not is_boosted:
         raise ModelError(f"{source_name} has no margins: omit answer='margins'")
@@ -172,7 +189,7 @@ def read_estimator(
         schema = _make_schema(source, names, source_name)
         return make_model(
             schema,
-            convert_trees(_make_tables(source, kind, schema, source_name), schema, source_name),
+            convert_trees(_make_tables(source, family, schema, source_name), schema, source_name),
             settings=settings,
             provenance={"treekit": __version__, **provenance},
         )
@@ -183,7 +200,7 @@ def read_estimator(
     outcome = _make_outcome(source, source_name, n_margins)
     members = [member for stage in rounds for member in stage]
     named: dict[int, tuple[str, ...]] = {}
-    if kind in _HISTOGRAMS:
+    if family == "histograms":
         order, named = _read_categories(source, len(names), source_name)
         tables = [_make_predictor_table(member, order, source_name) for member in members]
         margins = np.asarray(source._baseline_prediction, dtype=np.float64).reshape(-1)
@@ -195,7 +212,7 @@ def read_estimator(
     if len(margins) != n_margins:
         raise ModelError(f"{source_name} is damaged: {len(margins)} baselines, not {n_margins}")
     nodes = concatenate_tables(tables, source_name)
-    if kind in _BOOSTED:
+    if family == "boosting":
         nodes.value = float(source.learning_rate) * nodes.value
         nodes.gain = np.zeros(len(nodes.left))
     columns = make_columns(nodes, names, source_name, named=named)
@@ -236,11 +253,11 @@ def _make_schema(source: Any, names: list[str], source_name: str) -> Schema:
     return Schema(columns=columns, target=targets[0], classes=labels[0], more=more)
 
 
-def _make_tables(source: Any, kind: str, schema: Schema, source_name: str) -> list[NodeTable]:
+def _make_tables(source: Any, family: str, schema: Schema, source_name: str) -> list[NodeTable]:
     """Make the tables of a tree, forest or bagging estimator."""
-    if kind not in _BAGGING:
+    if family != "bagging":
         sizes = [len(output.classes) for output in schema.outputs]
-        members = [source] if kind in _TREES else source.estimators_
+        members = [source] if family == "tree" else source.estimators_
         return [make_tree_table(member.tree_, sizes) for member in members]
     tables = []
     for member, features in zip(source.estimators_, source.estimators_features_, strict=True):

@@ -42,6 +42,8 @@ from treekit.model.tree import Split, Tree
 # ---------------------------------------------------------------- fixed-point units
 
 UNIT_BUDGET: dict[Dtype, int] = {"float32": 2**24, "float64": 2**53}
+SUM_LIMIT = UNIT_BUDGET["float64"]
+"""Limit of the `Grid` of additive leaf values, which bounds their sums as well."""
 MAX_TREES = 100_000
 """Most trees of a model: with more, a tree would have fewer than 168 units."""
 
@@ -175,21 +177,9 @@ def compute_grid_limit(n_trees: int, dtype: Dtype, mass: int = 1) -> int:
 
 def fit_regression_grid(largest: float, n_trees: int, dtype: Dtype, mass: int = 1) -> Grid:
     """Return the finest `Grid` that represents leaf values up to `largest` in magnitude."""
-    limit = compute_grid_limit(n_trees, dtype, mass)
     if not math.isfinite(largest):
         raise ModelError("leaf values must be finite")
-    if largest == 0.0:
-        return Grid(0, limit)
-    exponent = math.frexp(largest)[1] - limit.bit_length()
-    while math.ldexp(largest, -exponent) > limit:
-        exponent += 1
-    # Keep all products with the step normal doubles, so that scaling is exact.
-    return Grid(max(exponent, -960), limit)
-
-
-def make_sum_grid(exponent: int) -> Grid:
-    """Return the `Grid` of additive leaf values: step ``2**exponent``, sums to 2**53."""
-    return Grid(exponent, 1 << 53)
+    return _fit_grid(largest, compute_grid_limit(n_trees, dtype, mass))
 
 
 def fit_sum_grid(largest: npt.NDArray[np.float64]) -> Grid:
@@ -204,13 +194,18 @@ def fit_sum_grid(largest: npt.NDArray[np.float64]) -> Grid:
         total = float(largest.sum(axis=0).max())
     if not math.isfinite(total * 2):
         raise ModelError("sums of leaf values must be finite: the leaf values are too large")
-    if total == 0.0:
-        return make_sum_grid(0)
-    # Rounding adds at most half a step per tree.
-    exponent = math.frexp(total)[1] - 53
-    while math.ldexp(total, -exponent) + len(largest) > 2.0**53:
+    return _fit_grid(total, SUM_LIMIT, len(largest))  # rounding adds half a step per tree
+
+
+def _fit_grid(largest: float, limit: int, margin: int = 0) -> Grid:
+    """Return the finest `Grid` on which `largest` and `margin` steps are within `limit`."""
+    if largest == 0.0:
+        return Grid(0, limit)
+    exponent = math.frexp(largest)[1] - (limit - margin).bit_length()
+    while math.ldexp(largest, -exponent) + margin > limit:
         exponent += 1
-    return make_sum_grid(max(exponent, -960))
+    # Keep all products with the step normal doubles, so that scaling is exact.
+    return Grid(max(exponent, -960), limit)
 
 
 def floor_to_dtype(values: npt.ArrayLike, dtype: Dtype) -> npt.NDArray[np.float64]:

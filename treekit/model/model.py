@@ -18,6 +18,7 @@ from treekit.data.schema import Schema
 from treekit.errors import ModelError
 from treekit.model.fixed_point import (
     MASS,
+    SUM_LIMIT,
     UNIT_BUDGET,
     Grid,
     apportion,
@@ -25,10 +26,9 @@ from treekit.model.fixed_point import (
     count_tree_units,
     fit_regression_grid,
     fit_sum_grid,
-    make_sum_grid,
 )
 from treekit.model.links import Combine, Link
-from treekit.model.tree import BATCH_NODES, FIELD_DTYPES, Tree, batch_trees
+from treekit.model.tree import FIELD_DTYPES, Tree, batch_trees
 from treekit.model.validation import check_policies, check_trees
 
 if TYPE_CHECKING:
@@ -181,7 +181,7 @@ class Model:
     def grid(self) -> Grid:
         """Regression and additive class scores (margins): the fixed-point format of leaf values."""
         if self.combine == "sum":
-            return make_sum_grid(self.exponent)
+            return Grid(self.exponent, SUM_LIMIT)
         return Grid(self.exponent, compute_grid_limit(self.n_trees, self.schema.dtype, self.mass))
 
     @cached_property
@@ -354,7 +354,7 @@ def distribute_tree_votes(model: Model | RuleList, trees: Sequence[Tree]) -> npt
     """Compute the votes of all leaves, ordered by tree and by node."""
     units = np.empty((sum(tree.n_leaves for tree in trees), model.schema.n_values), dtype=np.int64)
     at = 0
-    for group in batch_trees(trees, BATCH_NODES):  # all weights at once would double the memory
+    for group in batch_trees(trees):  # all weights at once would double the memory
         weights = np.concatenate([tree.value[tree.leaves] for tree in group])
         units[at : at + len(weights)] = distribute_votes(model, weights)
         at += len(weights)

@@ -416,8 +416,16 @@ def read_entries(path: str | Path) -> dict[str, bytes]:
     ModelFileNotFoundError, ModelFileAccessError
         If the file does not exist, or cannot be opened.
     """
-    with _open_file(path) as file:
-        return _read_archive(file, os.fstat(file.fileno()).st_size, path)
+    try:
+        with Path(path).open("rb") as file:
+            return _read_archive(file, os.fstat(file.fileno()).st_size, path)
+    except FileNotFoundError as error:
+        raise ModelFileNotFoundError(
+            f"there is no model file {os.fspath(path)!r}; check the path"
+        ) from error
+    except OSError as error:
+        why = error.strerror or error
+        raise ModelFileAccessError(f"cannot read model file {os.fspath(path)!r}: {why}") from error
 
 
 def _read_archive(file: IO[bytes], size: int, path: str | Path) -> dict[str, bytes]:
@@ -444,18 +452,6 @@ def _read_archive(file: IO[bytes], size: int, path: str | Path) -> dict[str, byt
                 "treekit train or Model.save wrote"
             ) from error
         raise ModelFileError(f"{path} is not a model file, or is damaged: {error}") from error
-
-
-def _open_file(path: str | Path) -> IO[bytes]:
-    try:
-        return Path(path).open("rb")
-    except FileNotFoundError as error:
-        raise ModelFileNotFoundError(
-            f"there is no model file {os.fspath(path)!r}; check the path"
-        ) from error
-    except OSError as error:
-        why = error.strerror or error
-        raise ModelFileAccessError(f"cannot read model file {os.fspath(path)!r}: {why}") from error
 
 
 def narrow_dtype(array: npt.NDArray[Any]) -> npt.NDArray[Any]:

@@ -10,7 +10,6 @@ import numpy.typing as npt
 
 from treekit.model.fixed_point import compute_mass_bounds
 from treekit.model.tree import (
-    BATCH_NODES,
     MAX_DEPTH,
     DerivedColumns,
     Split,
@@ -118,7 +117,7 @@ def _pack_trees(
     tops, depths, word = [], [], packed.dtype
     node_of_leaf = np.empty(model.n_leaves, np.int32)
     first = first_leaf = entry = 0
-    for trees in batch_trees(model.trees, BATCH_NODES):
+    for trees in batch_trees(model.trees):
         nodes, roots = concatenate_trees(trees)
         part = derived._replace(column=derived.column[first : first + nodes.n_nodes])
         plain = part.column < 0

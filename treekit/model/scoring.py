@@ -22,7 +22,6 @@ from treekit.model.links import convert_sums
 from treekit.model.model import predict_labels
 
 if TYPE_CHECKING:
-    from treekit.kernels.score_batch import PackedTrees
     from treekit.model.model import Model
 
 
@@ -181,19 +180,10 @@ def sum_leaf_values(model: Model, matrix: Matrix, n_threads: int = 1) -> npt.NDA
 
     if model.straight is not None:
         return model.units.take(_find_leaves(model, matrix, n_threads)[:, 0], axis=0)
-    checked = validate_matrix(model, matrix)
-    trees, _, shares = model.packed
-    result = np.zeros((len(checked), model.schema.n_values), dtype=np.int64)
-    cells, block = _prepare_cells(trees, checked)
-
-    def add_slice(part: slice) -> None:
-        arguments = trees, cells[part], block, model.units
-        if shares is None:
-            add_leaf_units(*arguments, result[part])
-        else:
-            add_fractional_units(*arguments, shares, _count_most_leaves(model), result[part])
-
-    _run_in_threads(add_slice, len(checked), n_threads)
+    cells = validate_matrix(model, matrix)
+    result = np.zeros((len(cells), model.schema.n_values), dtype=np.int64)
+    kernels = add_leaf_units, add_fractional_units
+    _score_packed(model, cells, kernels, model.units, result, n_threads)
     return result
 
 
@@ -231,24 +221,44 @@ def _find_leaves(
 
         _run_in_threads(traverse_slice, len(cells), n_threads)
         return result
-    trees, node_of_leaf, shares = model.packed
-    leaf_ids = node_of_leaf if nodes else np.arange(model.n_leaves, dtype=np.int32)
-    cells, block = _prepare_cells(trees, cells)
-
-    def find_slice(part: slice) -> None:
-        arguments = trees, cells[part], block, leaf_ids
-        if shares is None:
-            gather_leaf_values(*arguments, result[part])
-        else:
-            gather_heaviest_leaf_values(*arguments, shares, _count_most_leaves(model), result[part])
-
-    _run_in_threads(find_slice, len(cells), n_threads)
+    leaf_ids = model.packed.node_of_leaf if nodes else np.arange(model.n_leaves, dtype=np.int32)
+    kernels = gather_leaf_values, gather_heaviest_leaf_values
+    _score_packed(model, cells, kernels, leaf_ids, result, n_threads)
     return result
 
 
-def _count_most_leaves(model: Model) -> np.uint64:
-    """Return the largest number of leaves of a tree."""
-    return np.uint64(np.diff(model.leaf_offsets).max())
+def _score_packed(
+    model: Model,
+    matrix: Matrix,
+    kernels: tuple[Callable[..., None], Callable[..., None]],
+    leaf_values: npt.NDArray[Any],
+    result: npt.NDArray[Any],
+    n_threads: int,
+) -> None:
+    """Fill `result` (rows, ...) by a kernel for the packed trees.
+
+    Parameters
+    ----------
+    matrix : (rows, features)
+        Checked by `validate_matrix`.
+    kernels : tuple of two kernels
+        For rows that reach one leaf of each tree, and for fractional instances.
+    leaf_values : (leaves, ...)
+    """
+    trees, _, shares = model.packed
+    # Small models stay in the L2 cache, so small blocks keep their rows in L1.  Large
+    # models are read from memory once per block, so blocks are large.
+    block = np.uint64(64 if trees.nodes.nbytes <= _CACHE_BYTES else 4096)
+    cells = matrix.astype(np.float32 if trees.nodes.dtype == np.uint32 else np.float64, copy=False)
+    further: tuple[Any, ...] = ()
+    kernel = kernels[0]
+    if shares is not None:
+        kernel, further = kernels[1], (shares, np.uint64(np.diff(model.leaf_offsets).max()))
+
+    def score_slice(part: slice) -> None:
+        kernel(trees, cells[part], block, leaf_values, *further, result[part])
+
+    _run_in_threads(score_slice, len(cells), n_threads)
 
 
 def encode_table(model: Model, rows: Any) -> Matrix:
@@ -267,15 +277,6 @@ def _make_label_array(output: Output) -> npt.NDArray[Any]:
         labels = np.empty(len(output.classes), dtype=object)
         labels[:] = output.classes
     return labels
-
-
-def _prepare_cells(packed: PackedTrees, matrix: Matrix) -> tuple[Matrix, np.uint64]:
-    """Cast `matrix` to the width of the keys, and choose the block size for these trees."""
-    real = np.float32 if packed.nodes.dtype == np.uint32 else np.float64
-    # Small models stay in the L2 cache, so small blocks keep their rows in L1.  Large
-    # models are read from memory once per block, so blocks are large.
-    block = 64 if packed.nodes.nbytes <= _CACHE_BYTES else 4096
-    return matrix.astype(real, copy=False), np.uint64(block)
 
 
 def _run_in_threads(work: Callable[[slice], None], n_rows: int, n_threads: int) -> None:

@@ -417,8 +417,8 @@ NODE_ENTRIES = {
 SURROGATE_ENTRIES = {"surrogate_level_offsets": ("surrogate_level_branch",)}
 
 
-def batch_trees(trees: Sequence[Tree], max_nodes: int) -> Iterator[Sequence[Tree]]:
-    """Yield the trees in order, in batches of up to `max_nodes` nodes, or of one larger tree.
+def batch_trees(trees: Sequence[Tree]) -> Iterator[Sequence[Tree]]:
+    """Yield the trees in order, in batches of up to `BATCH_NODES` nodes, or of one larger tree.
 
     Entries of `Tree.level_branch` count as nodes in proportion to their memory.
     """
@@ -430,7 +430,7 @@ def batch_trees(trees: Sequence[Tree], max_nodes: int) -> Iterator[Sequence[Tree
     first = 0
     while first < len(trees):
         last, nodes = first + 1, sizes[first]
-        while last < len(trees) and nodes + sizes[last] <= max_nodes:
+        while last < len(trees) and nodes + sizes[last] <= BATCH_NODES:
             nodes += sizes[last]
             last += 1
         yield trees[first:last]

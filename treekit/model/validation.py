@@ -17,7 +17,6 @@ from treekit.data.schema import Schema
 from treekit.errors import ModelError
 from treekit.model.json_values import to_json
 from treekit.model.tree import (
-    BATCH_NODES,
     MAX_DEPTH,
     NODE_ENTRIES,
     PER_NODE_FIELDS,
@@ -59,7 +58,7 @@ def check_tree(tree: Tree, schema: Schema, margins: bool = False) -> None:
 
 def check_trees(trees: Sequence[Tree], schema: Schema, margins: bool = False) -> None:
     """Check each tree like `check_tree`, as fast as one tree with as many nodes."""
-    for group in batch_trees(trees, BATCH_NODES):
+    for group in batch_trees(trees):
         for tree in group:  # before `join`, which hides wrong lengths of single trees
             _check_shapes(tree, schema)
         check_forest(*concatenate_trees(group), schema, margins)
@@ -175,11 +174,9 @@ def _check_input_type(values: npt.NDArray[np.float64], schema: Schema, what: str
     """Raise `ModelError` unless values are finite numbers of the model's input type."""
     _raise_unless(np.isfinite(values), f"{what} is not finite")
     if schema.dtype == "float32":
-        exact = np.abs(values) <= np.finfo(np.float32).max
-        _raise_unless(
-            np.all(exact) and np.all(values.astype(np.float32) == values),
-            f"{what} is not a float32, the model's input type",
-        )
+        with np.errstate(over="ignore"):
+            rounded = values.astype(np.float32)
+        _raise_unless(rounded == values, f"{what} is not a float32, the model's input type")
 
 
 def _check_level_splits(tree: Tree, schema: Schema) -> None:
@@ -279,16 +276,16 @@ def _check_rules(tree: Tree, roots: npt.NDArray[np.int64], schema: Schema) -> No
     first_columns = tree.surrogate_feature[tree.surrogate_offsets[at]]
     named = bool(np.array_equal(tree.feature[at], first_columns))
     _raise_unless(named, "the feature of a rule is not that of its first condition")
-    entries = np.flatnonzero(of_rule)
-    branches = [tree.surrogate_below, tree.surrogate_above, tree.surrogate_lost]
     # Conditions on nominal columns do not use below and above.
-    numeric = ~schema.nominal[tree.surrogate_feature[entries]]
-    fails = [branches[0][entries][numeric], branches[1][entries][numeric], branches[2][entries]]
+    numeric = of_rule & ~schema.nominal[tree.surrogate_feature]
     levels = np.repeat(of_rule, np.diff(tree.surrogate_level_offsets))
-    fails.append(tree.surrogate_level_branch[levels])
-    _raise_unless(
-        all(bool(np.all(one != 0)) for one in fails), "a condition of a rule gives branch 0"
-    )
+    for branches in (
+        tree.surrogate_below[numeric],
+        tree.surrogate_above[numeric],
+        tree.surrogate_lost[of_rule],
+        tree.surrogate_level_branch[levels],
+    ):
+        _raise_unless(branches != 0, "a condition of a rule gives branch 0")
 
 
 # ---------------------------------------------------------------- policies and units
@@ -305,7 +302,18 @@ def check_policies(model: Model) -> None:
     Policies are the settings `missing`, `unknown`, `voting`, `combine`, `link` and `costs`.
     """
     check_header(model)
-    _check_missing_policy(model)
+    with_surrogates = [tree for tree in model.trees if len(tree.surrogate_feature)]
+    rules = [tree for tree in with_surrogates if Split.RULE in tree.kind]
+    if len(rules) < len(with_surrogates) and model.missing != "surrogate":
+        raise ModelError(
+            f"trees with surrogates require missing='surrogate', got {model.missing!r}"
+        )
+    if not rules:
+        return
+    if model.missing == "fractional":
+        raise ModelError("rules do not support missing='fractional': use missing='direction'")
+    if any(tree.n_leaves > 1 and Split.RULE not in tree.kind for tree in model.trees):
+        raise ModelError("a model of rules has other splits: all trees must be rule lists")
 
 
 def check_header(model: Any) -> None:
@@ -334,22 +342,6 @@ def check_header(model: Any) -> None:
         raise ModelError("the cost of a correct prediction must be 0")
     if np.any((model.costs < 0) | (model.costs > MAX_COST)):
         raise ModelError(f"costs must be between 0 and {MAX_COST}")
-
-
-def _check_missing_policy(model: Model) -> None:
-    """Check that the missing policy fits the trees' surrogates and rules."""
-    with_surrogates = [tree for tree in model.trees if len(tree.surrogate_feature)]
-    rules = [tree for tree in with_surrogates if Split.RULE in tree.kind]
-    if len(rules) < len(with_surrogates) and model.missing != "surrogate":
-        raise ModelError(
-            f"trees with surrogates require missing='surrogate', got {model.missing!r}"
-        )
-    if not rules:
-        return
-    if model.missing == "fractional":
-        raise ModelError("rules do not support missing='fractional': use missing='direction'")
-    if any(tree.n_leaves > 1 and Split.RULE not in tree.kind for tree in model.trees):
-        raise ModelError("a model of rules has other splits: all trees must be rule lists")
 
 
 def _check_link_function(model: Any) -> None:

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from treekit.contracts import CriterionFunctions, Ranks, Sums
-from treekit.data.binning import encode_columns, encode_columns_as_keys
+from treekit.data.binning import encode_columns
 from treekit.data.dataset import Dataset
 from treekit.data.out_of_core import copy_row_major
 from treekit.data.schema import Dtype, Schema
@@ -220,26 +220,19 @@ def _encode_table(dataset: Dataset, plan: Plan, *, alone: bool) -> Table:
     """
     schema, settings, functions = dataset.schema, plan.settings, plan.splitter.functions
     find = functions.find
-    if (
+    keyed = (
         isinstance(find, SplitterKernel)
         and find.supports_keys
         and schema.dtype == "float32"
         and alone
         and plan.pruner is None
         and settings["missing"] not in ("fractional", "surrogate")
-    ):
-        return encode_columns_as_keys(
-            dataset.columns,
-            schema.n_levels,
-            schema.nominal,
-            nominal_splits=settings["nominal_splits"],
-            n_rows=dataset.n_rows,
-        )
+    )
     return encode_columns(
         dataset.columns,
         schema.n_levels,
         schema.nominal,
-        functions.coding,
+        "keys" if keyed else functions.coding,
         nominal_splits=settings["nominal_splits"],
         max_bins=settings["max_bins"],
         weights=get_coding_weights(dataset, choose_weight_step(dataset.weights)),

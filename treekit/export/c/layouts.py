@@ -28,7 +28,6 @@ from treekit.export.lowering import (
 from treekit.model.model import Model
 from treekit.model.packing import compute_node_keys, to_ordered_keys
 from treekit.model.tree import (
-    BATCH_NODES,
     MAX_DEPTH,
     DerivedColumns,
     Split,
@@ -744,7 +743,7 @@ def pack_nodes(model: Model, leaves: LeafTable, derived: DerivedColumns) -> Pack
     check_table_size(len(levels))
     depth: list[npt.NDArray[np.int64]] = []
     first = first_leaf = first_entry = 0
-    for trees in batch_trees(model.trees, BATCH_NODES):
+    for trees in batch_trees(model.trees):
         nodes, roots = concatenate_trees(trees)
         own = slice(first, first + nodes.n_nodes)
         part = derived._replace(column=derived.column[own])
