@@ -42,14 +42,13 @@ from treekit.model.tree import Split
 from treekit.verify import Report, make_probes, runtime, verify
 from treekit.verify.answers import Answers, differing, expected
 from treekit.verify.coverage import measure_coverage
-from treekit.verify.probes import TimeBudget
+from treekit.verify.probes import compute_deadline
 from treekit.verify.report import _format_percent, make_certificate
 from treekit.verify.routing import (
     is_plain,
     make_empty_coverage,
     make_matrix,
     make_routed_model,
-    route_rows,
 )
 from treekit.verify.run_artifact import ReferenceRows, find_runner, run_artifact
 from treekit.verify.runtime import Job, OutOfTimeError, Runner, Runtime, read_version
@@ -656,8 +655,10 @@ MODELS = {"sums": sums_model, "surrogates": surrogates_model, "divided": divided
 
 
 def touched_by(of, rows):
+    from treekit.kernels.reachability import trace_rows
+
     touched = make_empty_coverage(of)
-    route_rows(of, make_matrix(of.model, rows), 0, touched)
+    trace_rows(of.routes, of.roots, make_matrix(of.model, rows), 0, touched)
     return touched
 
 
@@ -1021,9 +1022,9 @@ def test_construction_of_rows_that_time_cuts_is_said(model):
 def test_a_budget_is_a_positive_number_and_shares_itself():
     for wrong in (0, -1, math.nan):
         with pytest.raises(VerificationError, match="a positive number of seconds"):
-            TimeBudget(wrong)
-    assert TimeBudget(math.inf).compute_deadline(0.5) == math.inf
-    half = TimeBudget(100).compute_deadline(0.5) - time.monotonic()
+            verify(small_model(), ["model.c"], budget=wrong)
+    assert compute_deadline(math.inf, 0.5) == math.inf
+    half = compute_deadline(time.monotonic() + 100, 0.5) - time.monotonic()
     assert 40 < half <= 50
 
 

@@ -16,7 +16,7 @@ import numpy.typing as npt
 from treekit.contracts import Exporter
 from treekit.data.schema import Schema
 from treekit.errors import ExportError, VerificationError
-from treekit.export import find_file_problem
+from treekit.export import find_file_problem, write_files
 from treekit.model.builder import Node, Surrogate, is_missing, leaf, multiway, subset, threshold
 from treekit.model.model import Model
 from treekit.model.model_file import load
@@ -43,6 +43,7 @@ from treekit.verify.answers import (
     differing,
     encode_labels,
     expected,
+    take_answers,
 )
 from treekit.verify.probe_values import decode_cells
 from treekit.verify.run_artifact import list_runners
@@ -257,16 +258,6 @@ def _check_sample(subject: ExporterSubject, sample: SampleModel, law: Law) -> No
         break_law(f"export(<{sample.what}>), run on {row}", got, wanted)
 
 
-def _find_fault(
-    subject: ExporterSubject, sample: SampleModel, law: Law
-) -> tuple[str, str, str] | None:
-    """Return the first row with a different prediction; None if there is none or nothing to run."""
-    files = subject.export_files(sample, law)
-    if files is None or subject.execute is None:
-        return None
-    return find_difference(sample.model, files, subject.execute)
-
-
 # ---------------------------------------------------------------- running files
 
 RunFunction = Callable[[Path, Schema, Sequence[Sequence[float | str | None]]], Sequence[Any]]
@@ -318,29 +309,27 @@ def _convert_answers(schema: Schema, predictions: list[Any]) -> Answers:
     return Answers(label, number)
 
 
-def find_difference(
-    model: Model, files: Mapping[str, bytes], execute: ExecuteFunction
+def _find_fault(
+    subject: ExporterSubject, sample: SampleModel, law: Law
 ) -> tuple[str, str, str] | None:
     """Return the first row for which files and their model differ: the row, got, expected.
 
-    None if there is none.  Files that cannot be run count as a difference.
+    None if there is none, or nothing to run.  Files that cannot be run count as a difference.
     """
-    probes = make_example_probes(model)
+    files, model = subject.export_files(sample, law), sample.model
+    if files is None or subject.execute is None:
+        return None
+    probes, schema = make_example_probes(model), model.schema
     rows = np.concatenate([probes.rows, probes.refused])
     wanted = expected(model, rows, len(probes.refused))
     with tempfile.TemporaryDirectory(prefix="treekit-") as folder:
-        for name, content in files.items():
-            place = Path(folder) / name
-            place.parent.mkdir(parents=True, exist_ok=True)
-            place.write_bytes(content)
-        main = Path(folder) / next(iter(files))
+        main = write_files(Path(folder), files)[0]
         try:
-            for _, given in execute(main, model.schema, rows):
-                n = len(given.label)
-                part = Answers(wanted.label[:n], wanted.number[:n])
+            for _, given in subject.execute(main, schema, rows):
+                part = take_answers(wanted, slice(len(given.label)))
                 found = differing(part, given)
                 if len(found):
-                    row, schema = int(found[0]), model.schema
+                    row = int(found[0])
                     cells = dict(zip(schema.names, decode_cells(schema, rows[row]), strict=True))
                     got, correct = (describe_answer(schema, one, row) for one in (given, part))
                     return f"the row {cells}", got, correct
@@ -419,15 +408,14 @@ def iter_answer_pairs() -> Iterator[ModelPair]:
 
 
 EXPORTER_LAWS: Laws = (
-    (WRITES_OR_REFUSES, _check_writes),
-    (FILES, _check_writes),
-    (SOMETHING, _check_something_written),
-    (REPEATS, _check_repeated_exports),
-    (UNTOUCHED, _check_untouched),
-    (DEEP, _check_deep),
-    (MISSING, partial(_check_different_files, iter_pairs=iter_missing_pairs)),
-    (UNSEEN, partial(_check_different_files, iter_pairs=iter_unseen_pairs)),
-    (DIFFERENCES, partial(_check_different_files, iter_pairs=iter_answer_pairs)),
-    (EQUAL_BITS, _check_equal_bits),
-    (HOSTILE, _check_hostile),
+    (_check_writes, WRITES_OR_REFUSES, FILES),
+    (_check_something_written, SOMETHING),
+    (_check_repeated_exports, REPEATS),
+    (_check_untouched, UNTOUCHED),
+    (_check_deep, DEEP),
+    (partial(_check_different_files, iter_pairs=iter_missing_pairs), MISSING),
+    (partial(_check_different_files, iter_pairs=iter_unseen_pairs), UNSEEN),
+    (partial(_check_different_files, iter_pairs=iter_answer_pairs), DIFFERENCES),
+    (_check_equal_bits, EQUAL_BITS),
+    (_check_hostile, HOSTILE),
 )

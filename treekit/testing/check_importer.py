@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import os
 import pickle
 import sys
 import tempfile
-import tracemalloc
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -133,11 +131,6 @@ def format_source(source: Any) -> str:
 
 # ---------------------------------------------------------------- laws
 
-CHEAP = Law(
-    "recognising-is-cheap",
-    "`recognises` neither reads a complete file nor imports a module.",
-    "`recognises`: test a type, an ending or the first bytes; `sys.modules` lists imported modules",
-)
 REPEATS = Law(
     "same-source-same-model",
     "Reading a source twice gives equal models.",
@@ -173,38 +166,6 @@ def _check_foreign(subject: ImporterSubject) -> None:
             if isinstance(source, Path):
                 for path in iter_absent_paths(Path(folder), source.suffix):
                     subject.check_recognises(path, FOREIGN, expected=False)
-
-
-def _check_cheap(subject: ImporterSubject) -> None:
-    before = set(sys.modules)
-    with tempfile.TemporaryDirectory(prefix="treekit-") as folder:
-        endings = {source.suffix for source in subject.sources if isinstance(source, Path)}
-        for ending in (".unheard-of", *sorted(endings)):
-            path = Path(folder) / f"big{ending}"
-            with path.open("wb") as stream:
-                stream.truncate(_BIG_BYTES)  # sparse, so that it takes no disk space
-            peak = _measure_peak_memory(subject.record.recognises, path)
-            if peak > _BIG_BYTES // 4:
-                call = f"recognises({format_source(path)}), a file of {_BIG_BYTES >> 20} MB"
-                break_law(call, f"{peak >> 20} MB of memory used", "less than a quarter of that")
-    own = {subject.record.recognises.__module__.partition(".")[0], *sys.stdlib_module_names}
-    new = sorted({name.partition(".")[0] for name in set(sys.modules) - before} - own)
-    if new:
-        call = "recognises(<a file of another kind>)"
-        break_law(call, f"it imports {', '.join(new)}", "no import")
-
-
-_BIG_BYTES = 32 << 20
-
-
-def _measure_peak_memory(recognises: Callable[[Any], Any], path: Path) -> int:
-    """Return the peak memory of a call in bytes."""
-    tracemalloc.start()
-    with contextlib.suppress(Exception):  # tested by another law
-        recognises(path)
-    peak = tracemalloc.get_traced_memory()[1]
-    tracemalloc.stop()
-    return peak
 
 
 def _check_own(subject: ImporterSubject) -> None:
@@ -297,15 +258,13 @@ def _check_corrupt(subject: ImporterSubject) -> None:
 
 
 IMPORTER_LAWS: Laws = (
-    (CHEAP, _check_cheap),  # first, as a module is imported only once
-    (UNTOUCHED, _check_untouched),
-    (FOREIGN, _check_foreign),
-    (REFUSES, _check_refuses),
-    (OWN, _check_own),
-    (READS, _check_reads),
-    (REPEATS, _check_reads),
-    (CORRUPT, _check_corrupt),
-    (EQUAL, _check_equal),
+    (_check_untouched, UNTOUCHED),
+    (_check_foreign, FOREIGN),
+    (_check_refuses, REFUSES),
+    (_check_own, OWN),
+    (_check_reads, READS, REPEATS),
+    (_check_corrupt, CORRUPT),
+    (_check_equal, EQUAL),
 )
 
 

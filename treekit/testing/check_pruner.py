@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cache, partial
@@ -15,7 +14,7 @@ from treekit import registry
 from treekit.components.pruning import Context
 from treekit.contracts import Criterion, CriterionFunctions, Pruner, PrunerFunctions, Task
 from treekit.data.schema import Schema
-from treekit.errors import DataError, ModelError, SettingError, TreekitWarning
+from treekit.errors import DataError, ModelError, SettingError
 from treekit.model.tree import Split, Tree
 from treekit.model.validation import check_tree
 from treekit.testing.check_criterion import make_task_setup
@@ -58,7 +57,6 @@ from treekit.testing.training import (
     make_trainer,
     train_tree,
 )
-from treekit.training import fit
 
 # ---------------------------------------------------------------- pruner under test
 
@@ -153,17 +151,12 @@ def _grow_tree(
 
     holdout = subject.functions.holdout
     record = Pruner("spy", lambda: PrunerFunctions(after=record_tree, holdout=holdout))
-    given = {key: value for key, value in by.parts.items() if not key.startswith("pruner")}
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", TreekitWarning)
-        try:
-            dataset = by.make_dataset(table)
-            fit(dataset, {**given, "pruner": record, **settings})
-        except (DataError, SettingError):
-            return None
+    parts = {key: value for key, value in by.parts.items() if not key.startswith("pruner")}
+    if train_tree(replace(by, parts={**parts, "pruner": record}), table, **settings) is None:
+        return None
     tree, context = caught[0]
     folds = cache(context.folds)  # every call gets the same folds
-    return GrownTree(tree, replace(context, folds=folds), dataset.schema, str(table))
+    return GrownTree(tree, replace(context, folds=folds), by.make_dataset(table).schema, str(table))
 
 
 def _iter_grown_trees(subject: PrunerSubject) -> Iterator[GrownTree]:
@@ -277,24 +270,21 @@ def _check_training(subject: PrunerSubject) -> None:
 KEEPS = replace(DOUBLING, sentence="With every weight doubled, the same splits are kept.")
 
 GATES: Laws = (
-    (ANSWERS, PrunerSubject.check_calls),
-    (NUMBERS, PrunerSubject.check_calls),
-    (WRITES, PrunerSubject.check_calls),
-    (REPEATS, partial(check_invariance, change=keep_statistics)),
-    (ANSWERS, _check_after_calls),
-    (WRITES, _check_after_calls),
-    (TREE, _check_tree_returned),
-    (REPEATS, _check_repeated_pruning),
-    (SUBTREE, _check_subtree),
-    (VALUES, _check_leaf_values),
+    (PrunerSubject.check_calls, ANSWERS, NUMBERS, WRITES),
+    (partial(check_invariance, change=keep_statistics), REPEATS),
+    (_check_after_calls, ANSWERS, WRITES),
+    (_check_tree_returned, TREE),
+    (_check_repeated_pruning, REPEATS),
+    (_check_subtree, SUBTREE),
+    (_check_leaf_values, VALUES),
 )
 LAWS: Laws = (
-    (KEEPS, partial(check_invariance, change=double_weights)),
-    (BRANCHES, partial(check_invariance, change=reverse_branches)),
-    (EMPTY, partial(check_invariance, change=add_empty_branch)),
-    (TRAINS, _check_training),
-    (KEEPS, check_doubled_weights),
-    (BOUNDS, check_bounds),
+    (partial(check_invariance, change=double_weights), KEEPS),
+    (partial(check_invariance, change=reverse_branches), BRANCHES),
+    (partial(check_invariance, change=add_empty_branch), EMPTY),
+    (_check_training, TRAINS),
+    (check_doubled_weights, KEEPS),
+    (check_bounds, BOUNDS),
 )
 PRUNER_LAWS = (GATES, LAWS)
 

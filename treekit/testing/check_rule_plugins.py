@@ -128,10 +128,10 @@ def _check_escaped(subject: Subject) -> None:
 
 
 DOCUMENT_LAWS: Laws = (
-    (WRITES, _check_same_text),
-    (SOME, _check_some),
-    (SAME_TEXT, _check_same_text),
-    (ESCAPED, _check_escaped),
+    (_check_same_text, WRITES),
+    (_check_some, SOME),
+    (_check_same_text, SAME_TEXT),
+    (_check_escaped, ESCAPED),
 )
 
 
@@ -198,9 +198,9 @@ def _check_other_models(subject: Subject) -> None:
 
 
 SIMPLIFIER_LAWS: Laws = (
-    (LEARNS, _check_learns),
-    (SAME_LIST, _check_same_list),
-    (OTHER_REFUSED, _check_other_models),
+    (_check_learns, LEARNS),
+    (_check_same_list, SAME_LIST),
+    (_check_other_models, OTHER_REFUSED),
 )
 
 
@@ -258,7 +258,4 @@ def _check_same_part(subject: Subject) -> None:
                 break_law(f"{call} twice", "two parts", "the same part", law=SAME_PART)
 
 
-EXPLAINER_LAWS: Laws = (
-    (ADDS, _check_same_part),
-    (SAME_PART, _check_same_part),
-)
+EXPLAINER_LAWS: Laws = ((_check_same_part, ADDS, SAME_PART),)

@@ -344,15 +344,14 @@ _PROPOSAL_LAWS: tuple[tuple[Law, Describe, str, tuple[Describe, ...]], ...] = (
     (CLAIMED, _describe_claim, "the score of the criterion", _MISPLACED),
 )
 FIND_LAWS: Laws = (
-    (ANSWERS, _check_calls),
-    (WRITES, _check_calls),
-    (REPEATS, _check_repeated_calls),
+    (_check_calls, ANSWERS, WRITES),
+    (_check_repeated_calls, REPEATS),
     *(
-        (law, partial(_check_proposals, describe=describe, expected=expected, first=first))
+        (partial(_check_proposals, describe=describe, expected=expected, first=first), law)
         for law, describe, expected, first in _PROPOSAL_LAWS
     ),
-    (FEATURES, _check_max_features),
-    (FINDS, _check_finds),
+    (_check_max_features, FEATURES),
+    (_check_finds, FINDS),
 )
 ROWS = replace(
     ROW_ORDER,
@@ -365,12 +364,11 @@ COPIES = replace(
     "add up (a search that samples rows declares this law)",
 )
 TREE_LAWS: Laws = (
-    (TRAINS, _check_training),
-    (LEAF_WEIGHT, _check_training),
-    (CLAIMED, _check_gains),
-    (ROWS, check_row_order),
-    (COPIES, check_row_copies),
-    (BOUNDS, check_bounds),
+    (_check_training, TRAINS, LEAF_WEIGHT),
+    (_check_gains, CLAIMED),
+    (check_row_order, ROWS),
+    (check_row_copies, COPIES),
+    (check_bounds, BOUNDS),
 )
 SPLITTER_LAWS = (FIND_LAWS, TREE_LAWS)
 

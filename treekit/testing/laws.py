@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 LawTest = Callable[[Any], None]
 """Tests a subject for one law: raises `LawBroken` or `LawInapplicable`, or returns."""
 
-Laws = tuple[tuple[Law, LawTest], ...]
-"""Laws and their tests, in the order of the report; a law may have several tests."""
+Laws = tuple[tuple[LawTest, *tuple[Law, ...]], ...]
+"""Tests, each with the laws that it finds broken, in the order of the report."""
 
 DECLARED = Law(
     "declares-laws-there-are",
@@ -146,23 +146,19 @@ def judge_laws(subject: Subject, stages: Sequence[Laws]) -> list[Verdict]:
         consequences.
     """
     exempt = subject.record.exempt
-    laws = {law.name: law for stage in stages for law, _ in stage}
+    laws = {law.name: law for stage in stages for _, *own in stage for law in own}
     verdicts: dict[str, Verdict] = {}
     for stage in stages:
         broken = (v for name, v in verdicts.items() if v.breach and name not in exempt)
         blocking = next(broken, None)
-        for law, test in stage:
-            if blocking:
-                why = f"{blocking.law.name} is broken"
-                verdicts.setdefault(law.name, Verdict(law, "not judged", why))
-            else:
-                verdict = _test_law(law, test, subject, laws)
-                former = verdicts.get(verdict.law.name)
-                if former is None or (not former.breach and verdict.state != "does not apply"):
+        for test, *own in stage:
+            found = (
+                _leave_unjudged(own, blocking) if blocking else _test_laws(test, own, subject, laws)
+            )
+            for verdict in found:
+                former = verdicts.setdefault(verdict.law.name, verdict)
+                if not former.breach and verdict.state in ("holds", "broken"):
                     verdicts[verdict.law.name] = verdict
-                if verdict.law is not law:
-                    why = f"{verdict.law.name} is broken"
-                    verdicts.setdefault(law.name, Verdict(law, "not judged", why))
     unknown = next((name for name in exempt if name not in laws), None)
     declared = Verdict(DECLARED, "holds")
     if unknown is not None:
@@ -172,18 +168,25 @@ def judge_laws(subject: Subject, stages: Sequence[Laws]) -> list[Verdict]:
     return [declared, *(_apply_exemption(verdicts[name], exempt) for name in laws)]
 
 
-def _test_law(law: Law, test: LawTest, subject: Subject, laws: Mapping[str, Law]) -> Verdict:
-    """Run a test; return the verdict on its law, or on another one that it finds broken."""
+def _test_laws(
+    test: LawTest, laws: Sequence[Law], subject: Subject, known: Mapping[str, Law]
+) -> list[Verdict]:
+    """Run a test of some laws; return verdicts on them, or on another law that it finds broken."""
     try:
         test(subject)
     except LawInapplicable as reason:
-        return Verdict(law, "does not apply", str(reason))
+        return [Verdict(law, "does not apply", str(reason)) for law in laws]
     except LawBroken as found:
-        other = laws[found.law.name] if found.law else law
-        look = "\n".join(filter(None, (found.look or other.look, subject.find_remedy(test))))
-        breach = Breach(other, found.example, found.got, found.expected, look)
-        return Verdict(other, "broken", "", breach)
-    return Verdict(law, "holds")
+        law = known[found.law.name] if found.law else laws[0]
+        look = "\n".join(filter(None, (found.look or law.look, subject.find_remedy(test))))
+        breach = Breach(law, found.example, found.got, found.expected, look)
+        verdict = Verdict(law, "broken", "", breach)
+        return [verdict, *_leave_unjudged(laws, verdict)]
+    return [Verdict(law, "holds") for law in laws]
+
+
+def _leave_unjudged(laws: Sequence[Law], blocking: Verdict) -> list[Verdict]:
+    return [Verdict(law, "not judged", f"{blocking.law.name} is broken") for law in laws]
 
 
 def _apply_exemption(verdict: Verdict, exempt: Mapping[str, str]) -> Verdict:

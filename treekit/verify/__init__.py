@@ -8,8 +8,10 @@ True
 from __future__ import annotations
 
 import platform
+import time
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,16 +23,16 @@ from treekit.errors import VerificationError
 from treekit.model.model import Model, as_model, hash_model
 from treekit.verify.answers import expected
 from treekit.verify.coverage import Coverage, measure_coverage
-from treekit.verify.probes import Probes, TimeBudget, make_probes
-from treekit.verify.report import (
-    ArtifactResult,
-    Difference,
-    Report,
-    Untried,
-    write_certificate,
+from treekit.verify.probes import Probes, compute_deadline, make_probes
+from treekit.verify.report import ArtifactResult, Difference, Report, Untried, write_certificate
+from treekit.verify.run_artifact import (
+    ReferenceRows,
+    RuntimeChoice,
+    choose_runtimes,
+    concatenate_references,
+    run_artifact,
 )
-from treekit.verify.run_artifact import ReferenceRows, RuntimeChoice, choose_runtimes, run_artifact
-from treekit.verify.table_rows import Selection, verify_table
+from treekit.verify.table_rows import verify_table
 from treekit.verify.targeted_search import make_rule_rows
 from treekit.verify.tree_equivalence import compare_paths, make_lowered_tables
 
@@ -126,9 +128,12 @@ def verify(
     paths = [path for path in paths if path.suffix != ".h" or path.with_suffix(".c") not in paths]
     if not paths:
         raise VerificationError("no artifacts to verify; pass the files written by treekit.export")
-    time_left = TimeBudget(budget)
-    chosen = choose_runtimes(paths, runtimes, without, templates)
-    until = time_left.compute_deadline(_CONSTRUCTION_SHARE)
+    if not budget > 0:
+        raise VerificationError(f"budget must be a positive number of seconds, got {budget}")
+    end = time.monotonic() + budget
+    choose = partial(choose_runtimes, wanted=runtimes, without=without, templates=templates)
+    chosen = choose(paths)
+    until = compute_deadline(end, _CONSTRUCTION_SHARE)
     probes = make_probes(model, random_rows, seed, max_rows, until)
     coverage = measure_coverage(model, probes)
     rows = np.concatenate([probes.rows, probes.refused])
@@ -137,18 +142,18 @@ def verify(
     if any(one.runner.has_rule_bounds for one in chosen):
         faces = _make_boundary_rows(model, max_rows, probes.rows, np.random.default_rng(seed))
     lowering = ""
-    if not time_left.seconds_left:
+    if time.monotonic() > end:
         lowering = _OUT_OF_TIME
     elif model.missing != "fractional":  # such models are not lowered
         lowering = compare_paths(model, make_lowered_tables(model)).summary
-    selection = Selection(tuple(runtimes), tuple(without), str(templates))
     name = ""
     on_artifacts: tuple[ArtifactResult, ...] = ()
     if on is not None:
         name = str(on) if isinstance(on, (str, Path)) else "the table"
-        on_artifacts = verify_table(model, paths, selection, on, cluster, progress)
+        on_artifacts = verify_table(model, chosen, choose, on, cluster, progress)
+    used = {runtime.name: runtime for choice in chosen for runtime in choice.runtimes}
     report = Report(
-        artifacts=tuple(_run_artifacts(model, chosen, reference, faces, time_left)),
+        artifacts=tuple(_run_artifacts(model, chosen, reference, faces, end)),
         coverage=coverage,
         model_sha256=hash_model(model),
         probes={
@@ -162,10 +167,7 @@ def verify(
             "treekit": __version__,
             "numpy": np.__version__,
             "python": platform.python_version(),
-        }
-        | {
-            runtime.name: runtime.get_version()
-            for runtime in {one.name: one for choice in chosen for one in choice.runtimes}.values()
+            **{name: runtime.get_version() for name, runtime in used.items()},
         },
         lowering=lowering,
         untried=tuple(untried for one in chosen for untried in one.untried),
@@ -191,29 +193,28 @@ def _run_artifacts(
     chosen: Sequence[RuntimeChoice],
     reference: ReferenceRows,
     faces: ReferenceRows | None,
-    time_left: TimeBudget,
+    end: float,
 ) -> Iterator[ArtifactResult]:
-    """Run every artifact on its runtimes, each within its share of the time."""
+    """Run every artifact on its runtimes until `end`, each within its share of the time left."""
     runs = sum(len(choice.runtimes) for choice in chosen)
     for choice in chosen:
         path, runner = choice.path, choice.runner
-        if choice.why_unavailable:
-            error = f"{path.name!r} cannot be run here: {choice.why_unavailable}"
-            yield ArtifactResult(str(path), runner.kind, {}, error=error)
-        rows = reference
+        yield from choice.list_failures()
+        rows = [reference]
         if runner.has_rule_bounds and faces is not None:
-            rows = reference.prepend_rows(faces)
+            rows.insert(0, faces)
         summary, shown, fresh = "", np.zeros((0, 0)), False
         if runner.compare_structure is not None:
             summary = _OUT_OF_TIME
-            if time_left.seconds_left:
+            if time.monotonic() < end:
                 structure = runner.compare_structure(path, model)
                 summary, shown, fresh = structure.summary, structure.rows, structure.fresh
         if len(shown):  # try to confirm the difference
-            rows = rows.prepend_rows(ReferenceRows(shown, expected(model, shown, 0)))
+            rows.insert(0, ReferenceRows(shown, expected(model, shown, 0)))
+        joined = concatenate_references(rows)
         for runtime in choice.runtimes:
-            deadline = time_left.compute_deadline(1 / runs)
-            result = run_artifact(path, runner, runtime, model.schema, rows, deadline, fresh)
+            deadline = compute_deadline(end, 1 / runs)
+            result = run_artifact(path, runner, runtime, model.schema, joined, deadline, fresh)
             unconfirmed = len(shown) and result.equal
             yield replace(result, structure=_UNCONFIRMED if unconfirmed else summary)
             runs -= 1

@@ -18,7 +18,6 @@ from treekit.verify.routing import (
     make_empty_coverage,
     make_matrix,
     make_routed_model,
-    route_rows,
 )
 from treekit.verify.targeted_search import mark_adjacent_sides
 
@@ -136,10 +135,12 @@ def _mark_plain(model: Model, probes: Probes, roots: npt.NDArray[np.int64]) -> t
 
 def _mark_routed(model: Model, probes: Probes) -> tuple[Marks, Mask]:
     """Mark reached and reachable parts, as `_mark_plain` does, for models that are not plain."""
+    from treekit.kernels.reachability import trace_rows
+
     of, can = make_routed_model(model), cast("ReachableOutcomes", probes.reachable)
     cells = make_matrix(model, probes.rows)
     touched = make_empty_coverage(of)
-    route_rows(of, cells, 0, touched)
+    trace_rows(of.routes, of.roots, cells, 0, touched)
     near = mark_adjacent_sides(of, cells, touched)
     leaf = of.routes.nodes["n_children"] == 0
     is_side = of.routes.nodes["parent"] >= 0

@@ -182,26 +182,22 @@ def find_divided_rows(model: Model, rows: Array, draw_rows: DrawRows) -> Array:
 
 def _find_rows_of_output(model: Model, block: slice, rows: Array, draw_rows: DrawRows) -> Array:
     """Find rows with divided votes for one output, whose classes are a block of the sums."""
-    found = [rows[:0]]
     doubtful = [
         (tree.kind == Split.LEAF) & reached
         for tree, reached in zip(model.trees, _mark_reached_leaves(model, rows), strict=True)
     ]
-    for leaves, divided in zip(
-        doubtful, _mark_reached_leaves(model, _select_divided(model, block, rows)), strict=True
-    ):
-        np.logical_and(leaves, ~divided, out=leaves)
-    # The votes of a single tree cannot be divided at a pure leaf.
-    for _ in range(_MAX_ROUNDS if model.n_trees > 1 else 0):
-        pending = [(t, leaves) for t, leaves in enumerate(doubtful) if leaves.any()]
-        if not pending:
-            break
-        drawn = np.concatenate([draw_rows(t, leaves) for t, leaves in pending])
+    found: list[Array] = []
+    drawn = rows
+    while True:
         drawn = _select_divided(model, block, drawn)
         found.append(drawn)
         for leaves, divided in zip(doubtful, _mark_reached_leaves(model, drawn), strict=True):
             np.logical_and(leaves, ~divided, out=leaves)
-    return np.concatenate(found)
+        pending = [(t, leaves) for t, leaves in enumerate(doubtful) if leaves.any()]
+        # The votes of a single tree cannot be divided at a pure leaf.
+        if not pending or model.n_trees == 1 or len(found) > _MAX_ROUNDS:
+            return np.concatenate([rows[:0], *found[1:]])
+        drawn = np.concatenate([draw_rows(t, leaves) for t, leaves in pending])
 
 
 def _select_divided(model: Model, block: slice, rows: Array) -> Array:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -230,38 +230,13 @@ def _construct_tree_rows(
     return rows[:count], can
 
 
-# ---------------------------------------------------------------- time budget
+# ---------------------------------------------------------------- time limit
 
 
-@dataclass
-class TimeBudget:
-    """Time budget in seconds, counted from its creation.
-
-    Attributes
-    ----------
-    seconds : float
-        Positive; infinite = no limit.
-    """
-
-    seconds: float
-    started: float = field(default_factory=time.monotonic)
-
-    def __post_init__(self) -> None:
-        if not self.seconds > 0:
-            raise VerificationError(
-                f"budget must be a positive number of seconds, got {self.seconds}"
-            )
-
-    @property
-    def seconds_left(self) -> float:
-        """Remaining seconds, at least 0."""
-        return max(self.started + self.seconds - time.monotonic(), 0.0)
-
-    def compute_deadline(self, share: float) -> float:
-        """Return the time at which a share of the remaining seconds is used up; may be infinite."""
-        return (
-            math.inf if math.isinf(self.seconds) else time.monotonic() + share * self.seconds_left
-        )
+def compute_deadline(end: float, share: float) -> float:
+    """Return the time at which a share of the time left until `end` is used up; may be infinite."""
+    now = time.monotonic()
+    return now + share * max(end - now, 0.0)
 
 
 # ---------------------------------------------------------------- refused rows

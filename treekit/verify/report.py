@@ -335,10 +335,7 @@ def make_certificate(report: Report) -> dict[str, Any]:
         "version": CERTIFICATE_VERSION,
         "equal": report.equal,
         "model_sha256": report.model_sha256,
-        "artifacts": [
-            msgspec.to_builtins(artifact) | {"equal": artifact.equal}
-            for artifact in report.artifacts
-        ],
+        "artifacts": _list_results(report.artifacts),
         "probes": report.probes,
         "coverage": {
             "complete": coverage.complete,
@@ -351,12 +348,13 @@ def make_certificate(report: Report) -> dict[str, Any]:
         "versions": report.versions,
         "lowering": report.lowering,
         "on": report.on,
-        "on_artifacts": [
-            msgspec.to_builtins(artifact) | {"equal": artifact.equal}
-            for artifact in report.on_artifacts
-        ],
+        "on_artifacts": _list_results(report.on_artifacts),
         "untried": [msgspec.to_builtins(untried) for untried in report.untried],
     }
+
+
+def _list_results(artifacts: Sequence[ArtifactResult]) -> list[dict[str, Any]]:
+    return [msgspec.to_builtins(artifact) | {"equal": artifact.equal} for artifact in artifacts]
 
 
 def _replace_infinities(value: Any) -> Any:
@@ -365,9 +363,9 @@ def _replace_infinities(value: Any) -> Any:
         return repr(value)
     if isinstance(value, dict):
         return {key: _replace_infinities(item) for key, item in value.items()}
-    return (
-        [_replace_infinities(item) for item in value] if isinstance(value, (list, tuple)) else value
-    )
+    if isinstance(value, list | tuple):
+        return [_replace_infinities(item) for item in value]
+    return value
 
 
 def write_certificate(report: Report, path: Path) -> None:

@@ -161,10 +161,3 @@ def make_empty_coverage(of: RoutedModel) -> ModelCoverage:
         level=np.full(len(of.tests.level_branch), -1),
         unknown=np.full(n, -1),
     )
-
-
-def route_rows(of: RoutedModel, cells: Array, first: int, touched: ModelCoverage) -> None:
-    """Record what rows (from `make_matrix`), numbered from `first`, touch."""
-    from treekit.kernels.reachability import trace_rows
-
-    trace_rows(of.routes, of.roots, cells, first, touched)

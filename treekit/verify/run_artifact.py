@@ -25,13 +25,7 @@ from treekit.verify.answers import (
     take_answers,
 )
 from treekit.verify.probe_values import decode_cells
-from treekit.verify.report import (
-    NOT_REQUESTED,
-    ArtifactResult,
-    Difference,
-    Untried,
-    hash_file,
-)
+from treekit.verify.report import NOT_REQUESTED, ArtifactResult, Difference, Untried, hash_file
 from treekit.verify.run_c import C_RUNTIMES, compare_c_structure
 from treekit.verify.run_language import explain_missing_runner, list_language_runners
 from treekit.verify.run_onnx import ONNX_RUNTIMES, compare_onnx_structure
@@ -124,6 +118,13 @@ class RuntimeChoice:
     why_unavailable: str
     untried: tuple[Untried, ...]
 
+    def list_failures(self) -> list[ArtifactResult]:
+        """Return the result of an artifact that no runtime, or not a requested one, can run."""
+        if not self.why_unavailable:
+            return []
+        error = f"{self.path.name!r} cannot be run here: {self.why_unavailable}"
+        return [ArtifactResult(str(self.path), self.runner.kind, {}, error=error)]
+
 
 def choose_runtimes(
     paths: Sequence[Path],
@@ -212,13 +213,14 @@ class ReferenceRows:
     predictions: Answers
     note: str = ""
 
-    def prepend_rows(self, first: ReferenceRows) -> ReferenceRows:
-        """Return these rows with the rows of `first` in front."""
-        return ReferenceRows(
-            np.concatenate([first.rows, self.rows]),
-            concatenate_answers([first.predictions, self.predictions]),
-            "; ".join(filter(None, (first.note, self.note))),
-        )
+
+def concatenate_references(parts: Sequence[ReferenceRows]) -> ReferenceRows:
+    """Concatenate rows and their predictions, and join their notes."""
+    return ReferenceRows(
+        np.concatenate([part.rows for part in parts]),
+        concatenate_answers([part.predictions for part in parts]),
+        "; ".join(filter(None, [part.note for part in parts])),
+    )
 
 
 _WrongAnswer = tuple[str, Answers, Answers, int]

@@ -137,7 +137,7 @@ def _run_compiled(
     """Compile with ``-std=c99 -O2``, check the names, and run rows one by one and in batches."""
     readable = _read_readable_header(job)
     if readable is not None:
-        yield "single", _run_readable(job, readable, rows, machine)
+        yield "single", _run_readable(job, *readable, rows, machine)
         return
     schema, header, order = job.schema, _read_header(job), machine.byte_order
     if not (job.folder / "model").is_file():
@@ -181,22 +181,11 @@ def _read_header(job: Job) -> _Header:
     return header
 
 
-@dataclass(frozen=True)
-class _ReadableHeader:
-    """Contents of a header of the readable form (`treekit.export.readable`).
+def _read_readable_header(job: Job) -> tuple[str, list[tuple[str, str, int]]] | None:
+    """Read the header of the readable form (`treekit.export.readable`); None for any other.
 
-    Attributes
-    ----------
-    prefix : str
-    members : list of (type, name, column number from 1)
+    Return the prefix of its functions, and the type, name and column number from 1 of each member.
     """
-
-    prefix: str
-    members: list[tuple[str, str, int]]
-
-
-def _read_readable_header(job: Job) -> _ReadableHeader | None:
-    """Read the header of the readable form; None for any other header."""
     path, schema = job.path.with_suffix(".h"), job.schema
     text = path.read_text(encoding="utf-8", errors="replace") if path.is_file() else ""
     function = re.search(r"^(enum \w+|double) (\w+)_predict\(const struct", text, re.MULTILINE)
@@ -210,27 +199,31 @@ def _read_readable_header(job: Job) -> _ReadableHeader | None:
         for kind, _, number in members
     ):
         raise VerificationError(f"{path.name!r} differs from the model in columns or classes")
-    return _ReadableHeader(function[2], members)
+    return function[2], members
 
 
 def _run_readable(
-    job: Job, header: _ReadableHeader, rows: npt.NDArray[np.float64], machine: _Toolchain
+    job: Job,
+    prefix: str,
+    members: list[tuple[str, str, int]],
+    rows: npt.NDArray[np.float64],
+    machine: _Toolchain,
 ) -> Answers:
     """Compile the readable form with a driver of its struct, and run rows one by one."""
     schema, order = job.schema, machine.byte_order
     if not (job.folder / "model").is_file():
-        members = "".join(
+        assignments = "".join(
             f"row.{name} = ({kind}){'code_of' * kind.startswith('enum')}(cells[{at - 1}]);"
-            for kind, name, at in header.members
+            for kind, name, at in members
         )
         _compile(
             job,
             machine,
-            ROW=f"struct {header.prefix}_row",
-            MEMBERS=members or "row.unused = 0;",
+            ROW=f"struct {prefix}_row",
+            MEMBERS=assignments or "row.unused = 0;",
             FEATURES=schema.n_features,
             NUMBER="double" if schema.task == "regression" else "int32_t",
-            PREDICT=f"{header.prefix}_predict",
+            PREDICT=f"{prefix}_predict",
         )
     answer = machine.run(job, "single", rows.astype(f"{order}f8").tobytes())
     return parse_plain_predictions(

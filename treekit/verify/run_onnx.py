@@ -16,11 +16,7 @@ from treekit.model.model import Model
 from treekit.verify.answers import Answers, concatenate_answers, encode_labels, make_refusals
 from treekit.verify.probe_values import find_levels, make_unseen_text
 from treekit.verify.runtime import Job, Runtime
-from treekit.verify.tree_equivalence import (
-    NOT_FRESH,
-    StructureComparison,
-    compare_with_export,
-)
+from treekit.verify.tree_equivalence import NOT_FRESH, StructureComparison, compare_with_export
 
 # ---------------------------------------------------------------- comparison with a fresh export
 

@@ -71,10 +71,7 @@ class Job:
         return None if math.isinf(left) else max(left, 0.01)
 
     def run_program(
-        self,
-        command: Sequence[str | Path],
-        content: bytes = b"",
-        what: str = "",
+        self, command: Sequence[str | Path], content: bytes = b"", what: str = ""
     ) -> bytes:
         """Run a program on `content`; return its standard output.
 

@@ -16,21 +16,16 @@ from treekit.data.encoding import encode_rows
 from treekit.data.features import UNSEEN, encode_levels
 from treekit.data.parquet_files import find_files, read_file
 from treekit.data.table import Table, read_table
-from treekit.distributed.cluster import (
-    connect,
-    count_threads,
-    locate_part,
-)
+from treekit.distributed.cluster import connect, count_threads, locate_part
 from treekit.errors import DataError
 from treekit.model.model import Model
 from treekit.model.scoring import sum_leaf_values
-from treekit.verify.answers import answers_from_sums, concatenate_answers
+from treekit.verify.answers import answers_from_sums
 from treekit.verify.report import ArtifactResult
 from treekit.verify.run_artifact import (
     ReferenceRows,
     RuntimeChoice,
-    choose_runtimes,
-    find_runner,
+    concatenate_references,
     run_artifact,
 )
 
@@ -41,26 +36,27 @@ _BLOCK = 200_000
 """Number of rows compared by one run of an artifact."""
 
 
-class Selection(NamedTuple):
-    """Runtimes to use and to exclude, and a folder of languages; see `treekit.verify.verify`."""
-
-    wanted: tuple[str, ...] = ()
-    without: tuple[str, ...] = ()
-    templates: str = ""
+Choose = Callable[[Sequence[Path]], tuple[RuntimeChoice, ...]]
+"""`choose_runtimes` with the runtimes of a user."""
 
 
 def verify_table(
     model: Model,
-    paths: Sequence[Path],
-    selection: Selection,
+    choices: Sequence[RuntimeChoice],
+    choose: Choose,
     source: Any,
-    cluster: Any = None,
-    progress: Callable[[int, int], None] | None = None,
+    cluster: Any,
+    progress: Callable[[int, int], None] | None,
 ) -> tuple[ArtifactResult, ...]:
     """Compare artifacts with their model on each row of a table.
 
     Parameters
     ----------
+    model : Model
+    choices : sequence of RuntimeChoice
+        The artifacts.
+    choose : callable
+        Chooses runtimes on a worker.
     source : table
         With a cluster: the name of Parquet files, see `treekit.data.parquet_files.find_files`.
     cluster : distributed.Client or str, optional
@@ -76,17 +72,17 @@ def verify_table(
     if cluster is None:
         name = str(source) if isinstance(source, (str, Path)) else "the table"
         table = read_table(source, missing=model.schema.missing_marks)
-        choices = choose_runtimes(paths, *selection)
         return join_results(_compare_parts(model, choices, _divide(model, table, name)))
     files = find_files(source)
+    paths = [choice.path for choice in choices]
     names = [path.name for path in paths]
     if len(set(names)) < len(names):
         twice = next(name for name in names if names.count(name) > 1)
         raise DataError(f"two artifacts are named {twice!r}; verify each in its own run")
     contents = {
         path.name: path.read_bytes()
-        for own in paths
-        for path in (own, *map(own.with_suffix, find_runner(own, selection.templates).companions))
+        for choice in choices
+        for path in (choice.path, *map(choice.path.with_suffix, choice.runner.companions))
         if path.is_file()
     }
     with connect(cluster) as engine:
@@ -95,8 +91,7 @@ def verify_table(
         sent, artifacts = engine.send(model), engine.send(contents)
         shares = [files.paths[a:b] for a, b in itertools.pairwise(ends)]
         tasks = [
-            engine.submit(_verify_files, sent, artifacts, names, selection, share)
-            for share in shares
+            engine.submit(_verify_files, sent, artifacts, names, choose, share) for share in shares
         ]
         done = 0
 
@@ -115,9 +110,7 @@ def verify_table(
     return tuple(replace(one, path=places[Path(one.path).name]) for one in joined)
 
 
-def join_results(
-    parts: Iterable[Sequence[ArtifactResult]],
-) -> tuple[ArtifactResult, ...]:
+def join_results(parts: Iterable[Sequence[ArtifactResult]]) -> tuple[ArtifactResult, ...]:
     """Add up the results of parts of a table, in the order of its rows."""
     joined = []
     for one in zip(*parts, strict=True):
@@ -138,14 +131,14 @@ def _verify_files(
     model: Model,
     contents: Mapping[str, bytes],
     names: Sequence[str],
-    selection: Selection,
+    choose: Choose,
     files: Sequence[str],
 ) -> tuple[ArtifactResult, ...]:
     """Compare artifacts, given by their contents, on the rows of some files."""
     with tempfile.TemporaryDirectory(prefix="treekit-") as folder:
         for name, content in contents.items():
             (Path(folder) / name).write_bytes(content)
-        choices = choose_runtimes([Path(folder) / name for name in names], *selection)
+        choices = choose([Path(folder) / name for name in names])
         return join_results(_compare_parts(model, choices, _read_parts(model, files)))
 
 
@@ -195,16 +188,11 @@ def _compare_parts(
 def _compare_rows(
     model: Model, choices: Sequence[RuntimeChoice], parts: Sequence[_Part]
 ) -> tuple[ArtifactResult, ...]:
-    reference = ReferenceRows(
-        np.concatenate([part.reference.rows for part in parts]),
-        concatenate_answers([part.reference.predictions for part in parts]),
-    )
+    reference = concatenate_references([part.reference for part in parts])
     found = []
     for choice in choices:
         path, runner = choice.path, choice.runner
-        if choice.why_unavailable:
-            error = f"{path.name!r} cannot be run here: {choice.why_unavailable}"
-            found.append(ArtifactResult(str(path), runner.kind, {}, error=error))
+        found += choice.list_failures()
         for runtime in choice.runtimes:
             result = ArtifactResult(str(path), runner.kind, {}, runtime=runtime.name)
             if len(reference.rows):

@@ -38,7 +38,6 @@ from treekit.verify.routing import (
     make_extended_walk,
     make_matrix,
     make_routed_model,
-    route_rows,
 )
 
 if TYPE_CHECKING:
@@ -56,11 +55,7 @@ _EXACT_TRIES = 50_000
 
 
 def search_rows(
-    model: Model,
-    n_random: int,
-    max_rows: int,
-    rng: np.random.Generator,
-    until: float,
+    model: Model, n_random: int, max_rows: int, rng: np.random.Generator, until: float
 ) -> tuple[Array, ReachableOutcomes, Index, tuple[int, int], bool]:
     """Search until the time `until` for `n_random` random rows and about `max_rows` others.
 
@@ -188,8 +183,10 @@ class TargetedSearch:
 
     def add_rows(self, rows: Array) -> None:
         """Add rows, and route them."""
+        from treekit.kernels.reachability import trace_rows
+
         cells = make_matrix(self.of.model, rows)
-        route_rows(self.of, cells, len(self.cells), self.touched)
+        trace_rows(self.of.routes, self.of.roots, cells, len(self.cells), self.touched)
         self.cells = np.concatenate([self.cells, cells])
 
     def run_rounds(

@@ -12,16 +12,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
 from treekit.errors import ExportError, SettingError, VerificationError
-from treekit.export.lowering import FORM_REASON, NodeTable, leaf_table, lower, node_table
+from treekit.export.lowering import FORM_REASON, leaf_table, lower, node_table
 from treekit.export.readable import UNREADABLE
 from treekit.model.fixed_point import to_double_threshold
 from treekit.model.model import Model
@@ -118,17 +117,11 @@ def compare_with_export(
             for name, content in write().items()
             for found in (path.with_name(name).read_bytes(),)
         )
-    except (
-        ExportError,
-        SettingError,
-        OSError,
-    ):
+    except (ExportError, SettingError, OSError):
         is_fresh = False  # this model cannot have been exported with these settings
     if is_fresh:
         return StructureComparison(
-            True,
-            "proved: equal, byte for byte, to what this version of treekit writes",
-            fresh=True,
+            True, "proved: equal, byte for byte, to what this version of treekit writes", fresh=True
         )
     return NOT_FRESH
 
@@ -153,13 +146,6 @@ def make_lowered_tables(model: Model) -> BinaryTables:
     derived = make_derived_columns(model)
     leaves = leaf_table(model.units)
     table = node_table(lower(model, derived), leaves, model.schema)
-    return make_binary_tables(table, leaves.vectors, derived)
-
-
-def make_binary_tables(
-    table: NodeTable, leaves: Array, derived: DerivedColumns | None
-) -> BinaryTables:
-    """Combine a table of nodes with its leaf values."""
     kind = table.question & 3
     is_set = kind == 2
     number = np.where(is_set, table.value, 0).astype(np.int64)
@@ -173,8 +159,8 @@ def make_binary_tables(
         root=table.root,
         set_start=np.cumsum(np.append(0, sizes)),
         set_codes=table.set_codes,
-        leaves=leaves,
-        derived=derived if derived is not None and derived.n_columns else None,
+        leaves=leaves.vectors,
+        derived=derived if derived.n_columns else None,
     )
 
 
@@ -262,13 +248,8 @@ def _make_model_walk(model: Model) -> tuple[TreeWalk, Array]:
     at = nodes.kind == Split.THRESHOLD
     if schema.dtype == "float32":
         threshold[at] = to_double_threshold(threshold[at])
-    plain = SimpleNamespace(
-        n_nodes=nodes.n_nodes,
-        first_child=nodes.first_child,
-        n_children=nodes.n_children,
-        missing=nodes.missing,
-        level_offsets=nodes.level_offsets,
-        level_branch=nodes.level_branch,
+    plain = replace(
+        nodes,
         kind=np.where(asks, np.uint8(Split.THRESHOLD), nodes.kind),
         feature=np.where(asks, schema.n_features + derived.column, nodes.feature),
         threshold=np.where(asks, 0.0, threshold),
