@@ -626,15 +626,6 @@ def test_rules_are_printed_in_chinese_and_verified(tree: Path, tmp_path: Path):
     assert "unknown language 'xx'" in call("rules", tree, "--lang", "xx", code=2).stderr
 
 
-def test_thresholds_are_shortened_only_against_a_table(tree: Path, tmp_path: Path):
-    output = tmp_path / "short.rules.txt"
-    call("rules", tree, "--digits", 2, "--table", demo_table(), "-o", output)
-    assert "\ndigits   2\n  thresholds: " in output.read_text(encoding="utf-8")
-    assert "add --table" in call("rules", tree, "--digits", 2, code=2).stderr
-    told = call("verify", tree, output, "--rows", 0, code=1)
-    assert "shortened to 2 digits" in told.stdout + told.stderr
-
-
 def test_rules_of_one_tree_are_those_of_the_whole(forest: Path):
     whole = str(treekit.load(forest).rules())
     head, notes = whole.partition("\nrule ")[0], whole[whole.index("\nHow to read this") :]
@@ -1174,13 +1165,11 @@ def test_one_tree_decisions_and_reports(here):
     for report in (["--overlaps"], ["--against", "rows.csv"]):
         refused = cli_rules_call("rules", "m.treekit", *report, code=2).stderr
         assert "pip install treekit-audit" in refused
-    cli_rules_call("rules", "m.treekit", "--digits", 2, "--table", "rows.csv")
 
 
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (["--digits", "2"], "add --table"),
         (["--against", "rows.csv", "--overlaps"], "one at a time"),
         (["--overlaps", "--as", "html"], "leave --as out"),
         (["--tree", "2"], "there is no tree 2"),

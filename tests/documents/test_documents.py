@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import dataclasses
-import html.parser
 import io
 import itertools
 import json
@@ -39,7 +38,6 @@ from treekit.model.model import make_model
 from treekit.rules import parse_rules, rules
 from treekit.rules.language import load_language
 from treekit.rules.measure import training_measures
-from treekit.rules.rule_list import Rounding
 from treekit.rules.wording import format_percent, quote_unsafe, unquote_text
 
 # ---------------------------------------------------------------- rules forms
@@ -155,17 +153,12 @@ def test_every_form_writes_every_kind_of_rules_the_same_twice_or_says_why_it_can
 def test_a_listing_has_its_model_only_where_the_rules_are_all_that_it_says():
     model = numbers_model(2)
     listed = rules(model)
-    shortened = dataclasses.replace(listed, rounding=Rounding(3, 2, 1, 0, 10))
     assert forms.make_listing(listed, model_digest="ab").model_digest == "ab"
-    assert not forms.make_listing(shortened, model_digest="ab").model_digest
     assert forms.make_listing(model).model is model
     assert forms.make_listing(listed, model=model).model is model
     for one in (
         *(forms.make_listing(listed), forms.make_listing(model, tree=1)),
-        *(
-            forms.make_listing(shortened, model=model),
-            forms.make_listing(listed, tree=0, model=model),
-        ),
+        *(forms.make_listing(listed, tree=0, model=model),),
     ):
         assert one.model is None
 
@@ -234,15 +227,11 @@ def test_every_word_of_a_chinese_document_is_chinese():
     assert latin(" ".join(comments), *names) == set()
 
 
-def test_shortened_thresholds_and_lists_of_labels_are_said_in_documents():
-    listed = dataclasses.replace(
-        rules(fruit_model()), rounding=Rounding(3, 9, 4, 1, 1000), decisions=True
-    )
+def test_lists_of_labels_are_said_in_documents():
+    listed = dataclasses.replace(rules(fruit_model()), decisions=True)
     for form in ("markdown", "html"):
         text = "".join(render_listing(form, forms.make_listing(listed)))
         assert "Rules of one label were joined" in text
-        assert "Of 9 thresholds 4 were shortened to 3 significant digits" in text
-        assert "the same of 1000 rows" in text
 
 
 def test_a_form_that_there_is_not_is_named():
@@ -412,24 +401,20 @@ def test_names_make_no_markup_in_markdown_and_can_be_read():
 
 # ------------------------------------------------------------------ JSON
 
-ROUNDINGS = (None, Rounding(1, 0, 0, 0, 1), Rounding(17, 12, 3, 12, 2**40))
-
 
 @given(st.data())
 @settings(max_examples=examples(25))
 def test_json_says_whatever_the_text_says(data):
     listed = rules(data.draw(models(kinds=ALL_KINDS)))
     labels = listed.schema.task == "classification" and not listed.margins
-    listed = dataclasses.replace(
-        listed, rounding=data.draw(st.sampled_from(ROUNDINGS)), decisions=labels and len(listed) < 4
-    )
+    listed = dataclasses.replace(listed, decisions=labels and len(listed) < 4)
     text = str(listed)
     for said in (listed, parse_rules(text)):
         form = "".join(render_listing("json", Listing(said, training_measures(said))))
         read = read_json(form)
         assert str(read) == text
         assert read.order == said.order
-        assert (read.rounding, read.decisions) == (said.rounding, said.decisions)
+        assert read.decisions == said.decisions
         assert (read.value is None) == (said.value is None)
         assert read.value is None or (read.value == said.value + 0.0).all()
         assert "".join(render_listing("json", Listing(read, training_measures(read)))) == form
@@ -507,10 +492,6 @@ def test_a_number_of_a_hand_is_put_on_the_nearest_step():
     assert read[0].value == pytest.approx(0.1, abs=2.0 ** (read.exponent - 1))
 
 
-def shortened(**other):
-    return Rounding(3, 8, 1, 0, 10)._replace(**other)._asdict()
-
-
 def put(*path):
     """A change that sets the value behind a path."""
     *way, last, new = path
@@ -536,17 +517,7 @@ def put(*path):
         (put("exponent", 5000), r"\$\.exponent"),
         (put("order", "last"), r"\$\.order"),
         (put("decisions", 1), r"\$\.decisions .*Expected `bool`, got `int`; the value is 1"),
-        (put("rounding", []), r"\$\.rounding .*Expected `object \| null`, got `array`"),
-        (put("rounding", {"digits": 3}), r"\$\.rounding .*missing required field `thresholds`"),
-        (
-            put("rounding", shortened(digits=0)),
-            r"\$\.rounding\.digits .*`int` >= 1; the value is 0",
-        ),
-        (
-            put("rounding", shortened(digits=18)),
-            r"\$\.rounding\.digits .*`int` <= 17; the value is 18",
-        ),
-        (put("rounding", shortened(longer=9)), r"\$\.rounding .*'longer' are at most 'thresholds'"),
+        (put("rounding", []), r"\$\.rounding .*Expected `null`, got `array`"),
         (put("order", "first"), r"\$\.rules\[2\]\.if .*the last rule .* no conditions"),
         (put("columns", []), r"\$\.columns .*length >= 1; the value is \[\]"),
         (put("columns", 1, "name", "density"), "appears twice"),
@@ -688,46 +659,6 @@ def test_a_dataframe_without_pandas_names_the_extra(monkeypatch):
 
 
 # ------------------------------------------------------------------ notebooks
-
-
-class Tags(html.parser.HTMLParser):
-    def __init__(self):
-        super().__init__()
-        self.seen, self.words = [], []
-
-    def handle_starttag(self, tag, attributes):
-        self.seen.append((tag, *attributes))
-
-    def handle_data(self, data):
-        self.words.append(data)
-
-
-def tags_of(text):
-    reader = Tags()
-    reader.feed(text)
-    return reader
-
-
-def test_a_notebook_shows_the_first_rules_and_counts_the_others():
-    few, many = rules(fruit_model())._repr_html_(), rules(numbers_model(40))._repr_html_()
-    assert "more rules" not in few
-    assert few.count("<tr>") == 4
-    assert many.count("<tr>") == 51
-    assert "… and 30 more rules" in many
-
-
-def test_names_make_no_markup_in_notebooks():
-    for model in (marked_model(), hostile_model()):
-        found = tags_of(rules(model)._repr_html_())
-        plain = tags_of(rules(fruit_model())._repr_html_())
-        allowed = {tag for tag, *_ in plain.seen} | {"p", "em", "br"}
-        assert {tag for tag, *_ in found.seen} <= allowed
-        assert {pair for _, *pairs in found.seen for pair in pairs} <= {
-            *(pair for _, *pairs in plain.seen for pair in pairs),
-            ("class", ""),
-        }
-    words = tags_of(rules(marked_model())._repr_html_()).words
-    assert MARKUP[2] in words
 
 
 # ---------------------------------------------------------------- rules page

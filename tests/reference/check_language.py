@@ -31,7 +31,7 @@ from treekit.rules.language import (
     Language,
     load_language,
 )
-from treekit.rules.rule_list import ConditionTable, Rounding, RuleList
+from treekit.rules.rule_list import ConditionTable, RuleList
 
 __all__ = [
     "NOTE_PREFIX",
@@ -212,13 +212,11 @@ def _check_round_trips(words: Language) -> None:
 @cache
 def make_samples() -> tuple[RuleList, ...]:
     """Return small rule lists of every kind."""
-    shortened = replace(next(_make_number_lists()), rounding=Rounding(3, 9, 4, 1, 1000))
     return (
         *_make_class_lists(),
         *_make_number_lists(),
         *_make_sum_lists(),
         _make_ordered_list(),
-        shortened,
         _make_decision_list(),
     )
 

@@ -49,12 +49,6 @@ if TYPE_CHECKING:
 @click.option(
     "--decisions", is_flag=True, help="Merge rules with the same label; drops class shares."
 )
-@click.option(
-    "--digits",
-    metavar="N",
-    type=click.IntRange(1, 17),
-    help="Round thresholds to N digits, or more if a row of --table would change its rule.",
-)
 @click.option("--title", default="", metavar="TEXT", help="Title of the document.")
 @assignments_option("Setting of the form; may be repeated.")
 @marks_option()
@@ -105,22 +99,18 @@ def _choose_form(given: dict[str, Any]) -> str:
     form = given["form"] or "text"
     if given["form"] is None and given["output"] is not None and not reports:
         form = infer_form(given["output"])
-    if given["table"] and form == "text" and not (given["digits"] or given["overlaps"]):
+    if given["table"] and form == "text" and not given["overlaps"]:
         raise click.UsageError(
             "rules as text contain no measures: use --table with --as markdown, html, json or "
-            "csv, with --digits or --overlaps, or use --against instead"
+            "csv, with --overlaps, or use --against instead"
         )
-    if given["digits"] is not None and given["table"] is None:
-        raise click.UsageError("--digits needs rows to check the rounded rules: add --table")
     return _REPORTS[reports[0]] if reports else form
 
 
 def _generate_output(model: Model, given: dict[str, Any]) -> Iterator[str]:
     from treekit import registry
-    from treekit.data.encoding import encode_rows
     from treekit.documents import make_listing, render_listing
     from treekit.model.model import hash_model
-    from treekit.rules import rounded
     from treekit.rules.language import load_language
 
     words, marks = load_language(given["lang"]), given["missing_marks"]
@@ -129,10 +119,6 @@ def _generate_output(model: Model, given: dict[str, Any]) -> Iterator[str]:
     settings = parse_assignments(document.settings, given["assignments"], f"form {form!r}")
     found = model.rules(decisions=given["decisions"])
     table = None if given["table"] is None else read_rows(given["table"], marks, model)
-    if given["digits"] is not None and table is not None:
-        # Also rows for which the model raises an error.
-        matrix = encode_rows(table, model.schema, missing_marks=table.missing)
-        found = rounded(found, given["digits"], matrix)
     tree = given["tree"]
     if form == "text":
         return found.text(tree, words)

@@ -98,7 +98,7 @@ def make_listing(
         See `Listing`.
     model : Model, optional
         Model that given rules were made from, for forms that write trees (``pmml``).  Ignored
-        if the rules are of one tree only, have shortened thresholds, or predict labels only.
+        if the rules are of one tree only, or predict labels only.
     table_name : str
         See `Listing`; default the file name if `table` is a path.
     measured : bool
@@ -124,9 +124,6 @@ def make_listing(
     if tree is not None:
         mine = np.flatnonzero(rules.tree == tree)
         rules, measures = take_rules(rules, mine), measures.of(mine)
-    whole = tree is None and rules.rounding is None and not rules.decisions
-    own = model if whole else None
-    digest = model_digest if rules.rounding is None else ""  # shortened rules are not the model's
     if not table_name and isinstance(table, (str, os.PathLike)):
         table_name = Path(table).name
     return Listing(
@@ -134,8 +131,8 @@ def make_listing(
         measures,
         load_language(words),
         title,
-        own,
-        digest,
+        model if tree is None and not rules.decisions else None,
+        model_digest,
         table_name,
         table,
         tree,

@@ -1,4 +1,4 @@
-"""Rules as dataframes, CSV and notebook tables."""
+"""Rules as dataframes and CSV tables."""
 
 from __future__ import annotations
 
@@ -9,23 +9,16 @@ import math
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from markupsafe import escape
-
 from treekit.documents import Listing
 from treekit.documents.layout import (
-    DocumentLayout,
-    DocumentRow,
     compute_shares,
     decode_numbers,
     format_rules,
     list_target_measures,
-    make_title,
     predict_rule_labels,
 )
 from treekit.errors import MissingExtraError
-from treekit.rules.measure import training_measures
-from treekit.rules.rule_list import RuleList
-from treekit.rules.wording import join_outcomes, quote_label, quote_unsafe
+from treekit.rules.wording import quote_label, quote_unsafe
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -109,53 +102,3 @@ def render_csv(listing: Listing) -> Iterator[str]:
 def _replace_nan(values: list[Any]) -> list[Any]:
     """Replace NaN by empty text; ``csv`` writes other numbers as ``repr``."""
     return ["" if isinstance(value, float) and math.isnan(value) else value for value in values]
-
-
-# ---------------------------------------------------------------- notebook
-# The first rules of a list in a small HTML table, without scripts.
-
-MAX_NOTEBOOK_RULES = 50
-"""Maximum number of rules in a notebook table; the HTML page has all of them."""
-
-_NOTEBOOK_STYLE = (
-    ".treekit-rules{border-collapse:collapse}"
-    ".treekit-rules th,.treekit-rules td{text-align:left;vertical-align:top;padding:.25em .75em}"
-    ".treekit-rules .n{text-align:right;font-variant-numeric:tabular-nums;white-space:nowrap}"
-    ".treekit-rules td span{display:inline-block;margin-right:.75em}"
-)
-
-
-def render_notebook(rules: RuleList) -> str:
-    """Return an HTML table of the first rules, with escaped text and scoped styles."""
-    listing = Listing(rules, training_measures(rules))
-    say, page = listing.language.say, DocumentLayout(listing)
-    texts = [figure.format_values() for figure in page.figures]
-    heads = [("n", "rule"), ("", "if"), ("", "then"), *[("", "otherwise")] * page.weighted]
-    head = [(kind, say(f"page_head_{key}")) for kind, key in heads]
-    head += [("n", figure.heading) for figure in page.figures]
-    rows = []
-    for entry in page.iter_rows(MAX_NOTEBOOK_RULES):
-        always = say("page_otherwise" if entry.is_otherwise else "page_always")
-        cells = [
-            ("n", str(entry.rule + 1)),
-            ("", _render_conditions(entry) or f"<em>{escape(always)}</em>"),
-            ("", join_outcomes(entry.outcomes, "<br>", escape)),
-            *[("", join_outcomes(entry.otherwise, "<br>", escape))] * page.weighted,
-            *(("n", text[entry.rule]) for text in texts),
-        ]
-        rows.append("".join(f'<td class="{kind}">{cell}</td>' for kind, cell in cells))
-    more = len(page.shown_rules) - len(rows)
-    rest = f"<p>{escape(say('page_and_more', count=more))}</p>" if more > 0 else ""
-    heading = "".join(f'<th class="{kind}">{escape(name)}</th>' for kind, name in head)
-    body = "".join(f"<tr>{row}</tr>" for row in rows)
-    return (
-        f'<div><style>{_NOTEBOOK_STYLE}</style><table class="treekit-rules">'
-        f"<caption>{escape(make_title(listing))}</caption>"
-        f"<thead><tr>{heading}</tr></thead><tbody>{body}</tbody></table>{rest}</div>"
-    )
-
-
-def _render_conditions(entry: DocumentRow) -> str:
-    return "".join(
-        f"<span>{escape(a)}<b>{escape(b)}</b>{escape(c)}</span>" for a, b, c in entry.conditions
-    )

@@ -20,7 +20,6 @@ from markupsafe import Markup
 from treekit.documents import Listing
 from treekit.documents.layout import (
     DocumentLayout,
-    DocumentRow,
     Figure,
     format_tests,
     list_facts,
@@ -55,6 +54,8 @@ def render_html(listing: Listing) -> Iterator[str]:
     heads += [(figure.heading, "number", False) for figure in page.figures]
     style = _read_resource("page.css") + _render_label_css([name for name, *_ in heads])
     script = _read_resource("page.js")
+    figures = [_make_cells(figure) for figure in page.figures]
+    rows = ((entry, [cells[entry.rule] for cells in figures]) for entry in page.iter_rows())
     stream = (
         _make_environment()
         .get_template("page.jinja")
@@ -80,18 +81,12 @@ def render_html(listing: Listing) -> Iterator[str]:
             weighted=page.weighted,
             numeric=single_number,
             heads=heads,
-            rows=_iter_rows(page),
+            rows=rows,
             shown=MAX_INITIAL_ROWS,
         )
     )
     stream.enable_buffering(_BUFFERED_PIECES)
     yield from stream
-
-
-def _iter_rows(page: DocumentLayout) -> Iterator[tuple[DocumentRow, list[tuple[str, str, str]]]]:
-    """Yield the rows, each with its cells of figures."""
-    figures = [_make_cells(figure) for figure in page.figures]
-    return ((entry, [cells[entry.rule] for cells in figures]) for entry in page.iter_rows())
 
 
 def _make_cells(figure: Figure) -> list[tuple[str, str, str]]:

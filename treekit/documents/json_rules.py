@@ -7,6 +7,7 @@ import re
 import reprlib
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from decimal import Decimal
 from functools import cache, partial
@@ -31,13 +32,11 @@ from treekit.rules.rule_list import (
     LinearClause,
     Order,
     ParsedRule,
-    Rounding,
     RuleList,
     Test,
     add_rules,
     make_empty_list,
 )
-from treekit.rules.simplify_thresholds import MAX_DIGITS
 from treekit.rules.wording import (
     OutcomeFormatter,
     format_bounds,
@@ -70,16 +69,6 @@ class ColumnEntry(_Entry):
 
     name: str
     levels: tuple[str, ...] | UnsetType = UNSET
-
-
-class RoundingEntry(_Entry):
-    """Shortened thresholds; see `Rounding`."""
-
-    digits: Annotated[int, Meta(ge=1, le=MAX_DIGITS)]
-    thresholds: Count
-    shortened: Count
-    longer: Count
-    rows: Positive
 
 
 class ClauseEntry(_Entry):
@@ -160,7 +149,7 @@ class HeaderEntry(_Entry, kw_only=True):
     link: Link = "identity"
     exponent: Annotated[int, Meta(ge=-1074, le=1074)] = 0
     decisions: bool = False
-    rounding: RoundingEntry | None = None
+    rounding: None = None  # of earlier versions
     tests: list[Annotated[list[ClauseEntry], Meta(min_length=1)]] = []
 
 
@@ -208,7 +197,7 @@ def _format_lines(values: Iterable[str]) -> str:
 
 
 def _format_header(rules: RuleList) -> Iterator[str]:
-    schema, rounding = rules.schema, rules.rounding
+    schema = rules.schema
     facts: dict[str, Any] = {
         "format": "treekit rules",
         "version": 1,
@@ -224,7 +213,7 @@ def _format_header(rules: RuleList) -> Iterator[str]:
         "type": schema.dtype,
         "costs": None if rules.costs is None else rules.costs.tolist(),
         "trees": rules.n_trees,
-        "rounding": None if rounding is None else rounding._asdict(),
+        "rounding": None,
     }
     for key in HeaderEntry.__struct_fields__:
         if key == "tests":
@@ -354,10 +343,10 @@ def read_json(text: str) -> RuleList:
         in the text, such as ``$.rules[3].if[0]`` (counted from 0).
     """
     try:
-        with _ErrorsAt("$"):
+        with _errors_at("$"):
             stated = _convert(_parse_json(text), DocumentEntry)
             header, conditions = _read_header(stated)
-            with _ErrorsAt(".rules"):
+            with _errors_at(".rules"):
                 rules = list(_read_rules(stated.rules, header, conditions))
                 found = add_rules(header, rules, fixed_step=False)
                 _check_order(found)
@@ -377,21 +366,14 @@ class JsonError(ValueError):
         self.path = path
 
 
-class _ErrorsAt:
-    """Context that prefixes the path of errors: ``with _ErrorsAt(".rules[3]"):``."""
-
-    __slots__ = ("path",)
-
-    def __init__(self, path: str) -> None:
-        self.path = path
-
-    def __enter__(self) -> None:
-        """Do nothing."""
-
-    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        if isinstance(error, (ValueError, OverflowError)):
-            rest = error.path if isinstance(error, JsonError) else ""
-            raise JsonError(str(error), self.path + rest) from error
+@contextmanager
+def _errors_at(path: str) -> Iterator[None]:
+    """Prefix the path of errors: ``with _errors_at(".rules[3]"):``."""
+    try:
+        yield
+    except (ValueError, OverflowError) as error:
+        rest = error.path if isinstance(error, JsonError) else ""
+        raise JsonError(str(error), path + rest) from error
 
 
 _PLAIN_KEY = re.compile(r"[A-Za-z_]\w*", re.ASCII)
@@ -453,17 +435,6 @@ def _convert(value: Any, kind: Any) -> Any:
         raise JsonError(f"{message}; the value is {reprlib.repr(found)}", place) from error
 
 
-def _convert_members(value: dict[str, Any], kind: Any) -> dict[str, float]:
-    """Convert the values of an object to numbers."""
-    try:
-        return msgspec.convert(value, dict[str, kind])
-    except msgspec.ValidationError:
-        for key, member in value.items():
-            with _ErrorsAt(_format_step(key)):
-                _convert(member, kind)
-        raise
-
-
 def _look_up(codes: Mapping[str, int], name: str, kind: str, path: str = "") -> int:
     """Return the code of a name; raise `JsonError` with its `path` if it is unknown."""
     if name not in codes:
@@ -497,21 +468,17 @@ def _read_header(stated: HeaderEntry) -> tuple[RuleList, _ConditionReader]:
         missing_marks=stated.missing_marks,
         more=tuple(more),
     )
-    with _ErrorsAt(".trees"):
+    with _errors_at(".trees"):
         count_tree_units(stated.trees, schema.dtype)  # raises if a model cannot hold as many
     reader = _ConditionReader(schema, divides=stated.missing == "fractional")
-    with _ErrorsAt(".tests"):
+    with _errors_at(".tests"):
         tests = tuple(reader.read_test(number, test) for number, test in enumerate(stated.tests))
     same = ("missing", "unknown", "voting", "exponent", "combine", "link", "order", "decisions")
-    rounding = stated.rounding and Rounding(*msgspec.structs.astuple(stated.rounding))
-    if rounding and max(rounding.shortened, rounding.longer) > rounding.thresholds:
-        raise JsonError("'shortened' and 'longer' are at most 'thresholds'", ".rounding")
     header = make_empty_list(
         schema,
         costs=None,
         n_trees=stated.trees,
         tests=tests,
-        rounding=rounding,
         **{name: getattr(stated, name) for name in same},
     )
     votes = schema.task == "classification" and not header.margins
@@ -520,7 +487,7 @@ def _read_header(stated: HeaderEntry) -> tuple[RuleList, _ConditionReader]:
     if header.decisions and not votes:
         raise JsonError("'decisions' needs rules that predict labels", ".decisions")
     if stated.costs is not None:
-        with _ErrorsAt(".costs"):
+        with _errors_at(".costs"):
             header = replace(header, costs=np.array(stated.costs, dtype=np.int64))
             check_header(header)
     return header, reader
@@ -545,7 +512,7 @@ class _ConditionReader:
         """Read the test at position `number` of the tests."""
         test: list[Clause] = []
         for at, clause in enumerate(clauses):
-            with _ErrorsAt(f"[{number}][{at}]"):
+            with _errors_at(f"[{number}][{at}]"):
                 levels = _list_given(clause) == {"column", "holds", "fails"}
                 test.append(self._read_levels(clause) if levels else self._read_linear(clause))
         return tuple(test)
@@ -564,7 +531,7 @@ class _ConditionReader:
             )
         features, weights = [], []
         for place, (name, weight) in enumerate(stated.sum):
-            with _ErrorsAt(f".sum[{place}]"):
+            with _errors_at(f".sum[{place}]"):
                 features.append(self._find_column(name, "numeric"))
                 weights.append(self.round_number(weight))
         if not weights or 0.0 in weights:
@@ -575,7 +542,7 @@ class _ConditionReader:
         feature = self._find_column(stated.column, "nominal")
         branches = [-1] * len(self.codes[feature])
         for branch, side in enumerate(("holds", "fails")):
-            with _ErrorsAt(f".{side}"):
+            with _errors_at(f".{side}"):
                 for code in self._look_up_levels(feature, getattr(stated, side)):
                     if branches[code] >= 0:
                         raise JsonError(
@@ -605,7 +572,7 @@ class _ConditionReader:
         """Read the conditions of a rule."""
         found = []
         for at, condition in enumerate(stated):
-            with _ErrorsAt(f"[{at}]"):
+            with _errors_at(f"[{at}]"):
                 found.append(self._read_condition(condition, n_tests))
         if len({one.column for one in found}) < len(found) and not self.divides:
             raise JsonError("two conditions on one column or test; merge them")
@@ -626,7 +593,7 @@ class _ConditionReader:
         known, missing = stated.known is not False, stated.missing is True
         fits: tuple[int, ...] = ()
         if "in" in given:
-            with _ErrorsAt(".in"):
+            with _errors_at(".in"):
                 fits = self._look_up_levels(column, stated.levels)
         elif kind == "nominal" and known:
             fits = tuple(range(len(self.codes[column])))
@@ -639,7 +606,7 @@ class _ConditionReader:
             raise JsonError(f"{part} is not a pair of ascending numbers, at most {MASS}", ".part")
         dividing: tuple[int, ...] = ()
         if "dividing" in given:
-            with _ErrorsAt(".dividing"):
+            with _errors_at(".dividing"):
                 if kind != "nominal":
                     raise JsonError("'dividing' needs a nominal column")
                 dividing = self._look_up_levels(column, stated.dividing)
@@ -656,7 +623,7 @@ class _ConditionReader:
             return (-np.inf, 0.0) if stated.holds else (0.0, np.inf)
         found = []
         for side, none in (("above", -np.inf), ("at_most", np.inf)):
-            with _ErrorsAt(f".{side}"):
+            with _errors_at(f".{side}"):
                 bound = getattr(stated, side)
                 found.append(self.round_number(bound) if isinstance(bound, float) else none)
         return found[0], found[1]
@@ -671,7 +638,7 @@ def _read_rules(
     outcomes = _OutcomeReader(header)
     leaves: dict[int, int] = {}  # of each tree the last one
     for number, rule in enumerate(stated):
-        with _ErrorsAt(f"[{number}]"):
+        with _errors_at(f"[{number}]"):
             if rule.tree > header.n_trees:
                 raise JsonError(
                     f"tree {rule.tree} does not exist: there are {header.n_trees}", ".tree"
@@ -680,9 +647,9 @@ def _read_rules(
                 raise JsonError("'as_parent' is true, so 'support' must be 0")
             leaf = leaves.get(rule.tree, -1) + 1 if isinstance(rule.node, UnsetType) else rule.node
             leaves[rule.tree] = leaf
-            with _ErrorsAt(".if"):
+            with _errors_at(".if"):
                 own = conditions.read_conditions(rule.conditions, len(header.tests))
-            with _ErrorsAt(".then"):
+            with _errors_at(".then"):
                 then = outcomes.read_outcomes(rule.then)
             yield ParsedRule(rule.tree - 1, leaf, own, rule.support, rule.as_parent, *then)
 
@@ -716,7 +683,7 @@ class _OutcomeReader:
         numbers: list[float] = []
         training: list[float] | None = []
         for k, name in enumerate(names):
-            with _ErrorsAt(_format_step(name)):
+            with _errors_at(_format_step(name)):
                 outcome = _convert(stated[name], self.kind)
                 numbers += self._read_numbers(k, outcome)
                 if training is None or outcome.training is UNSET:
@@ -735,14 +702,14 @@ class _OutcomeReader:
         total, label = self.rules.units_each, outcome.label
         code = None
         if label is not UNSET:
-            with _ErrorsAt(".label"):
+            with _errors_at(".label"):
                 if (type(label), label) not in self.labels[k]:
                     raise JsonError(f"{label!r} is not a class")
                 code = self.labels[k][type(label), label]
         if outcome.shares is not UNSET:
             shares = self._read_classes(k, outcome, "shares", Share)
             votes = [parse_share(f"{Decimal(repr(share)):f}", total) for share in shares]
-            with _ErrorsAt(".shares"):
+            with _errors_at(".shares"):
                 return complete_votes(self.rules, votes, code)
         if code is None:
             raise JsonError("an outcome needs 'label', 'shares' or both")
@@ -751,7 +718,9 @@ class _OutcomeReader:
     def _read_classes(self, k: int, outcome: Any, name: str, kind: Any) -> list[float]:
         """Return the numbers of an object whose keys are classes, 0 for the others."""
         found = [0.0] * len(self.codes[k])
-        with _ErrorsAt(f".{name}"):
-            for key, number in _convert_members(getattr(outcome, name), kind).items():
+        with _errors_at(f".{name}"):
+            for key, stated in getattr(outcome, name).items():
+                with _errors_at(_format_step(key)):
+                    number = _convert(stated, kind)
                 found[_look_up(self.codes[k], key, "a class")] = number
         return found

@@ -1,7 +1,7 @@
 """Layout of rule documents: one row per rule, measures, header facts and notes.
 
 A weighted list, whose trees consist of a rule and its "otherwise", is shown with one row
-per tree; Markdown, HTML pages and notebooks share these rows.
+per tree; Markdown and HTML pages share these rows.
 """
 
 from __future__ import annotations
@@ -136,11 +136,10 @@ class DocumentLayout:
             rules, listing.language, format_label, listing.language.say("page_nothing")
         )
 
-    def iter_rows(self, stop: int | None = None) -> Iterator[DocumentRow]:
-        """Yield the rows up to `stop`, made in blocks of `_RULES_PER_BLOCK` rules."""
-        shown = self.shown_rules[:stop]
-        for at in range(0, len(shown), _RULES_PER_BLOCK):
-            yield from self._iter_block(shown[at : at + _RULES_PER_BLOCK].tolist())
+    def iter_rows(self) -> Iterator[DocumentRow]:
+        """Yield the rows, made in blocks of `_RULES_PER_BLOCK` rules."""
+        for at in range(0, len(self.shown_rules), _RULES_PER_BLOCK):
+            yield from self._iter_block(self.shown_rules[at : at + _RULES_PER_BLOCK].tolist())
 
     def _iter_block(self, shown: list[int]) -> Iterator[DocumentRow]:
         rules, first = self.listing.rules, shown[0]
@@ -203,12 +202,10 @@ def _is_redundant_mean(listing: Listing, target: int) -> bool:
 
 def make_title(listing: Listing, markup: Callable[[str], str] = str) -> str:
     """Return the heading; text from the table or the caller is passed through `markup`."""
-    given = listing.title
-    if given:
-        return markup(quote_unprintable(given))
-    return listing.language.say(
-        "page_title", target=markup(format_label(listing.rules.schema.target))
-    )
+    if listing.title:
+        return markup(quote_unprintable(listing.title))
+    target = markup(format_label(listing.rules.schema.target))
+    return listing.language.say("page_title", target=target)
 
 
 class Fact(NamedTuple):
@@ -276,8 +273,6 @@ def list_notes(page: DocumentLayout) -> Iterator[str]:
         yield say("page_rounded")
     if rules.decisions:
         yield say("page_decisions")
-    if rules.rounding is not None:
-        yield say("page_shortened", **rules.rounding._asdict())
     confident = any(figure.key == "confidence" for figure in page.figures)
     yield say("page_support" if confident else "page_support_number")
 

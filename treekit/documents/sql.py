@@ -104,7 +104,7 @@ def render_sql(
         )
     yield format_comment(words.say("sql_head", engine=query.dialect.title, table=TABLE_NAME))
     yield format_comment(words.say("sql_each" if each else "sql_case"))
-    if answered and not each and rules.rounding is None:
+    if answered and not each:
         told = {"dialect": dialect, "form": "shares" if share else "labels", "table": TABLE_NAME}
         yield f"{HEADER_PREFIX}{json.dumps(told | {'keys': query.keys, 'rule': rule})}\n"
     if each:
@@ -598,9 +598,8 @@ class _ConditionPrinter:
                 wide.pop(number)
                 near = [other for other in boxes[:k] if _meet(wide, other, full)]
                 free = 0
-                seen: dict[tuple[int, ...], bool] = {
-                    (): False
-                }  # values that are in the same boxes are alike
+                # Values that are in the same boxes are alike.
+                seen: dict[tuple[int, ...], bool] = {(): False}
                 for bit in range(full[number].bit_length()):
                     value = 1 << bit
                     own_boxes = tuple(

@@ -28,7 +28,7 @@ import numpy.typing as npt
 from treekit.explain.decision_path import Passage, list_deciding_columns
 from treekit.explain.explanation import Sums
 from treekit.model.fixed_point import apportion, count_tree_units
-from treekit.model.tree import Split, Tree, node_levels
+from treekit.model.tree import Tree, node_levels
 
 if TYPE_CHECKING:
     from treekit.model.model import Model
@@ -63,38 +63,17 @@ def compute_unit_factor(model: Model) -> int:
     return count_tree_units(model.n_trees, "float32") if model.voting == "hard" else 1
 
 
-class NodeUnits:
-    """Values of one tree's nodes as integers.
-
-    Parameters
-    ----------
-    model : Model
-    tree : int
-        Number of the tree.
-    """
-
-    def __init__(self, model: Model, tree: int) -> None:
-        self._model, self._tree = model, model.trees[tree]
-        self._unit_factor = compute_unit_factor(model)
-        self._leaf_units = model.tree_units(tree)
-        self._node_means = _average_leaves(self._tree, self._leaf_units)
-
-    def __getitem__(self, nodes: Sequence[int]) -> Integers:
-        """Return (nodes, values) int64: the values of some nodes, times `compute_unit_factor`."""
-        at = np.asarray(nodes, dtype=np.int64)
-        found = _round_to_units(self._model, self._node_means[at], self._unit_factor)
-        leaf = self._tree.kind[at] == Split.LEAF
-        own = np.searchsorted(self._tree.leaves, at[leaf])
-        found[leaf] = self._leaf_units[own] * self._unit_factor
-        return found
-
-
-def _round_to_units(model: Model, means: npt.NDArray[np.float64], fine: int) -> Integers:
+def compute_node_units(model: Model, number: int) -> Integers:
+    """Return (nodes, values) int64: the values of a tree's nodes, times `compute_unit_factor`."""
+    tree, leaf_units = model.trees[number], model.tree_units(number)
+    means, factor = _average_leaves(tree, leaf_units), compute_unit_factor(model)
     if model.schema.task == "regression" or model.margins:
-        return np.rint(means).astype(np.int64)
-    blocks = itertools.pairwise(model.schema.blocks)
-    each = model.units_each * fine
-    return np.concatenate([apportion(means[:, a:b], each) for a, b in blocks], axis=1)
+        found = np.rint(means).astype(np.int64)
+    else:
+        blocks, each = itertools.pairwise(model.schema.blocks), model.units_each * factor
+        found = np.concatenate([apportion(means[:, a:b], each) for a, b in blocks], axis=1)
+    found[tree.leaves] = leaf_units * factor
+    return found
 
 
 def _average_leaves(tree: Tree, units: Integers) -> npt.NDArray[np.float64]:
@@ -115,7 +94,7 @@ def _average_leaves(tree: Tree, units: Integers) -> npt.NDArray[np.float64]:
 
 
 def sum_contributions(
-    walks: Sequence[tuple[NodeUnits | Integers, Sequence[Passage], int]],
+    walks: Sequence[tuple[Integers, Sequence[Passage], int]],
     row: list[float],
     n_values: int,
 ) -> Contributions:
@@ -123,23 +102,19 @@ def sum_contributions(
 
     Parameters
     ----------
-    walks : sequence of (NodeUnits, or its (nodes, values) int64; sequence of Passage; int)
-        Node values and passages of each tree, and the mass of the row.
+    walks : sequence of ((nodes, values) int64, sequence of Passage, int)
+        Node values, from `compute_node_units`, and passages of each tree; the mass of the row.
     row : (features,) list of float
     n_values : int
     """
     bias = [0] * n_values
     by_column: dict[int, list[int]] = {}
     for units, passages, mass in walks:
-        bias = [a + mass * b for a, b in zip(bias, units[[0]][0].tolist(), strict=True)]
-        nodes = [p.node_id for p in passages] + [
-            child for p in passages for child, _ in p.child_masses
-        ]
-        known = dict(zip(nodes, units[nodes].tolist(), strict=True)) if nodes else {}
+        bias = [a + mass * b for a, b in zip(bias, units[0].tolist(), strict=True)]
         for passage in passages:
-            change = [-passage.mass * value for value in known[passage.node_id]]
+            change = [-passage.mass * value for value in units[passage.node_id].tolist()]
             for child, some in passage.child_masses:
-                change = [a + some * b for a, b in zip(change, known[child], strict=True)]
+                change = [a + some * b for a, b in zip(change, units[child].tolist(), strict=True)]
             _divide_change(change, list_deciding_columns(passage, row), by_column)
     return Contributions(bias, by_column)
 

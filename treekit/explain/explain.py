@@ -13,7 +13,7 @@ from treekit import registry
 from treekit.contracts import Explainer
 from treekit.data.table import read_table, suggest_names
 from treekit.errors import ModelError, SettingError
-from treekit.explain.contributions import NodeUnits, compute_unit_factor, sum_contributions
+from treekit.explain.contributions import compute_node_units, compute_unit_factor, sum_contributions
 from treekit.explain.decision_path import Passage, list_deciding_columns, trace_row
 from treekit.explain.explanation import Ending, Explanation, ExplanationCase, Step
 from treekit.explain.row import (
@@ -156,9 +156,11 @@ def _add_predictions(
         own = np.searchsorted(model.trees[number].leaves, leaves)
         by_tree[number] = mass @ model.tree_units(number)[own]
     sums = by_tree.sum(axis=0)
-    walks = [(NodeUnits(model, t), path.passages, model.mass) for t, path in enumerate(paths)]
+    walks = [
+        (compute_node_units(model, t), path.passages, model.mass) for t, path in enumerate(paths)
+    ]
     parts = sum_contributions(walks, given.codes, model.schema.n_values)
-    added = describe_contributions(model, parts, model.schema.names)
+    added = describe_contributions(model, parts)
     _check_sums(model, given, sums, [one.total for one in added])
     asked = {c for path in paths for p in path.passages for q in p.node.tests for c in q.columns}
     cells = tuple(replace(cell, asked=c in asked) for c, cell in enumerate(given.cells))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -78,19 +78,14 @@ def count_votes(model: Model, by_tree: Integers) -> tuple[Votes, ...]:
         quantiles = np.quantile(values, [0, 0.25, 0.5, 0.75, 1], axis=0).T.tolist()
         pairs = zip(outputs, quantiles, strict=True)
         return tuple(Votes(output.name, quantiles=tuple(own)) for output, own in pairs)
-    counts = [
-        np.bincount(codes, minlength=len(output.classes)).tolist()
-        for output, codes in zip(outputs, compute_label_codes(model, by_tree).T, strict=True)
-    ]
-    return tuple(
-        Votes(output.name, tuple(zip(output.classes, own, strict=True)))
-        for output, own in zip(outputs, counts, strict=True)
-    )
+    found = []
+    for output, codes in zip(outputs, compute_label_codes(model, by_tree).T, strict=True):
+        counts = np.bincount(codes, minlength=len(output.classes)).tolist()
+        found.append(Votes(output.name, tuple(zip(output.classes, counts, strict=True))))
+    return tuple(found)
 
 
-def describe_contributions(
-    model: Model, contributions: Contributions, names: Sequence[str]
-) -> tuple[Sums, ...]:
+def describe_contributions(model: Model, contributions: Contributions) -> tuple[Sums, ...]:
     """Return the contributions to each value, with names and labels."""
     schema = model.schema
     votes = schema.task == "classification" and not model.margins
@@ -98,7 +93,9 @@ def describe_contributions(
     labels = [(o.name, label) for o in schema.outputs for label in (o.classes or (None,))]
     found = []
     for k, (target, label) in enumerate(labels):
-        columns = [(names[column], own[k]) for column, own in contributions.by_column.items()]
+        columns = [
+            (schema.names[column], own[k]) for column, own in contributions.by_column.items()
+        ]
         columns.sort(key=lambda one: -abs(one[1]))
         total = contributions.bias[k] + sum(value for _, value in columns)
         exponent = 0 if votes else model.exponent

@@ -8,7 +8,6 @@
 | `rule_list` | `RuleList`, `Rule`, `Condition` |
 | `extract`, `merge` | rules of a model; merging of rules with equal predictions |
 | `evaluate`, `measure` | evaluation of rules on rows; support and precision |
-| `simplify_thresholds` | thresholds with fewer digits |
 | `language`, `wording` | phrase catalogues; conditions as text |
 | `write_text`, `read_text` | rule text: writer, and parser of exact and of edited text |
 | `revise` | edited rules to a new model; differences between models |
@@ -30,7 +29,6 @@ from treekit.rules.measure import (
 from treekit.rules.merge import joined_rules
 from treekit.rules.read_text import parse_rules
 from treekit.rules.rule_list import Answer, Condition, Rule, RuleList
-from treekit.rules.simplify_thresholds import rounded
 
 __all__ = [
     "RULES_SETTINGS",
@@ -43,7 +41,6 @@ __all__ = [
     "joined_rules",
     "measured",
     "parse_rules",
-    "rounded",
     "rules",
     "table_measures",
     "training_measures",

@@ -119,9 +119,8 @@ def find_gap(
         return False, None
     try:
         left = find_uncovered_part(space, space.domain, space.boxes.take(alive), budget)
-    except (
-        TimeoutError
-    ):  # disjoint boxes of which `find_covering_prefix` counted too few cells leave a gap
+    except TimeoutError:
+        # Disjoint boxes of which `find_covering_prefix` counted too few cells leave a gap.
         return (None if len(pairs) else True), None
     return left is not None, left
 
@@ -364,9 +363,8 @@ def is_surely_covered(space: BoxSpace, box: Boxes, boxes: Boxes, budget: StepBud
         chosen.append(first)
         left[first] = False
         left &= ~space.find_meeting(parts, parts.take(slice(first, first + 1)))
-    return (
-        sum(space.count_cells(parts.take(np.array(chosen, np.int64)))) == space.count_cells(box)[0]
-    )
+    disjoint = parts.take(np.array(chosen, np.int64))
+    return sum(space.count_cells(disjoint)) == space.count_cells(box)[0]
 
 
 def _split_box(space: BoxSpace, box: Boxes, boxes: Boxes) -> tuple[Boxes, Boxes]:
@@ -395,22 +393,18 @@ def _cut_at_bound(box: Boxes, boxes: Boxes, k: int) -> Cut | None:
     absent = boxes.missing[:, k] & box.missing[0, k]
     n_absent = np.count_nonzero(absent)
     left, right = _count_sides(low, high, at)
-    only_left, only_right = (
-        (left, right) if not n_absent else _count_sides(low[~absent], high[~absent], at)
-    )
-    costs = np.stack(
-        [
-            _compute_cut_cost(only_left + n_absent, right),
-            _compute_cut_cost(left, only_right + n_absent),
-        ]
-    )
+    only_left, only_right = _count_sides(low[~absent], high[~absent], at)
+    sides = ((only_left + n_absent, right), (left, only_right + n_absent))
+    costs = np.stack([_compute_cut_cost(*counts) for counts in sides])
     upwards, best = divmod(int(costs.argmin()), len(at))
     lower, upper = box.high.copy(), box.low.copy()
     lower[0, k] = upper[0, k] = at[best]
     known = box.missing.copy()
     known[0, k] = False
-    sides = (known, box.missing) if upwards else (box.missing, known)
-    halves = replace(box, high=lower, missing=sides[0]), replace(box, low=upper, missing=sides[1])
+    if upwards:
+        halves = replace(box, high=lower, missing=known), replace(box, low=upper)
+    else:
+        halves = replace(box, high=lower), replace(box, low=upper, missing=known)
     return float(costs[upwards, best]), *halves
 
 
@@ -425,9 +419,8 @@ def _cut_at_missing(box: Boxes, boxes: Boxes, k: int) -> Cut | None:
     """Return the cut that separates missing values of column k."""
     if not box.missing[0, k] or box.low[0, k] >= box.high[0, k]:
         return None
-    known = np.maximum(boxes.low[:, k], box.low[0, k]) < np.minimum(
-        boxes.high[:, k], box.high[0, k]
-    )
+    low, high = box.low[0, k], box.high[0, k]
+    known = np.maximum(boxes.low[:, k], low) < np.minimum(boxes.high[:, k], high)
     if (known & boxes.missing[:, k]).all():
         return None
     low, missing = box.low.copy(), box.missing.copy()

@@ -66,9 +66,7 @@ def find_refused_rows(rules: RuleList, rows: Any) -> npt.NDArray[np.bool_]:
     result = np.zeros(len(matrix), dtype=np.bool_)
     if rules.missing == "error":
         result |= absent.any(axis=1)
-        if rules.unknown == "missing":
-            result |= unknown.any(axis=1)
-    if rules.unknown == "error":
+    if "error" in (rules.missing, rules.unknown):
         result |= unknown.any(axis=1)
     return result
 
@@ -141,22 +139,19 @@ def _match_blocks(rules: RuleList, matrix: Matrix, usable: Index) -> Iterator[Ru
     for first in range(0, len(rules), RULES_PER_BLOCK):
         last = min(first + RULES_PER_BLOCK, len(rules))
         columns = collect_columns(rules, first, last)
-        parts = InstanceMass(rules, first, last, columns) if rules.mass > 1 else None
+        dividing = list_dividing_codes(rules, first, last) if rules.mass > 1 else None
         for at in range(0, len(usable), ROWS_PER_BLOCK):
             mine = usable[at : at + ROWS_PER_BLOCK]
-            bits, cells = compute_match_bits(rules, columns, matrix[mine], last - first)
+            bits = compute_match_bits(rules, columns, matrix[mine], last - first)
             row, word = np.nonzero(bits)  # most words are empty
             at_word, bit = np.nonzero(unpack_bits(bits[row, word][:, None], 64))
-            row, rule = row[at_word], word[at_word] * 64 + bit
-            mass = (
-                np.ones(len(row), np.int64)
-                if parts is None
-                else parts.compute_mass(cells, row, rule)
-            )
-            if parts is not None:
+            row, rule = row[at_word], first + word[at_word] * 64 + bit
+            mass = np.ones(len(row), np.int64)
+            if dividing is not None:
+                mass = compute_mass(rules, matrix[mine], dividing, row, rule)
                 some = mass > 0
                 row, rule, mass = row[some], rule[some], mass[some]
-            yield RuleMatches(mine[row], first + rule.astype(np.int64), mass)
+            yield RuleMatches(mine[row], rule, mass)
 
 
 # ---------------------------------------------------------------- cells
@@ -191,14 +186,11 @@ class ConditionColumn(NamedTuple):
         Maps values, (rows,) float64, to cells, (rows,) int64.
     accepted : (cells, words) uint64
         Bit r of a cell is set if rule r accepts it.
-    missing : int
-        The cell of missing values, the last one.
     """
 
     number: int
     to_cells: Cells
     accepted: Table
-    missing: int
 
 
 def collect_columns(rules: RuleList, first: int, last: int) -> list[ConditionColumn]:
@@ -218,7 +210,7 @@ def collect_columns(rules: RuleList, first: int, last: int) -> list[ConditionCol
         owner = rule_of[here]  # ascending; a rule may have several conditions
         begins = np.flatnonzero(np.diff(owner, prepend=-1))
         accepted[:, owner[begins]] = np.logical_and.reduceat(accepts, begins, axis=1)
-        result.append(ConditionColumn(column, cells, pack_bits(accepted), len(accepts) - 1))
+        result.append(ConditionColumn(column, cells, pack_bits(accepted)))
     return result
 
 
@@ -266,7 +258,7 @@ def make_cells(
 
 def compute_match_bits(
     rules: RuleList, columns: list[ConditionColumn], rows: Matrix, n_rules: int
-) -> tuple[Table, list[Index]]:
+) -> Table:
     """Return the rules that match each row, among those that `columns` were built from.
 
     Parameters
@@ -283,65 +275,65 @@ def compute_match_bits(
     -------
     bits : (rows, words) uint64
         Bit r of a row is set if it matches rule r, counted from the first.
-    cells : list of (rows,) int64
-        Cells of each column, for `InstanceMass.compute_mass`; empty without fractional instances.
     """
     bits = np.repeat(pack_bits(np.ones((1, n_rules), dtype=np.bool_)), len(rows), axis=0)
-    found = []
     for column in columns:
         test = column.number - rules.schema.n_features
         values = rows[:, column.number] if test < 0 else evaluate_test(rules.tests[test], rows)
-        cells = column.to_cells(values)
-        bits &= column.accepted[cells]
-        if rules.mass > 1:
-            found.append(cells)
-    return bits, found
+        bits &= column.accepted[column.to_cells(values)]
+    return bits
 
 
-class InstanceMass:
-    """Mass of fractional instances that meet the conditions of some rules."""
+def list_dividing_codes(rules: RuleList, first: int, last: int) -> Index:
+    """Return the categories that split rows, of the conditions of rules `first` to `last`.
 
-    def __init__(
-        self, rules: RuleList, first: int, last: int, columns: list[ConditionColumn]
-    ) -> None:
-        table = rules.conditions
-        self.begin = rules.bounds(first)[0]
-        stop = rules.bounds(last - 1)[1]
-        self.end = rules.end[first:last] - self.begin
-        self.start = np.append(0, self.end[:-1])
-        slots = np.full(rules.schema.n_features + len(rules.tests), -1)
-        slots[[column.number for column in columns]] = np.arange(len(columns))
-        self.slot = slots[table.column[self.begin : stop]]
-        self.missing = np.array([column.missing for column in columns], dtype=np.int64)
-        self.low = table.part_low[self.begin : stop].astype(np.int64)
-        self.high = table.part_high[self.begin : stop].astype(np.int64)
-        # Conditions with categories that split rows have a row of flags, one per cell.
-        at = np.flatnonzero(table.dividing[self.begin : stop] > 0)
-        self.row = np.full(stop - self.begin, -1)
-        self.row[at] = np.arange(len(at))
-        some = table.take(self.begin + at)
-        sizes = np.diff(some.level_end, prepend=0)
-        owner = np.repeat(np.arange(len(at)), sizes)
-        # The dividing categories are the last ones of a condition.
-        after = np.repeat(some.level_end, sizes) - np.arange(len(owner))
-        divides, codes = after <= np.repeat(some.dividing, sizes), some.levels
-        self.divides = np.zeros((len(at) + 1, int(self.missing.max(initial=0)) + 1), np.bool_)
-        self.divides[owner[divides], codes[divides]] = True
+    As numbers ``condition * n + code``, ascending, and a larger one; n is `_count_codes`.
+    """
+    begin, stop = rules.bounds(first)[0], rules.bounds(last - 1)[1]
+    at = begin + np.flatnonzero(rules.conditions.dividing[begin:stop])
+    some = rules.conditions.take(at)
+    sizes = np.diff(some.level_end, prepend=0)
+    # The dividing categories are the last ones of a condition.
+    behind = np.repeat(some.level_end, sizes) - np.arange(len(some.levels))
+    divides = behind <= np.repeat(some.dividing, sizes)
+    found = (np.repeat(at, sizes) * _count_codes(rules) + some.levels)[divides]
+    return np.append(found, np.iinfo(np.int64).max)
 
-    def compute_mass(self, cells: list[Index], row: Index, rule: Index) -> Index:
-        """Return (pairs,) int64: the mass of each row in a rule that it matches."""
-        mass = np.full(len(row), MASS)
-        pair, at = np.arange(len(row)), self.start[rule]
-        table = np.array(cells, dtype=np.int64)
-        while len(inside := np.flatnonzero(at < self.end[rule[pair]])):
-            pair, at = pair[inside], at[inside]
-            slot = self.slot[at]
-            cell = table[slot, row[pair]]
-            divided = (cell == self.missing[slot]) | self.divides[self.row[at], cell]
-            cut, here = pair[divided], at[divided]
-            mass[cut] = (mass[cut] * self.high[here] >> 24) - (mass[cut] * self.low[here] >> 24)
-            at = at + 1
-        return mass
+
+def _count_codes(rules: RuleList) -> int:
+    return int(rules.schema.n_levels.max()) + 1
+
+
+def compute_mass(rules: RuleList, rows: Matrix, dividing: Index, row: Index, rule: Index) -> Index:
+    """Return (pairs,) int64: the mass of fractional instances in the rules that they match.
+
+    Parameters
+    ----------
+    rows : (rows, features) float64
+    dividing : (codes,) int64
+        From `list_dividing_codes`.
+    row, rule : (pairs,) int64
+        Matching pairs.
+    """
+    table, schema, n_tests = rules.conditions, rules.schema, len(rules.tests)
+    values = np.column_stack([rows, *(evaluate_test(test, rows) for test in rules.tests)])
+    n_levels = np.append(schema.n_levels, np.zeros(n_tests, dtype=np.int64))
+    nominal = np.append(schema.nominal, np.zeros(n_tests, dtype=np.bool_))
+    codes = sanitize_codes(values, n_levels)
+    missing = np.where(nominal, codes == n_levels, np.isnan(values))
+    mass, pair, n_codes = np.full(len(row), MASS), np.arange(len(row)), _count_codes(rules)
+    at, end = np.append(0, rules.end)[rule], rules.end[rule]
+    while len(inside := np.flatnonzero(at < end[pair])):
+        pair, at = pair[inside], at[inside]
+        place = row[pair], table.column[at]
+        key = at * n_codes + codes[place]
+        divided = missing[place] | (dividing[np.searchsorted(dividing, key)] == key)
+        cut, here = pair[divided], at[divided]
+        mass[cut] = (mass[cut] * table.part_high[here] >> 24) - (
+            mass[cut] * table.part_low[here] >> 24
+        )
+        at = at + 1
+    return mass
 
 
 # ---------------------------------------------------------------- bits

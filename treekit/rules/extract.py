@@ -20,6 +20,7 @@ from treekit.rules.rule_list import (
     ConditionTuple,
     Order,
     RuleList,
+    copy_header,
     list_tests,
     merge_conditions,
     take_rules,
@@ -74,13 +75,9 @@ def _make_rule_list(
         for each in own
     ]
     return RuleList(
-        schema=model.schema,
-        missing=model.missing,
-        unknown=model.unknown,
-        voting=model.voting,
+        **copy_header(model),
         costs=model.label_costs,
         n_trees=model.n_trees,
-        exponent=model.exponent,
         tests=list_tests(model) if disjoint else (),
         tree=np.repeat(np.arange(model.n_trees, dtype=np.int32), list(map(len, leaves))),
         leaf=np.concatenate(leaves).astype(np.int32),
@@ -89,8 +86,6 @@ def _make_rule_list(
         units=np.concatenate(units),
         end=end,
         conditions=conditions,
-        combine=model.combine,
-        link=model.link,
         order=order,
         value=np.concatenate([tree.value[leaf] for tree, leaf, _ in own]),
     )
@@ -354,11 +349,10 @@ class LeafRuleTexts:
 
     def __init__(self, model: Model, most: int = 1 << 20) -> None:
         self._model = model
-        self._rule_list: RuleList | None = None
-        self._rule_numbers: dict[tuple[int, int], int] = {}
+        self._all_rules: tuple[RuleList, dict[tuple[int, int], int]] | None = None
         if model.n_leaves * max(model.depth, 1) <= most:
-            self._rule_list = rules(model)
-            self._rule_numbers = _index_by_leaf(self._rule_list, range(model.n_trees))
+            listed = rules(model)
+            self._all_rules = listed, _index_by_leaf(listed, range(model.n_trees))
 
     def format_rules(
         self, wanted: Mapping[int, Sequence[int]], words: Language | None = None
@@ -376,11 +370,7 @@ class LeafRuleTexts:
         """
         if not wanted:
             return {}
-        listed, places = (
-            self._extract_requested(wanted)
-            if self._rule_list is None
-            else (self._rule_list, self._rule_numbers)
-        )
+        listed, places = self._all_rules or self._extract_requested(wanted)
         pairs = [(tree, leaf) for tree, own in wanted.items() for leaf in own]
         which = np.array([places[pair] for pair in pairs], dtype=np.int64)
         return dict(zip(pairs, join_condition_texts(listed, which, words), strict=True))

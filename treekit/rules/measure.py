@@ -187,54 +187,42 @@ def _tally_rows(rules: RuleList, matrix: Numbers, targets: Numbers, weight: Numb
         np.zeros((n, n_targets)),
     )
     for piece in matching_rules(rules, matrix):
-        if not len(piece.rule):
-            continue
-        # The rules of a piece are close together.
-        start = int(piece.rule.min())
-        own = piece.rule - start
-        size = int(own.max()) + 1
-        which = slice(start, start + size)
-        mass = weight[piece.row] * piece.mass / rules.mass
-        tally.rows[which] += np.bincount(own, minlength=size)
-        tally.weight[which] += np.bincount(own, mass, size)
+        rule, mass = piece.rule, weight[piece.row] * piece.mass / rules.mass
+        tally.rows[:] += np.bincount(rule, minlength=n)
+        tally.weight[:] += np.bincount(rule, mass, n)
         for k, (first, last) in enumerate(itertools.pairwise(rules.schema.blocks)):
             target = targets[piece.row, k]
             if rules.schema.task == "regression":
                 known = np.isfinite(target)
-                _merge_means(tally, which, k, own[known], target[known], mass[known])
+                _merge_means(tally, k, rule[known], target[known], mass[known])
                 continue
-            tally.known[which, k] += np.bincount(own, np.where(target != -1, mass, 0.0), size)
+            tally.known[:, k] += np.bincount(rule, np.where(target != -1, mass, 0.0), n)
             is_class = (target >= 0) & (target < last - first)
-            cells = own[is_class] * (last - first) + target[is_class].astype(np.int64)
-            sums = np.bincount(cells, mass[is_class], size * (last - first))
-            tally.value[which, first:last] += sums.reshape(size, -1)
+            cells = rule[is_class] * (last - first) + target[is_class].astype(np.int64)
+            sums = np.bincount(cells, mass[is_class], n * (last - first))
+            tally.value[:, first:last] += sums.reshape(n, -1)
     return tally
 
 
 def _merge_means(
-    tally: _Tally,
-    which: slice,
-    k: int,
-    rule: npt.NDArray[np.int64],
-    number: Numbers,
-    weight: Numbers,
+    tally: _Tally, k: int, rule: npt.NDArray[np.int64], number: Numbers, weight: Numbers
 ) -> None:
-    """Add numbers of target k to the means and sums of squares of the rules `which`.
+    """Add numbers of target k to the means and sums of squares of the rules.
 
     Sums of squares are of differences from the mean, and blocks are merged as by Chan, Golub
     and LeVeque (1983), which avoids cancellation.
     """
-    n = which.stop - which.start
+    n = len(tally.rows)
     total = np.bincount(rule, weight, n).astype(np.float64)
     mean = _divide_or_nan(np.bincount(rule, weight * number, n).astype(np.float64), total)
     squares = np.bincount(rule, weight * (number - mean[rule]) ** 2, n)
     mean = np.where(total > 0, mean, 0.0)
-    before, away = tally.known[which, k], mean - tally.value[which, k]
+    before, away = tally.known[:, k], mean - tally.value[:, k]
     both = before + total
     moved = np.divide(total, both, out=np.zeros(n), where=both > 0)
-    tally.squares[which, k] += squares + away**2 * before * moved
-    tally.value[which, k] += away * moved
-    tally.known[which, k] = both
+    tally.squares[:, k] += squares + away**2 * before * moved
+    tally.value[:, k] += away * moved
+    tally.known[:, k] = both
 
 
 def compute_rule_labels(rules: RuleList) -> npt.NDArray[np.int64]:
@@ -325,7 +313,7 @@ def measured(
     DataError
         If a column is absent, or a cell cannot be parsed.
     """
-    read = _as_table(table, rules.schema)
+    read = as_table(table, rules.schema)
     known = read_labelled_rows(rules.schema, read, targets)
     weights = None if weight is None else _read_numbers(read, weight, "weight column")
     return table_measures(rules, known.matrix, known.targets, weights)
@@ -338,7 +326,7 @@ def read_labelled_rows(
 
     No row is refused here; `RuleList.refused` finds the rows that a list does not predict.
     """
-    read = _as_table(table, schema)
+    read = as_table(table, schema)
     names = [output.name for output in schema.outputs] if targets is None else list(targets)
     if len(names) != len(schema.outputs):
         raise DataError(
@@ -359,7 +347,7 @@ def encode_table(schema: Schema, table: Any) -> Matrix:
     from treekit.data.encoding import encode_rows
     from treekit.data.features import UNSEEN, encode_levels
 
-    read = _as_table(table, schema)
+    read = as_table(table, schema)
     matrix = np.array(encode_rows(read, schema, missing_marks=read.missing), dtype=np.float64)
     for feature, column in enumerate(schema.columns):
         if column.kind == "nominal":
@@ -369,7 +357,8 @@ def encode_table(schema: Schema, table: Any) -> Matrix:
     return matrix
 
 
-def _as_table(table: Any, schema: Schema) -> Table:
+def as_table(table: Any, schema: Schema) -> Table:
+    """Return a table; cells that the schema takes for missing are missing."""
     return table if isinstance(table, Table) else read_table(table, missing=schema.missing_marks)
 
 
@@ -414,7 +403,7 @@ def measure_support(rules: RuleList, rows: Any) -> RuleList:
         If the table lacks a column of the rules.
     """
     schema = rules.schema
-    table = _as_table(rows, schema)
+    table = as_table(rows, schema)
     if any(output.name not in table.names for output in schema.outputs):
         return drop_support(rules)
     known = read_labelled_rows(schema, table)

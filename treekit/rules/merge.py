@@ -171,17 +171,12 @@ def _find_common_ancestors(
     # Leaves are in depth-first order: the ancestor of the first and the last one is that of all.
     order = np.argsort(home, kind="stable")
     ends = np.searchsorted(home[order], np.arange(len(shorter) + 1))
-    first, last = node[order[ends[:-1]]], node[order[ends[1:] - 1]]
-    found = _find_pair_ancestors(parent, first, last) - roots[shorter.tree]
-    return found.astype(np.int32)
-
-
-def _find_pair_ancestors(parent: Index, one: Index, other: Index) -> Index:
-    """Return the lowest common ancestors of pairs; parents have smaller numbers than children."""
-    while (apart := one != other).any():
+    one, other = node[order[ends[:-1]]], node[order[ends[1:] - 1]]
+    while (apart := one != other).any():  # parents have smaller numbers than children
         higher = np.maximum(one, other)
         one, other = np.minimum(one, other), np.where(apart, parent[higher], other)
-    return one
+    found: npt.NDArray[np.int32] = (one - roots[shorter.tree]).astype(np.int32)
+    return found
 
 
 # ---------------------------------------------------------------- merging boxes

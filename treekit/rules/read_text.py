@@ -34,7 +34,6 @@ from treekit.rules.rule_list import (
     LinearClause,
     Order,
     ParsedRule,
-    Rounding,
     RuleList,
     Test,
     add_rules,
@@ -122,7 +121,7 @@ def read_edited(text: str, language: str | Language | None = None) -> RuleList:
     except (ValueError, OverflowError) as error:
         raise ModelFileError(f"line {reader.at} of the edited rules: {error}") from error
     number = np.arange(len(found)) - np.searchsorted(found.tree, found.tree)
-    return replace(found, leaf=number.astype(np.int32), order="first", rounding=None)
+    return replace(found, leaf=number.astype(np.int32), order="first")
 
 
 def detect_language(first_line: str) -> Language:
@@ -161,25 +160,23 @@ class _HeaderReader:
         self.at, self.first = head[0] if head else (1, "")
         self.facts: dict[str, tuple[Line, list[Line]]] = {}
         atoms = FieldPatterns(words)
-        known = {"name": atoms.name, "levels": atoms.listed, "costs": ".+", "label": atoms.label}
-        known |= {"share": SHARE_PATTERN, "test": atoms.test, "clauses": ".+"}
-        known |= dict.fromkeys((*Rounding._fields, "rules", "trees"), INTEGER_PATTERN)
-        known["outputs"] = FREE_TEXT_PATTERN
-        predicts = ("head_predicts_trees", "head_predicts")
-        self.predicts = PhrasePatterns(words, predicts, known)
+        known = {"name": atoms.name, "levels": atoms.listed, "label": atoms.label}
+        known |= {"share": SHARE_PATTERN, "test": atoms.test, "costs": ".+", "clauses": ".+"}
+        known |= dict.fromkeys(("rules", "trees"), INTEGER_PATTERN)
+        known |= dict.fromkeys(("outputs", "values"), FREE_TEXT_PATTERN)
         self.infinite = {
             words.phrases["head_lowest"]: -np.inf,
             words.phrases["head_highest"]: np.inf,
         }
         value = "|".join([atoms.label, *map(re.escape, self.infinite)])
-        known |= {"values": FREE_TEXT_PATTERN, "value": rf"(?:{value})"}
+        known["value"] = rf"(?:{value})"
+        self.predicts = PhrasePatterns(words, ("head_predicts_trees", "head_predicts"), known)
         self.missing = PhrasePatterns(words, ("head_missing",), known)
         kinds = ("head_number", "head_levels", "head_no_levels")
         self.kinds = PhrasePatterns(words, kinds, known)
         self.cost = PhrasePatterns(words, ("head_cost",), known)
         self.share = PhrasePatterns(words, ("rule_share",), known)
         self.test = PhrasePatterns(words, ("head_test",), known)
-        self.rounded = PhrasePatterns(words, ("head_rounded",), known)
 
     def read_header(self) -> RuleList:
         """Return a list without rules, with the facts that the header states."""
@@ -216,7 +213,6 @@ class _HeaderReader:
             tests=self.conditions.tests,
             order=self._get_choice("order", Order, "disjoint"),
             decisions=decisions,
-            rounding=self._read_rounding() if "digits" in self.facts else None,
             combine=combine,
             link=self._get_choice("link", Link, "identity"),
             costs=self._read_costs(schema) if "costs" in self.facts else None,
@@ -275,9 +271,8 @@ class _HeaderReader:
         if found is None:
             example = self.words.say("head_predicts", outputs="...", rules="1")
             raise ValueError(f"expected one line before the rules, such as {example!r}")
-        parts = split_outside_quotes(
-            found[1]["outputs"], re.escape(self.words.phrases["head_next"])
-        )
+        then = re.escape(self.words.phrases["head_next"])
+        parts = split_outside_quotes(found[1]["outputs"], then)
         outputs = [
             Output(name, tuple(map(parse_label, self._split_levels(levels))))
             for _, name, levels in map(self._parse_kind, parts)
@@ -317,14 +312,6 @@ class _HeaderReader:
         if token in self.infinite:
             return self.infinite[token]
         return parse_number(token, self._get_choice("type", Dtype))
-
-    def _read_rounding(self) -> Rounding:
-        """Return the rounding of the thresholds."""
-        digits, lines = int(self._get_fact("digits")), self.facts["digits"][1]
-        found = self.rounded.match_phrase(lines[0][1] if lines else "")
-        if found is None:
-            raise ValueError("expected the numbers of shortened thresholds")
-        return Rounding(digits, **{field: int(text) for field, text in found[1].items()})
 
     def _read_tests(self) -> Iterator[Test]:
         """Generate the tests of several columns."""
@@ -367,20 +354,13 @@ class _RuleTextReader(_HeaderReader):
         kept = [n for n, row in enumerate(rows) if row and row.lstrip()[0] != "#"]
         # Two lists in the place of pairs, which the garbage collector would visit.
         self.numbers, self.rows = [n + 1 for n in kept], [rows[n] for n in kept]
-        words = (
-            detect_language(self.rows[0] if kept else "")
-            if language is None
-            else languages.load_language(language)
-        )
+        first = self.rows[0] if kept else ""
+        words = detect_language(first) if language is None else languages.load_language(language)
         numbers = dict.fromkeys(("rule", "rules", "tree", "trees", "node"), INTEGER_PATTERN)
         self.place = PhrasePatterns(words, ("rule_place_tree", "rule_place"), numbers)
         self.rule_start = words.phrases["rule_place"].partition("{")[0].strip()
         self.bare = re.compile(rf"{re.escape(self.rule_start)}\s*[0-9]*")
-        starts = [
-            at
-            for at, row in enumerate(self.rows)
-            if row.startswith(self.rule_start) and self._is_rule_start(row)
-        ]
+        starts = [at for at, row in enumerate(self.rows) if self._is_rule_start(row)]
         reading = words.phrases["head_reading"]
         end = self.rows.index(reading) if reading in self.rows else len(kept)
         above = [*(at for at in starts if at < end), end]
@@ -400,6 +380,8 @@ class _RuleTextReader(_HeaderReader):
         return zip(self.numbers[first:last], self.rows[first:last], strict=True)
 
     def _is_rule_start(self, row: str) -> bool:
+        if not row.startswith(self.rule_start):
+            return False
         return self.bare.fullmatch(row) is not None or self.place.match_phrase(row) is not None
 
     def read_rules(self, *, fixed_step: bool) -> RuleList:

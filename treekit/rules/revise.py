@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from treekit.data.encoding import encode_rows
 from treekit.data.schema import Output, level_text
-from treekit.data.table import Table, read_table
+from treekit.data.table import Table
 from treekit.errors import DataError, ModelError
 from treekit.model.model import Model, hash_model
 from treekit.model.scoring import compute_label_codes, predict_from_sums, sum_leaf_values
@@ -26,7 +26,7 @@ from treekit.model.validation import check_model
 from treekit.rules.cover import find_unmatched_row
 from treekit.rules.extract import rules
 from treekit.rules.language import Language, load_language
-from treekit.rules.measure import drop_support, encode_target, measure_support
+from treekit.rules.measure import as_table, drop_support, encode_target, measure_support
 from treekit.rules.merge import merge_rules, regroup_rules
 from treekit.rules.rule_list import ConditionTuple, RuleList, list_conditions
 from treekit.rules.wording import (
@@ -275,22 +275,6 @@ def _make_rule_key(rules: RuleList, rule: int) -> tuple[int, frozenset[Condition
 
 
 @dataclass(frozen=True)
-class LabelSwitch:
-    """Rows whose label changes from one model to the other.
-
-    Attributes
-    ----------
-    before, after : str
-        Labels as text.
-    rows : int
-    """
-
-    before: str
-    after: str
-    rows: int
-
-
-@dataclass(frozen=True)
 class Change:
     """Changes in the predictions for one target.
 
@@ -300,8 +284,8 @@ class Change:
     rows : int
     changed : (changed,) int64
         Rows with a different label or number, from 0.
-    switches : tuple of LabelSwitch
-        Classification: changes of labels, the most frequent first.
+    switches : tuple of (str, str, int)
+        Classification: label before, label after and number of rows, the most frequent first.
     largest, mean : float
         Regression: absolute change of the number, over all rows; 0 for classes.
     figure : {"accuracy", "R squared"}
@@ -312,7 +296,7 @@ class Change:
     target: str
     rows: int
     changed: npt.NDArray[np.int64]
-    switches: tuple[LabelSwitch, ...]
+    switches: tuple[tuple[str, str, int], ...]
     largest: float
     mean: float
     figure: str
@@ -324,10 +308,9 @@ class Change:
         say = (words or load_language()).say
         counts = {"changed": f"{len(self.changed):,}", "rows": f"{self.rows:,}"}
         found = [say("edit_changed", target=quote_unprintable(self.target), **counts)]
-        for switch in self.switches:
-            before, after = map(quote_unprintable, (switch.before, switch.after))
-            rows = f"{switch.rows:,}"
-            found.append(say("edit_switch", before=before, after=after, rows=rows))
+        for *labels, rows in self.switches:
+            before, after = map(quote_unprintable, labels)
+            found.append(say("edit_switch", before=before, after=after, rows=f"{rows:,}"))
         if self.figure != "accuracy" and len(self.changed):
             moved = {"largest": f"{self.largest:.6g}", "mean": f"{self.mean:.6g}"}
             found.append(say("edit_moved", **moved))
@@ -357,8 +340,7 @@ def changed(before: Model, after: Model, rows: Any) -> tuple[Change, ...]:
         raise DataError(
             "the models have different targets or classes; compare models with the same targets"
         )
-    marks = before.schema.missing_marks
-    table = rows if isinstance(rows, Table) else read_table(rows, missing=marks)
+    table = as_table(rows, before.schema)
     predictions = [_predict_table(model, table) for model in (before, after)]
     return tuple(
         _compare_target(table, output, *(each[:, k] for each in predictions))
@@ -390,7 +372,7 @@ def _compare_target(table: Table, output: Output, before: Doubles, after: Double
     labels = [level_text(label) or "" for label in output.classes]
     pairs = zip(before[differ].tolist(), after[differ].tolist(), strict=True)
     counts = Counter(pairs).most_common() if labels else ()
-    switches = [LabelSwitch(labels[int(old)], labels[int(new)], n) for (old, new), n in counts]
+    switches = [(labels[int(old)], labels[int(new)], n) for (old, new), n in counts]
     return Change(
         target=output.name,
         rows=len(before),
@@ -446,11 +428,10 @@ def _format_rules(outcomes: OutcomeFormatter, tree: int) -> Iterator[str]:
     for number, targets in enumerate(outcomes.format_outcomes(first, last), first):
         begin, end = rules.bounds(number)
         lines = _format_condition_lines(conditions[begin - start : end - start], words)
-        shares = [outcomes.join_shares(one.shares) * outcomes.has_votes for one in targets]
-        answers = (
-            f"{one.text} ({share})" if share else one.text
-            for one, share in zip(targets, shares, strict=True)
-        )
+        answers = [
+            f"{one.text} ({outcomes.join_shares(one.shares)})" if outcomes.has_votes else one.text
+            for one in targets
+        ]
         yield " ".join([*lines, then + "; ".join(answers)])
 
 

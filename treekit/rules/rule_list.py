@@ -25,7 +25,7 @@ from treekit.model.model import (
 )
 from treekit.model.tree import DerivedColumns, concatenate_slices, make_derived_columns
 from treekit.model.validation import check_header, check_model
-from treekit.rules.language import ENGLISH, Language
+from treekit.rules.language import ENGLISH, Language, load_language
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -144,27 +144,6 @@ class Rule:
         return self.answers[0].label
 
 
-class Rounding(NamedTuple):
-    """Summary of shortened thresholds; see `treekit.rules.simplify_thresholds`.
-
-    Attributes
-    ----------
-    digits : int
-        Requested number of significant digits.
-    thresholds, shortened, longer : int
-        Distinct thresholds of all columns, those that changed, and those that need more
-        digits so that a condition selects the same rows.
-    rows : int
-        Rows that were used: only for these are predictions sure to be unchanged.
-    """
-
-    digits: int
-    thresholds: int
-    shortened: int
-    longer: int
-    rows: int
-
-
 # ---------------------------------------------------------------- rule list
 
 Order = Literal["disjoint", "first"]
@@ -199,8 +178,6 @@ class RuleList(Sequence[Rule]):
     decisions : bool
         The rules only predict the labels of their model: rules with different shares were
         merged, and each has one vote for its label.
-    rounding : Rounding, optional
-        Of lists with shortened thresholds, which may differ from their model.
     tests : tuple of Test
         Tests of several columns that conditions refer to.
     tree, leaf : (rules,) int32
@@ -233,7 +210,6 @@ class RuleList(Sequence[Rule]):
     order: Order = "disjoint"
     value: npt.NDArray[np.float64] | None = field(default=None, repr=False)
     decisions: bool = False
-    rounding: Rounding | None = None
 
     def __len__(self) -> int:
         return len(self.tree)
@@ -268,10 +244,9 @@ class RuleList(Sequence[Rule]):
         language : str or Language
             ``en`` or ``zh``.
         """
-        from treekit.rules import language as languages
         from treekit.rules.write_text import generate_text
 
-        return generate_text(self, languages.load_language(language), tree)
+        return generate_text(self, load_language(language), tree)
 
     def frame(self) -> pd.DataFrame:
         """Return a dataframe with one line per rule and its training measures.
@@ -283,11 +258,6 @@ class RuleList(Sequence[Rule]):
         from treekit.rules.measure import training_measures
 
         return rules_to_frame(Listing(self, training_measures(self)))
-
-    def _repr_html_(self) -> str:
-        from treekit.documents.dataframe import render_notebook
-
-        return render_notebook(self)
 
     def refused(self, rows: Any) -> npt.NDArray[np.bool_]:
         """Return (rows,) bool: rows that a policy refuses; see `treekit.rules.evaluate`."""
@@ -333,7 +303,6 @@ class RuleList(Sequence[Rule]):
             or a list has more than `treekit.model.tree.MAX_DEPTH` rules besides the last one.
         """
         _check_convertible(self)
-        units = np.array(self.units, dtype=np.int64)
         trees = make_rule_trees(
             self.schema,
             self.tree,
@@ -344,16 +313,10 @@ class RuleList(Sequence[Rule]):
             margins=self.margins,
         )
         model = Model(
-            schema=self.schema,
             trees=trees,
-            units=units,
-            exponent=self.exponent,
-            missing=self.missing,
-            unknown=self.unknown,
-            voting=self.voting,
+            units=np.array(self.units, dtype=np.int64),
             costs=self.costs,
-            combine=self.combine,
-            link=self.link,
+            **copy_header(self),
             settings=dict(settings or {}),
             provenance=dict(provenance or {}),
         )
@@ -406,11 +369,10 @@ class RuleList(Sequence[Rule]):
 
     def _make_answers(self, units: npt.NDArray[np.int64]) -> tuple[Answer, ...]:
         outputs, blocks = self.schema.outputs, itertools.pairwise(self.schema.blocks)
+        values = np.ldexp(units.astype(np.float64), self.exponent).tolist()
         if self.margins:
-            added = tuple(np.ldexp(units.astype(np.float64), self.exponent).tolist())
-            return (Answer(outputs[0].name, margins=added),)
+            return (Answer(outputs[0].name, margins=tuple(values)),)
         if self.schema.task == "regression":
-            values = np.ldexp(units.astype(np.float64), self.exponent).tolist()
             return tuple(Answer(o.name, value=v) for o, v in zip(outputs, values, strict=True))
         answers = []
         for output, (first, last) in zip(outputs, blocks, strict=True):
@@ -839,6 +801,12 @@ def _fit_grid(rules: RuleList, trees: npt.NDArray[np.int32], values: Doubles) ->
 
 
 # ---------------------------------------------------------------- conversion to a model
+
+
+def copy_header(source: Model | RuleList) -> dict[str, Any]:
+    """Return the fields that a model and its rule list have in common, except for costs."""
+    names = ("schema", "exponent", "missing", "unknown", "voting", "combine", "link")
+    return {name: getattr(source, name) for name in names}
 
 
 def _check_convertible(rules: RuleList) -> None:

@@ -25,7 +25,7 @@ from treekit.model.model import predict_labels
 from treekit.model.split_tests import BranchCondition
 from treekit.model.tree import concatenate_slices
 from treekit.rules.language import Language, load_language
-from treekit.rules.rule_list import Clause, LinearClause, RuleList, Test
+from treekit.rules.rule_list import Clause, ConditionTuple, LinearClause, RuleList, Test
 
 # ---------------------------------------------------------------- names, labels and numbers
 
@@ -437,18 +437,16 @@ def render_conditions(
     do not name missing values, and the categories that do not match are written if they are
     fewer: ``town is any but Ulm``.
     """
-    table = rules.conditions
-    fields = zip(
-        range(start, stop),
-        table.column[start:stop].tolist(),
-        format_bounds(table.low[start:stop], rules.schema.dtype),
-        format_bounds(table.high[start:stop], rules.schema.dtype),
-        table.known[start:stop].tolist(),
-        table.missing[start:stop].tolist(),
-        strict=True,
-    )
+    table, dtype = rules.conditions, rules.schema.dtype
     writer = _ConditionWriter(rules, words or load_language(), stand_ins, whole=whole)
-    return [writer.format_condition(*some) for some in fields]
+    return list(
+        map(
+            writer.format_condition,
+            table.iterate_conditions(start, stop),
+            format_bounds(table.low[start:stop], dtype),
+            format_bounds(table.high[start:stop], dtype),
+        )
+    )
 
 
 class _ConditionWriter:
@@ -462,7 +460,7 @@ class _ConditionWriter:
         *,
         whole: bool,
     ) -> None:
-        self.rules, self.table, self.words = rules, rules.conditions, words
+        self.rules, self.words = rules, words
         self.whole, self.compact = whole, stand_ins is not None
         self.stand_ins = stand_ins or {}
         self.columns = rules.schema.columns
@@ -479,38 +477,33 @@ class _ConditionWriter:
             return f"({format_test(self.rules.tests[number], self.rules.schema, self.words)})"
         return self.words.say("test_name", number=number + 1)
 
-    def format_condition(
-        self, at: int, column: int, low: str, high: str, known: bool, missing: bool
-    ) -> str:
-        """Return the text of condition `at`; `low` and `high` are empty if unbounded."""
-        words, name, is_test = self.words, self.format_name(column), column >= len(self.columns)
-        if known:
+    def format_condition(self, asked: ConditionTuple, low: str, high: str) -> str:
+        """Return the text of a condition; `low` and `high` are empty if unbounded."""
+        words, column = self.words, asked.column
+        name, is_test = self.format_name(column), column >= len(self.columns)
+        if asked.known:
             if is_test:
                 text = self.format_outcome(column, bool(low), bool(high))
             elif self.columns[column].kind == "nominal":
-                text = self._format_levels(at, column)
+                text = self._format_levels(column, asked.fits)
             else:
                 text = _format_known("if", name, low, high, "", words)
-            if not missing or column in self.stand_ins:
+            if not asked.missing or column in self.stand_ins:
                 return text
-        elif not missing:
+        elif not asked.missing:
             return words.say("if_undecidable" if is_test else "if_never", name=name, test=name)
-        levels = ""
-        if self.table.dividing[at]:
-            levels = self.format_choice(column, *self.table.list_codes(at)[1])
+        levels = self.format_choice(column, *asked.dividing) if asked.dividing else ""
         key = "unknown" if is_test else "missing_levels" if levels else "missing"
-        if known:
+        if asked.known:
             text = words.say(f"if_or_{key}", condition=text, levels=levels)
         else:
             text = words.say(f"if_{key}", name=name, test=name, levels=levels)
-        start, end = int(self.table.part_low[at]), int(self.table.part_high[at])
-        if self.rules.mass == 1 or (start, end) == (0, MASS):
+        if self.rules.mass == 1 or asked.part == (0, MASS):
             return text
-        return format_part(text, start, end, words)
+        return format_part(text, *asked.part, words)
 
-    def _format_levels(self, at: int, column: int) -> str:
+    def _format_levels(self, column: int, fits: tuple[int, ...]) -> str:
         """Return the condition on the categories of a column."""
-        fits, _ = self.table.list_codes(at)
         n_levels, name = len(self.columns[column].levels), self.format_name(column)
         if len(fits) == n_levels:
             return self.words.say("if_known", name=name)

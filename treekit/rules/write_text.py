@@ -160,10 +160,6 @@ class _NotesWriter:
             yield from self.format_notes("note_tests")
         yield from self.write_costs()
         yield from self.write_votes() if self.has_votes else self.write_numbers()
-        if rules.rounding is not None:
-            yield self.format_fact("digits", rules.rounding.digits)
-            yield self.indent("head_rounded", **rules.rounding._asdict())
-            yield from self.format_notes("note_rounded")
 
     def format_fact(self, key: str, value: object) -> str:
         """Return the line of a fact."""

@@ -42,11 +42,6 @@ def run_rules(job: Job, rows: npt.NDArray[np.float64]) -> Iterator[tuple[str, An
         rules = parse_rules(path.read_bytes().decode())
     except (ModelFileError, UnicodeDecodeError) as error:
         raise VerificationError(f"{path.name!r} cannot be read: {error}") from error
-    if rules.rounding is not None:
-        raise VerificationError(
-            f"{path.name!r} has thresholds shortened to {rules.rounding.digits} digits, which are "
-            "exact for the rows of one table only; write the rules without --digits"
-        )
     if (rules.schema.columns, rules.schema.outputs) != (schema.columns, schema.outputs):
         raise VerificationError(
             f"{path.name!r} differs from the model in columns or classes; export it again"

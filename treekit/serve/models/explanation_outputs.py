@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from treekit.data.features import round_to_dtype
 from treekit.errors import ModelError
-from treekit.explain.contributions import NodeUnits, compute_unit_factor, sum_contributions
+from treekit.explain.contributions import compute_node_units, compute_unit_factor, sum_contributions
 from treekit.explain.decision_path import Passage, trace_row
 from treekit.model.fixed_point import compute_mass_bounds
 from treekit.model.model import Model
@@ -187,7 +187,7 @@ class FeatureContributions:
 
     def __init__(self, model: Model) -> None:
         self._model = model
-        self._units = [NodeUnits(model, t)[range(own.n_nodes)] for t, own in enumerate(model.trees)]
+        self._units = [compute_node_units(model, t) for t in range(model.n_trees)]
         roots = np.array([own[0] for own in self._units]).astype(object)
         self._bias = [model.mass * value for value in roots.sum(axis=0).tolist()]
         votes = model.schema.task == "classification" and not model.margins
