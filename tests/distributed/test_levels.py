@@ -135,7 +135,7 @@ def test_a_table_too_large_for_a_worker_is_trained_on_by_levels(
 
 STEPS = {
     levels: (
-        "select_telling_rows", "read_chunk", "find_size", "sort_hashes", "merge_hashes",
+        "select_telling_rows", "read_chunk", "sort_hashes", "merge_hashes",
         "get_target", "count_chunk", "encode_chunk", "make_partition", "describe_drawn",
         "make_own_sampler", "split_copies", "number_later_copies", "add_sampler", "add_votes",
         "predict_votes",

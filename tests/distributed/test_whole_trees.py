@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import re
 import signal
 import threading
 import time
@@ -371,7 +372,10 @@ def test_every_difference_is_named() -> None:
     assert "tcp://b" not in message
 
 
-def test_a_table_that_does_not_fit_a_worker_is_refused_with_figures() -> None:
-    with pytest.raises(ClusterError, match=r"the table takes 10 GB .* the smallest has 4 GB"):
-        whole_trees.check_memory([(10_000_000_000, 1)], 4_000_000_000)
-    whole_trees.check_memory([(10_000_000_000, 1)], None)
+def test_a_table_that_does_not_fit_a_worker_is_refused_with_figures(monkeypatch: Any) -> None:
+    table = whole_trees._Held([], [("partition 0", 1)], 10_000_000_000, 1)
+    limits = iter([4_000_000_000, None])
+    monkeypatch.setattr(whole_trees, "find_smallest_memory", lambda _: next(limits))
+    error = whole_trees._find_unfit([table], SimpleNamespace(client=None))
+    assert re.search(r"the table takes 10 GB .* the smallest has 4 GB", str(error))
+    assert whole_trees._find_unfit([table], SimpleNamespace(client=None)) is None

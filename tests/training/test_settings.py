@@ -270,7 +270,7 @@ def few(name):
 @pytest.mark.parametrize("name", PRESETS)
 def test_a_preset_holds_settings_that_training_and_components_declare(name, task):
     names = {setting.name for setting in SETTINGS}
-    settings = get_preset_settings(name, task, forest=False)
+    settings = get_preset_settings(name, task, "tree")
     for key in settings:
         kind, dot, own = key.partition(".")
         if dot:
@@ -321,7 +321,7 @@ def test_a_forest_of_an_algorithm_s_trees_leaves_out_what_holds_for_a_single_tre
     assert alone.settings["pruner"] == "cost_complexity"
     forest = treekit.train(whole(), "y", algorithm="cart", ensemble="forest", trees=3, seed=0)
     assert forest.settings["pruner"] is None
-    growth = get_preset_settings("cart", "classification", forest=True)
+    growth = get_preset_settings("cart", "classification", "forest")
     plain = treekit.train(whole(), "y", ensemble="forest", trees=3, seed=0, **growth)
     for one, other in zip(forest.trees, plain.trees, strict=True):
         same_tree(one, other)

@@ -239,15 +239,10 @@ def _read_validation(
     """Read the validation table, encoded by the schema of the training table."""
     if given["validation"] is None:
         return None
-    from treekit.data.dataset import make_validation
+    from treekit.training import read_validation
 
-    return make_validation(
-        read_rows(given["validation"], given["missing_marks"]),
-        dataset.schema,
-        weights=given["weights"],
-        unknown=settings.get("unknown", "missing"),
-        task_columns=dataset.task_columns,
-    )
+    rows = read_rows(given["validation"], given["missing_marks"])
+    return read_validation(rows, dataset, given["weights"], settings)
 
 
 def fit_with_progress(

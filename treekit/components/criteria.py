@@ -120,28 +120,22 @@ def make_misclassification() -> CriterionFunctions:
     """
 
     def impurity(stats: Stats) -> float:
-        weight = 0.0
-        largest = 0.0
-        for k in range(stats.shape[0]):
-            weight += stats[k]
-            largest = max(largest, stats[k])
-        return 1.0 - largest / weight
+        return 1.0 - _find_largest(stats) / _sum_weight(stats)
 
     def score(parent: Stats, children: Stats) -> float:
-        weight = 0.0
-        largest = 0.0
-        for k in range(parent.shape[0]):
-            weight += parent[k]
-            largest = max(largest, parent[k])
         right = 0.0
         for b in range(children.shape[0]):
-            own = 0.0
-            for k in range(parent.shape[0]):
-                own = max(own, children[b, k])
-            right += own
-        return (right - largest) / weight
+            right += _find_largest(children[b])
+        return (right - _find_largest(parent)) / _sum_weight(parent)
 
     return CriterionFunctions(impurity=impurity, score=score)
+
+
+def _find_largest(stats: Stats) -> float:
+    largest = 0.0
+    for k in range(stats.shape[0]):
+        largest = max(largest, stats[k])
+    return largest
 
 
 def make_twoing() -> CriterionFunctions:
@@ -184,9 +178,7 @@ def _compute_twoing(children: Stats) -> float:
             known += children[b, k]
     total = 0.0
     for b in range(children.shape[0]):
-        own = 0.0
-        for k in range(children.shape[1]):
-            own += children[b, k]
+        own = _sum_weight(children[b])
         if own > 0.0:
             apart = 0.0
             for k in range(children.shape[1]):
@@ -457,15 +449,19 @@ def make_squared_error() -> CriterionFunctions:
     """
 
     def score(parent: Stats, children: Stats) -> float:
-        mean = parent[1] / parent[0]
-        between = 0.0
-        for b in range(children.shape[0]):
-            if children[b, 0] > 0.0:
-                distance = children[b, 1] / children[b, 0] - mean
-                between += children[b, 0] * distance * distance
-        return float(between / parent[0])
+        return float(_compute_spread(children, parent[1] / parent[0]) / parent[0])
 
     return CriterionFunctions(score=score)
+
+
+def _compute_spread(children: Stats, mean: float) -> float:
+    """Sum the weight of each branch times the squared distance of its mean from `mean`."""
+    between = 0.0
+    for b in range(children.shape[0]):
+        if children[b, 0] > 0.0:
+            distance = children[b, 1] / children[b, 0] - mean
+            between += children[b, 0] * distance * distance
+    return between
 
 
 def make_friedman() -> CriterionFunctions:
@@ -484,12 +480,8 @@ def make_friedman() -> CriterionFunctions:
         for b in range(children.shape[0]):
             weight += children[b, 0]
             total += children[b, 1]
-        between = 0.0
-        for b in range(children.shape[0]):
-            if children[b, 0] > 0.0:
-                distance = children[b, 1] / children[b, 0] - total / weight
-                between += children[b, 0] * distance * distance
-        return float(between / parent[0])
+        mean = total / weight if weight > 0.0 else 0.0
+        return float(_compute_spread(children, mean) / parent[0])
 
     return CriterionFunctions(score=score)
 

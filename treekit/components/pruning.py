@@ -17,14 +17,7 @@ from treekit.grow.recipe import GrownTree
 from treekit.kernels.records import Table
 from treekit.model.tree import Split, Tree, expand_slices
 
-__all__ = [
-    "Context",
-    "Losses",
-    "collapse",
-    "graft",
-    "kept_nodes",
-    "losses_of",
-]
+__all__ = ["Context", "Losses", "collapse", "graft", "kept_nodes", "losses_of"]
 
 
 # ---------------------------------------------------------------- context
@@ -298,13 +291,14 @@ def losses_of(
 
     `dense` is `treekit.grow.target_statistics.TargetStatistics.is_dense`.
     """
-    if layout is not None and schema.task == "regression":
-        return Losses(schema.task, None, (), criterion.loss or _refuse_loss, layout, dense)
-    blocks = tuple(1 + start for start in schema.blocks) if schema.more else ()
-    if schema.task == "classification":
-        return Losses(schema.task, costs, blocks, None, layout, dense)
-    loss = criterion.loss or _make_rank_loss(criterion)
-    return Losses(schema.task, None, blocks, loss, dense=dense)
+    loss = criterion.loss
+    blocks: tuple[int, ...] = ()
+    if layout is None and schema.more:
+        blocks = tuple(1 + start for start in schema.blocks)
+    if schema.task == "regression":
+        costs = None
+        loss = loss or (_make_rank_loss(criterion) if layout is None else _refuse_loss)
+    return Losses(schema.task, costs, blocks, loss, layout, dense)
 
 
 def _refuse_loss(stats: Numbers, judged: Numbers) -> float:  # noqa: ARG001 - a loss's

@@ -15,7 +15,7 @@ import threading
 import warnings
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
@@ -58,59 +58,58 @@ def connect(cluster: Any = None) -> Iterator[DaskEngine]:
             yield engine
 
 
-@contextmanager
-def _open_client(cluster: Any) -> Iterator[Client]:
+def _open_client(cluster: Any) -> AbstractContextManager[Client]:
     try:
-        from distributed import Client, LocalCluster, get_client
+        from distributed import Client, get_client
     except ImportError:
         raise MissingExtraError("dask.distributed", "dask") from None
     if isinstance(cluster, Client):
-        yield cluster
-        return
+        return nullcontext(cluster)
     if cluster is None:
         try:
-            client = get_client()
+            return nullcontext(get_client())
         except ValueError:
             raise SettingError(
                 "the table is a Dask collection and no client is active; create one "
                 "(dask.distributed.Client()), set cluster, or train on table.compute()"
             ) from None
-        yield client
-        return
-    local = re.fullmatch(r"local:([1-9]\d*)", str(cluster))
-    if local is None and not re.match(r"(tcp|tls|ucx|inproc)://", str(cluster)):
+    if local := re.fullmatch(r"local:([1-9]\d*)", str(cluster)):
+        return _start_local_cluster(int(local[1]))
+    if not re.match(r"(tcp|tls|ucx|inproc)://", str(cluster)):
         raise SettingError(
             f"expected a cluster such as tcp://HOST:8786 or local:4, got {cluster!r}"
         )
-    if local is not None:
-        import dask.config
-
-        with (
-            # By default a worker that takes 15 seconds to restart never comes back.
-            dask.config.set({"distributed.deploy.lost-worker-timeout": "1 day"}),
-            LocalCluster(
-                n_workers=int(local[1]),
-                threads_per_worker=1,
-                dashboard_address="127.0.0.1:0",
-                silence_logs=logging.CRITICAL,  # errors are raised here
-            ) as started,
-            Client(started) as client,
-        ):
-            # Imports numba, which pictures do not need.
-            from treekit.kernels.compile import install_notice
-
-            first = next(iter(client.scheduler_info()["workers"]))
-            client.run(install_notice, always=True, workers=[first])
-            yield client
-        return
     try:
-        client = Client(str(cluster), timeout=10)
+        client: AbstractContextManager[Client] = Client(str(cluster), timeout=10)
     except OSError as error:
         raise SettingError(
             f"cannot connect to a scheduler at {cluster}: {error}; check the address, and start "
             "the scheduler if it is not running"
         ) from None
-    with client:
+    return client
+
+
+@contextmanager
+def _start_local_cluster(n_workers: int) -> Iterator[Client]:
+    import dask.config
+    from distributed import Client, LocalCluster
+
+    with (
+        # By default a worker that takes 15 seconds to restart never comes back.
+        dask.config.set({"distributed.deploy.lost-worker-timeout": "1 day"}),
+        LocalCluster(
+            n_workers=n_workers,
+            threads_per_worker=1,
+            dashboard_address="127.0.0.1:0",
+            silence_logs=logging.CRITICAL,  # errors are raised here
+        ) as started,
+        Client(started) as client,
+    ):
+        # Imports numba, which pictures do not need.
+        from treekit.kernels.compile import install_notice
+
+        first = next(iter(client.scheduler_info()["workers"]))
+        client.run(install_notice, always=True, workers=[first])
         yield client
 
 

@@ -78,29 +78,26 @@ def _name_columns(schema: Any, method: str) -> list[str]:
     return [f"{own.name}={label}" for own in outputs for label in own.classes]
 
 
-def _predict(model: Any, method: str, rows: Any, empty: Any) -> Any:
+def _predict(model: Any, method: str, rows: Any, empty: Any, place: str) -> Any:
     if len(rows) == 0:  # refused by estimators, as by scikit-learn
         return empty
-    found = getattr(model, method)(rows)
+    try:
+        found = getattr(model, method)(rows)
+    except DataError as error:
+        raise locate_part(error, place, len(rows)) from None
     return np.concatenate(found, axis=1) if isinstance(found, list) else found
 
 
 def _predict_block(block: Any, model: Any, method: str, empty: Any, block_info: Any = None) -> Any:
-    try:
-        return _predict(model, method, np.asarray(block), empty)
-    except DataError as error:
-        number = block_info[0]["chunk-location"][0] if block_info else 0
-        raise locate_part(error, f"block {number}", len(block)) from None
+    number = block_info[0]["chunk-location"][0] if block_info else 0
+    return _predict(model, method, np.asarray(block), empty, f"block {number}")
 
 
 def _predict_frame(
     frame: Any, model: Any, method: str, empty: Any, like: Any, partition_info: Any = None
 ) -> Any:
-    try:
-        found = _predict(model, method, frame, empty)
-    except DataError as error:
-        number = partition_info["number"] if partition_info else 0
-        raise locate_part(error, f"partition {number}", len(frame)) from None
+    number = partition_info["number"] if partition_info else 0
+    found = _predict(model, method, frame, empty, f"partition {number}")
     if like.ndim == 1:  # no rows, or text as objects, do not tell their type
         return _make_frame(found, frame.index, [like.name]).astype(like.dtype)
     made = _make_frame(found, frame.index, list(like.columns))

@@ -563,16 +563,13 @@ class EstimatorBase(Parameters, BaseEstimator):
         )
 
     def _transform_sums(
-        self,
-        X: Any,
-        transform: Callable[[Model, npt.NDArray[np.int64]], Any],
-        method: str = "",
+        self, X: Any, transform: Callable[[Model, npt.NDArray[np.int64]], Any], method: str
     ) -> Any:
         """Apply `transform` to the rows' sums; see `treekit.model.scoring.transform_sums`.
 
-        With `method`, that of the public method, Dask collections have lazy predictions.
+        Dask collections have lazy predictions, by the public method named `method`.
         """
-        if method and is_dask_collection(X):
+        if is_dask_collection(X):
             check_is_fitted(self, "model_")
             return predict_lazily(self.model_, X, method, transform, self)
         blocks = self._encode_rows(X)  # first, because it checks that the estimator is fitted

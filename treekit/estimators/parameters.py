@@ -18,7 +18,7 @@ import numpy.typing as npt
 from treekit.data.features import InputType
 from treekit.errors import SettingError
 from treekit.model.model import UnknownPolicy
-from treekit.training.settings import PRESETS, get_preset_settings
+from treekit.training.settings import PRESETS, SETTINGS, get_preset_settings
 
 # ---------------------------------------------------------------- parameters
 
@@ -182,22 +182,8 @@ COMPONENT_NAMES = {
 }
 """treekit's names of scikit-learn's criteria and splitters, where they differ."""
 
-_UNCHANGED = (
-    *("algorithm", "criterion", "splitter", "nominal_splits", "max_depth", "max_features"),
-    *(
-        "min_gain",
-        "min_impurity_decrease",
-        "max_bins",
-        "missing",
-        "unknown",
-        "class_weight",
-        "priors",
-        "costs",
-    ),
-    *("voting", "bootstrap", "max_samples", "n_jobs"),
-)
 PARAMETERS_OF_SETTINGS: dict[str, tuple[str, ...]] = {
-    **{name: (name,) for name in _UNCHANGED},
+    **{setting.name: (setting.name,) for setting in SETTINGS},
     "trees": ("n_estimators",),
     "min_weight_split": ("min_samples_split",),
     "min_weight_leaf": ("min_samples_leaf", "min_weight_fraction_leaf"),
@@ -205,7 +191,7 @@ PARAMETERS_OF_SETTINGS: dict[str, tuple[str, ...]] = {
     "pruner": ("pruner", "ccp_alpha"),
     "oob": ("oob_score",),
 }
-"""Training settings and the parameters that determine them, the main one first."""
+"""Training settings and the parameters that determine them, if any, the main one first."""
 
 
 def drop_algorithm_settings(estimator: Any, settings: Mapping[str, Any]) -> dict[str, Any]:
@@ -220,13 +206,13 @@ def drop_algorithm_settings(estimator: Any, settings: Mapping[str, Any]) -> dict
     algorithm = settings.get("algorithm")
     if algorithm not in PRESETS:  # no algorithm, or an unknown one, which training rejects
         return dict(settings)
-    forest = estimator._ensemble == "forest"
-    if not forest and PRESETS[algorithm].settings.get("ensemble") == "forest":
+    ensemble = estimator._ensemble
+    if ensemble == "tree" and PRESETS[algorithm].settings.get("ensemble") == "forest":
         raise SettingError(
             f"algorithm={algorithm!r} grows a forest, but {type(estimator).__name__} is one tree; "
             "use RandomForestClassifier or RandomForestRegressor"
         )
-    own = get_preset_settings(algorithm, estimator._task, forest=forest)
+    own = get_preset_settings(algorithm, estimator._task, ensemble)
     further = estimator.train_settings or {}
     return {
         name: value

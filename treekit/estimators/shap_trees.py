@@ -53,7 +53,7 @@ def to_shap(model: Any) -> dict[str, Any]:
         scale /= model.n_trees
     return {
         "trees": [
-            _Converter(model, tree, model.tree_units(at) * scale).arrays
+            _Converter(tree, model.tree_units(at) * scale).arrays
             for at, tree in enumerate(model.trees)
         ],
         "internal_dtype": np.float64,
@@ -87,12 +87,12 @@ def _get_model(model: Any) -> Model:
 class _Converter:
     """Convert the nodes of one tree to `arrays`, as shap reads them."""
 
-    def __init__(self, model: Model, tree: Tree, values: npt.NDArray[np.float64]) -> None:
+    def __init__(self, tree: Tree, values: npt.NDArray[np.float64]) -> None:
         unsupported = {Split.OBLIQUE: "sums of columns", Split.RULE: "rules"}
         for kind, what in unsupported.items():
             if np.any(tree.kind == kind):
                 raise AbsentError(f"shap does not support splits on {what}; use another splitter")
-        self._tree, self._levels = tree, model.schema.n_levels
+        self._tree = tree
         self._values = np.zeros((tree.n_nodes, values.shape[1]))
         self._values[tree.leaves] = values
         self._nodes: list[tuple[int, int, int, int, float, int, float]] = []

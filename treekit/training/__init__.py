@@ -151,14 +151,21 @@ def train(
     dataset = make_dataset(source, target, **reading)
     held = None
     if validation is not None:
-        held = make_validation(
-            validation,
-            dataset.schema,
-            weights=weights if isinstance(weights, str) else None,
-            unknown=settings.get("unknown", "missing"),
-            task_columns=dataset.task_columns,
-        )
+        held = read_validation(validation, dataset, weights, settings)
     return fit(dataset, settings, progress, held).model
+
+
+def read_validation(
+    source: Any, dataset: Dataset, weights: Any, settings: Mapping[str, Any]
+) -> Dataset:
+    """Encode a validation table like the training table; `weights` are those of the latter."""
+    return make_validation(
+        source,
+        dataset.schema,
+        weights=weights if isinstance(weights, str) else None,
+        unknown=settings.get("unknown", "missing"),
+        task_columns=dataset.task_columns,
+    )
 
 
 def fit(
@@ -186,9 +193,9 @@ def fit(
         start = None  # the same trees grow again, this time with their out-of-bag votes
     if start is not None:
         _check_start(start.model, dataset, plan)
-    from treekit.training.run import run_plan  # numba is imported when needed
+    from treekit.training.run import Outcome, run_plan  # numba is imported when needed
 
-    before = None if start is None else start.outcome
+    before = Outcome([]) if start is None else start.outcome
     outcome = run_plan(dataset, plan, progress, validation, before)
     return make_fitted(dataset, plan, outcome, dataset.compute_digest())
 

@@ -260,15 +260,9 @@ def _measure_decrease(
 
 def _find_used_columns(model: Model) -> list[int]:
     """Return the columns used by any tree; shuffling others has no effect."""
-    parts = [
-        part
-        for tree in model.trees
-        for part in (
-            tree.feature[tree.kind != Split.LEAF],
-            tree.term_feature,
-            tree.surrogate_feature,
-        )
-    ]
+    parts: list[npt.NDArray[Any]] = []
+    for tree in model.trees:
+        parts += [tree.feature[tree.kind != Split.LEAF], tree.term_feature, tree.surrogate_feature]
     columns: list[int] = np.unique(np.concatenate(parts)).tolist()
     return columns
 

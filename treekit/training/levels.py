@@ -65,16 +65,8 @@ from treekit.kernels.route_rows import sum_votes
 from treekit.model.tree import Tree
 from treekit.training import Fitted, check_no_missing, make_fitted
 from treekit.training.class_weights import BALANCED_BAGS, apply_class_weights
-from treekit.training.plan import (
-    Plan,
-    PlannedComponent,
-    make_plan,
-)
-from treekit.training.prepare import (
-    EncodedData,
-    get_coding_weights,
-    scale_criterion_target,
-)
+from treekit.training.plan import Plan, make_plan
+from treekit.training.prepare import EncodedData, get_coding_weights, scale_criterion_target
 from treekit.training.run import (
     Outcome,
     choose_vote_step,
@@ -82,7 +74,6 @@ from treekit.training.run import (
     make_vote_function,
     predict_out_of_bag,
 )
-from treekit.training.tasks import place_rows
 
 Ids = npt.NDArray[np.uint32]
 Hashes = npt.NDArray[np.uint64]
@@ -123,7 +114,7 @@ def train_by_levels(
     places
         Name and number of rows of each part, for messages.
     target, reading, settings, progress
-        See `treekit.training.whole_trees.train_on_cluster`; `settings` must have a seed.
+        See `treekit.training.whole_trees.train_on_cluster`.
     """
     if not isinstance(reading.get("weights"), (str, type(None))):
         raise SettingError(
@@ -133,7 +124,7 @@ def train_by_levels(
     known = [(part, place) for part, place in zip(parts, places, strict=True) if place[1]]
     if not known:
         raise DataError("the table has no rows; training needs at least one")
-    empty = _find_schema(engine, [part for part, _ in known], known, target, reading)
+    empty = _find_schema(engine, known, target, reading)
     n_rows = sum(n for _, (_, n) in known)
     chunks, sizes = [], []
     for own in _group_parts(known, _choose_chunks(resources, n_rows, len(empty.schema.columns))):
@@ -145,7 +136,7 @@ def train_by_levels(
         sizes.append(sum(n_rows for _, (_, n_rows) in own))
     del known, own
     parts.clear()  # each is released when its chunk is read
-    engine.take([engine.submit(find_size, chunk) for chunk in chunks])
+    engine.take([engine.submit(getattr, chunk, "n_rows") for chunk in chunks])
     digest = _digest_rows(engine, chunks, empty.schema, n_rows)
     dataset = _collect_target(engine, chunks, sizes, empty)
     plan = make_plan(dataset, settings)
@@ -153,7 +144,7 @@ def train_by_levels(
     whole = _scale_target(dataset, plan)
     data, partitions = _encode(engine, chunks, plan, empty.schema, whole)
     del chunks, chunk
-    if _is_drawn(plan):
+    if plan.draws_rows:
         partitions = _add_samplers(engine, partitions, plan, n_rows)
     outcome = _grow(engine, data, partitions, dataset, max(sizes), resources, progress)
     return make_fitted(dataset, plan, outcome, digest)
@@ -182,41 +173,25 @@ def _collect_target(
 
 
 @dataclass(frozen=True)
-class _FactorsOfRows:
-    """The class weight of each row, computed for the rows that are read."""
+class _ComputedRows:
+    """An array whose rows are computed when they are read."""
 
-    class_weights: npt.NDArray[np.float64]
-    y: npt.NDArray[Any]
-
-    def __getitem__(self, rows: Any) -> Any:
-        return self.class_weights[self.y[rows]]
-
-
-@dataclass(frozen=True)
-class _PlacedRows:
-    """Cells or statistics of a task's rows, computed for the rows that are read."""
-
-    dataset: Dataset
-    criterion: PlannedComponent
+    compute: Callable[[Any], Any]
 
     def __getitem__(self, rows: Any) -> Any:
-        assert self.criterion.layout is not None  # noqa: S101 - for the type checker
-        return place_rows(self.criterion.record, self.criterion.layout, self.dataset.take(rows))
+        return self.compute(rows)
 
 
 def _scale_target(dataset: Dataset, plan: Plan) -> TargetStatistics:
     """Choose the grids of the statistics, from all rows in blocks."""
-    factors = None
-    if plan.class_weights is not None:
-        factors = _FactorsOfRows(plan.class_weights, dataset.y)
+    class_weights = plan.class_weights
+    factors: Any = None
+    if class_weights is not None:
+        factors = _ComputedRows(lambda rows: class_weights[dataset.y[rows]])
     placed: Any = dataset.y
     if plan.criterion.layout is not None:
-        placed = _PlacedRows(dataset, plan.criterion)
-    return scale_criterion_target(dataset, plan.criterion, _is_drawn(plan), placed, factors)
-
-
-def _is_drawn(plan: Plan) -> bool:
-    return bool(plan.settings["ensemble"] == "forest" and plan.settings["bootstrap"])
+        placed = _ComputedRows(lambda rows: plan.criterion.place_rows(dataset.take(rows)))
+    return scale_criterion_target(dataset, plan.criterion, plan.draws_rows, placed, factors)
 
 
 _READ_BYTES = 20
@@ -286,16 +261,15 @@ def check_supported(plan: Plan) -> None:
 
 def _find_schema(
     engine: Engine,
-    parts: Sequence[Any],
     known: Sequence[tuple[Any, tuple[str, int]]],
     target: str | Sequence[str],
     reading: Mapping[str, Any],
 ) -> Dataset:
     """Return a dataset without rows: the schema, and the categories of a task's columns."""
+    parts, places = zip(*known, strict=True)
     names = [target] if isinstance(target, str) else list(target)
     asked = [engine.submit(select_telling_rows, part, names, dict(reading)) for part in parts]
     found = engine.take(asked)
-    places = [place for _, place in known]
     sketch = join_parts([rows for rows, _, _ in found], places)
     dtype = reading.get("dtype", "auto")
     given = {**reading, "weights": None, "dtype": "float64" if dtype == "auto" else dtype}
@@ -367,11 +341,8 @@ def select_telling_rows(
                     inexact.add(name)
     numbers = sorted(rows)
     taken = np.array(numbers)
-    return (
-        part.iloc[taken] if hasattr(part, "iloc") else _take_rows(part, taken),
-        numbers,
-        inexact,
-    )
+    telling = part[taken] if isinstance(part, np.ndarray) else part.take(taken)
+    return telling, numbers, inexact
 
 
 def _may_be_classes(cells: npt.NDArray[Any], reading: Mapping[str, Any]) -> bool:
@@ -379,10 +350,6 @@ def _may_be_classes(cells: npt.NDArray[Any], reading: Mapping[str, Any]) -> bool
     if reading.get("task") is None and not reading.get("classes"):
         return cells.dtype.kind != "f"
     return reading.get("task") != "regression"
-
-
-def _take_rows(part: Any, rows: npt.NDArray[Any]) -> Any:
-    return part[rows] if isinstance(part, np.ndarray) else part.take(rows)
 
 
 def find_distinct_values(
@@ -446,11 +413,6 @@ def read_chunk(
     return replace(dataset, schema=schema, columns=columns, weights=own, task_columns=found)
 
 
-def find_size(chunk: Dataset) -> int:
-    """Return the number of rows."""
-    return chunk.n_rows
-
-
 def get_target(chunk: Dataset) -> dict[str, npt.NDArray[Any]]:
     """Return the target, the weights if any, and a task's columns by role."""
     found = {role: column.values for role, column in chunk.task_columns.items()}
@@ -508,11 +470,7 @@ _COUNTED_COLUMNS = 512
 
 
 def _encode(
-    engine: Engine,
-    chunks: Sequence[Any],
-    plan: Plan,
-    schema: Schema,
-    whole: TargetStatistics,
+    engine: Engine, chunks: Sequence[Any], plan: Plan, schema: Schema, whole: TargetStatistics
 ) -> tuple[EncodedData, list[Any]]:
     """Find the bins, encode the chunks, and return them as partitions.
 
@@ -612,9 +570,7 @@ def encode_chunk(
 def make_partition(chunk: Dataset, coded: tuple[Any, Any], data: EncodedData) -> Partition:
     """Return an encoded chunk as a partition, without a sampler."""
     factors = apply_class_weights(chunk, data.plan.class_weights).factors
-    y: Any = chunk.y
-    if data.target.layout is not None:
-        y = place_rows(data.plan.criterion.record, data.target.layout, chunk)
+    y = data.plan.criterion.place_rows(chunk)
     target = place_target(data.target, y, chunk.weights, factors)
     return Partition(data.table._replace(codes=coded[0]), target)
 
@@ -631,10 +587,8 @@ def _add_samplers(engine: Engine, partitions: list[Any], plan: Plan, n_rows: int
         sum(own.weight for own in found), sum(own.n_rows for own in found),
         whole=all(own.whole for own in found),
     )  # fmt: skip
-    rate, bits = (
-        compute_draw_rate(n_draws, plan.settings["max_samples"]),
-        _choose_range_bits(n_rows),
-    )
+    rate = compute_draw_rate(n_draws, plan.settings["max_samples"])
+    bits = _choose_range_bits(n_rows)
     samplers = [engine.submit(make_own_sampler, part, present, parted, rate) for part in partitions]
     split = [engine.submit(split_copies, own, bits) for own in samplers]
     numbered = [
@@ -760,7 +714,7 @@ def _grow(
         dataset.n_rows, whole, len(data.table.n_codes), len(partitions),
     )  # fmt: skip
     source = engine.send(data)
-    scored = _is_drawn(plan) and settings["oob"]
+    scored = plan.draws_rows and settings["oob"]
     step = choose_vote_step(dataset, n_trees)
     votes: list[Any] = [None] * len(partitions)
     trees: list[Tree] = []

@@ -11,14 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from treekit import registry
-from treekit.contracts import (
-    Criterion,
-    Layout,
-    Pruner,
-    Ranks,
-    Setting,
-    Splitter,
-)
+from treekit.contracts import Criterion, Layout, Pruner, Ranks, Setting, Splitter
 from treekit.contracts import Task as OwnTask
 from treekit.data.dataset import Dataset
 from treekit.data.schema import Schema, Task
@@ -43,7 +36,7 @@ from treekit.training.settings import (
     get_preset_settings,
     select_settings,
 )
-from treekit.training.tasks import fit_layout
+from treekit.training.tasks import fit_layout, place_rows
 
 # ---------------------------------------------------------------- monotonic constraints
 
@@ -144,8 +137,8 @@ class Plan:
     ----------
     settings : dict
         All training settings, with defaults and ``auto`` resolved.
-    criterion, splitter : Part
-    pruner : Part or None
+    criterion, splitter : PlannedComponent
+    pruner : PlannedComponent or None
     n_try : int
         Columns tried at a node.
     class_weights : (classes,) float64 or None
@@ -154,11 +147,6 @@ class Plan:
         ``costs[i][j]``: cost of predicting class j for class i.
     monotonic_signs : (features,) float64 or None
         Monotonic constraints.
-
-    Notes
-    -----
-    A pickled plan holds no functions of its components: they are created again when it is
-    unpickled.
     """
 
     settings: dict[str, Any]
@@ -181,6 +169,11 @@ class Plan:
         return bool(self.settings["class_weight"] == BALANCED_BAGS)
 
     @property
+    def draws_rows(self) -> bool:
+        """Whether each tree is grown on a bootstrap sample."""
+        return bool(self.settings["ensemble"] == "forest" and self.settings["bootstrap"])
+
+    @property
     def recorded_settings(self) -> dict[str, Any]:
         """The settings, including those of components, as plain values for the model file."""
         plain = dict(self.settings)
@@ -192,41 +185,11 @@ class Plan:
                 plain[f"{name}.{key}"] = value
         return plain
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        parts = {kind: getattr(self, kind) for kind in COMPONENT_KINDS}
-        component_settings = {
-            f"{kind}.{name}": value
-            for kind, part in parts.items()
-            if part is not None
-            for name, value in part.settings.items()
-        }
-        rest = (self.n_try, self.class_weights, self.costs, self.monotonic_signs)
-        return _recreate_plan, (self.settings, component_settings, self.criterion.layout, *rest)
-
     @property
     def component_origins(self) -> list[dict[str, str]]:
         """The origin of each component."""
         parts = [getattr(self, name) for name in COMPONENT_KINDS]
         return [part.origin for part in parts if part]
-
-
-def _recreate_plan(
-    settings: dict[str, Any],
-    component_settings: Mapping[str, Any],
-    layout: Layout | None,
-    *rest: Any,
-) -> Plan:
-    criterion, splitter, pruner = (
-        None
-        if settings[kind] is None
-        else make_component(
-            kind, settings, component_settings, None, layout if kind == "criterion" else None
-        )
-        for kind in COMPONENT_KINDS
-    )
-    assert criterion is not None  # noqa: S101 - for the type checker
-    assert splitter is not None  # noqa: S101
-    return Plan(settings, criterion, splitter, pruner, *rest)
 
 
 def make_plan(dataset: Dataset, given: Mapping[str, Any]) -> Plan:
@@ -250,13 +213,13 @@ def make_plan(dataset: Dataset, given: Mapping[str, Any]) -> Plan:
     settings |= {name: value for name, value in apart.items() if value is not None}
     check_n_jobs(settings["n_jobs"])
     _resolve_defaults(settings, dataset)
-    criterion = make_component("criterion", settings, wanted, dataset)
+    criterion = make_criterion(settings["criterion"], select_settings("criterion", wanted), dataset)
     check_compatible(settings, given, criterion, dataset)
     if criterion.layout is not None and criterion.layout.names:
         settings["oob"] = False  # no score compares several predictions with one target
     pruner = None
     if settings["pruner"] is not None:
-        pruner = make_component("pruner", settings, wanted, dataset)
+        pruner = make_component("pruner", settings["pruner"], select_settings("pruner", wanted))
         check_pruner(criterion, pruner, dataset.schema, costs=settings["costs"] is not None)
     check_component_settings(given, pruner)
     if settings["class_weight"] == BALANCED_BAGS:
@@ -279,12 +242,12 @@ def make_plan(dataset: Dataset, given: Mapping[str, Any]) -> Plan:
     if costs is not None:
         settings["costs"] = costs.tolist()
     signs = parse_monotonic(dataset, settings["monotonic"])
+    settings["monotonic"] = None
     if signs is not None:
         by_name = zip(dataset.schema.names, signs.tolist(), strict=True)
-        signs_by_name = {name: int(sign) for name, sign in by_name if sign}
-    settings["monotonic"] = None if signs is None else signs_by_name
+        settings["monotonic"] = {name: int(sign) for name, sign in by_name if sign}
     n_try = count_features_to_try(settings["max_features"], dataset.schema.n_features)
-    splitter = make_component("splitter", settings, wanted, dataset)
+    splitter = make_component("splitter", settings["splitter"], select_settings("splitter", wanted))
     if signs is not None:
         check_monotonic(dataset, settings, criterion, splitter)
     return Plan(settings, criterion, splitter, pruner, n_try, weights, costs, signs)
@@ -295,10 +258,7 @@ def _apply_preset(given: Mapping[str, Any], task: Task) -> dict[str, Any]:
     name = given.get("algorithm")
     if name not in PRESETS:  # none, or an unknown name that `resolve` will report
         return dict(given)
-    ensemble = given.get("ensemble")
-    base = get_preset_settings(
-        name, task, forest=None if ensemble is None else ensemble == "forest"
-    )
+    base = get_preset_settings(name, task, given.get("ensemble"))
     for part in COMPONENT_KINDS:
         if part in given and given[part] != base.get(part):
             base = {key: value for key, value in base.items() if not key.startswith(f"{part}.")}
@@ -346,6 +306,10 @@ class PlannedComponent:
         Kind, name, plugin, distribution and version.
     layout : Layout or None
         Layout of a criterion's custom task, fitted to the training rows.
+
+    Notes
+    -----
+    A pickled component holds no functions: they are created again when it is unpickled.
     """
 
     record: Any
@@ -353,6 +317,14 @@ class PlannedComponent:
     settings: dict[str, Any]
     origin: dict[str, str]
     layout: Layout | None = None
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        wanted = self.record.name if self.origin["distribution"] else self.record
+        return make_component, (self.origin["kind"], wanted, self.settings, self.layout)
+
+    def place_rows(self, dataset: Dataset) -> Any:
+        """Return the cells or statistics of the rows of a custom task, else their target."""
+        return dataset.y if self.layout is None else place_rows(self.record, self.layout, dataset)
 
 
 def get_component_settings(
@@ -365,22 +337,23 @@ def get_component_settings(
 
 def make_component(
     kind: str,
-    settings: Mapping[str, Any],
+    wanted: str | Criterion | Splitter | Pruner,
     given: Mapping[str, Any],
-    dataset: Dataset | None,
     layout: Layout | None = None,
 ) -> PlannedComponent:
-    """Create the component that `settings` names for `kind`, configured by `given`.
-
-    Without a dataset, `layout` is that of a criterion's task, fitted before.
-    """
+    """Create a component by its name or record, configured by its own settings `given`."""
     resolver: Any = getattr(registry, kind)
-    record = resolver(settings[kind])
-    wanted = select_settings(kind, given)
-    if dataset is not None:
-        layout = fit_layout(record, wanted, dataset)
-    functions, made = registry.make(record, wanted, layout)
-    return PlannedComponent(record, functions, made, registry.origin(record), layout)
+    record = resolver(wanted)
+    functions, settings = registry.make(record, given, layout)
+    return PlannedComponent(record, functions, settings, registry.origin(record), layout)
+
+
+def make_criterion(
+    wanted: str | Criterion, given: Mapping[str, Any], dataset: Dataset
+) -> PlannedComponent:
+    """Create a criterion, and fit the layout of its custom task, if any, to the training rows."""
+    record = registry.criterion(wanted)
+    return make_component("criterion", record, given, fit_layout(record, given, dataset))
 
 
 # ---------------------------------------------------------------- compatibility

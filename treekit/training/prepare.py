@@ -42,15 +42,9 @@ from treekit.grow.target_statistics import (
 from treekit.grow.tree_builder import allocate_scratch
 from treekit.kernels.compile import SplitterKernel
 from treekit.kernels.records import Limits, SplitRules, Table
-from treekit.kernels.thresholds import (
-    MIDPOINT,
-    READABLE_FLOAT32,
-    READABLE_FLOAT64,
-    VALUE_BELOW,
-)
+from treekit.kernels.thresholds import MIDPOINT, READABLE_FLOAT32, READABLE_FLOAT64, VALUE_BELOW
 from treekit.model.tree import MAX_DEPTH
 from treekit.training.plan import Plan, PlannedComponent
-from treekit.training.tasks import place_rows
 
 # ---------------------------------------------------------------- recipe
 
@@ -106,17 +100,14 @@ def encode_data(dataset: Dataset, plan: Plan, validation: Dataset | None = None)
             f"for float32 inputs, but the input type is {schema.dtype}; train with "
             "dtype='float32' (--dtype float32)"
         )
-    drawn = settings["ensemble"] == "forest" and settings["bootstrap"]
-    table = _encode_table(dataset, plan, alone=validation is None and not drawn)
-    target = make_criterion_target(dataset, plan.criterion, drawn)
+    table = _encode_table(dataset, plan, alone=validation is None and not plan.draws_rows)
+    target = make_criterion_target(dataset, plan.criterion, plan.draws_rows)
     placement = get_placement(plan, schema.dtype)
     held = None
     if validation is not None:
         coding = plan.splitter.functions.coding
         table, other = encode_held_table(validation.columns, table, coding, schema.dtype, placement)
-        y: Any = validation.y
-        if plan.criterion.layout is not None:
-            y = place_rows(plan.criterion.record, plan.criterion.layout, validation)
+        y = plan.criterion.place_rows(validation)
         held = HeldOutRows(other, make_held_target(target, y, validation.statistical_weights))
     if target.quantile is not None:
         _check_rank_settings(plan)
@@ -258,15 +249,17 @@ def get_coding_weights(dataset: Dataset, step: float) -> npt.NDArray[np.float64]
 
 def _check_rank_settings(plan: Plan) -> None:
     """Raise `SettingError` for settings that need additive statistics."""
-    for name, plain in (
-        ("missing", "direction"), ("resolution", 0.0), ("nominal_splits", "subset"),
-    ):  # fmt: skip
-        wanted = plan.settings[name]
-        if wanted in ("fractional", "one_vs_rest") or (name == "resolution" and wanted != plain):
+    settings = plan.settings
+    for name, refused, plain in (
+        ("missing", settings["missing"] == "fractional", "direction"),
+        ("resolution", settings["resolution"] != 0.0, 0.0),
+        ("nominal_splits", settings["nominal_splits"] == "one_vs_rest", "subset"),
+    ):
+        if refused:
             raise SettingError(
-                f"{name}={wanted!r} needs a criterion with additive statistics, but criterion "
-                f"{plan.criterion.record.name!r} uses quantiles; set {name}={plain!r}, or "
-                "choose another criterion"
+                f"{name}={settings[name]!r} needs a criterion with additive statistics, but "
+                f"criterion {plan.criterion.record.name!r} uses quantiles; set {name}={plain!r}, "
+                "or choose another criterion"
             )
 
 
@@ -315,16 +308,10 @@ def make_criterion_target(
         For numbers for which the criterion is not defined, or whose squares leave float64.
     """
     statistics = criterion.functions.statistics
-    if (
-        isinstance(statistics, Ranks)
-        and criterion.layout is None
-        and dataset.schema.task == "regression"
-    ):
+    if isinstance(statistics, Ranks):
         y = np.asarray(dataset.y, dtype=np.float64)
         return make_rank_target(y, dataset.weights, statistics.quantile, drawn=drawn)
-    placed: Any = dataset.y
-    if criterion.layout is not None:
-        placed = place_rows(criterion.record, criterion.layout, dataset)
+    placed = criterion.place_rows(dataset)
     whole = scale_criterion_target(dataset, criterion, drawn, placed, dataset.factors)
     return place_target(whole, placed, dataset.weights, dataset.factors)
 

@@ -11,8 +11,7 @@ from treekit.errors import PluginError, SettingError
 from treekit.model.model import Model, as_model
 from treekit.model.model_file import load
 from treekit.model.tree import Split
-
-_REGISTRY_LISTS = {"criterion": "criteria", "splitter": "splitters", "pruner": "pruners"}
+from treekit.training.plan import COMPONENT_KINDS
 
 
 def get_settings_like(like: Any, given: Mapping[str, Any]) -> dict[str, Any]:
@@ -40,7 +39,7 @@ def get_settings_like(like: Any, given: Mapping[str, Any]) -> dict[str, Any]:
             "the model is a rule list, which has no training settings; give the model that the "
             "rules came from"
         )
-    chosen = [part for part in _REGISTRY_LISTS if part in given or "algorithm" in given]
+    chosen = [part for part in COMPONENT_KINDS if part in given or "algorithm" in given]
     require_plugins(model, given)
     settings = {
         key: value for key, value in model.settings.items() if key.partition(".")[0] not in chosen
@@ -54,8 +53,8 @@ def require_plugins(model: Model, given: Mapping[str, Any]) -> None:
         kind, name = part["kind"], part["name"]
         if kind in given or "algorithm" in given:
             continue
-        offered = getattr(registry, _REGISTRY_LISTS[kind])().found
-        if part["distribution"] in {c.distribution for c in offered if c.name == name}:
+        offered = [c.distribution for c in registry.components(kind) if c.name == name]
+        if part["distribution"] in offered:
             continue
         if not part["distribution"]:
             raise SettingError(
@@ -75,6 +74,6 @@ def _iterate_components(model: Model) -> Iterator[dict[str, str]]:
     """Yield the components in a model's provenance, which may be any JSON."""
     found = model.provenance.get("components", ())
     for part in found if isinstance(found, list | tuple) else ():
-        if isinstance(part, dict) and part.get("kind") in _REGISTRY_LISTS:
+        if isinstance(part, dict) and part.get("kind") in COMPONENT_KINDS:
             keys = ("kind", "name", "plugin", "distribution", "version")
             yield {key: str(part.get(key, "")) for key in keys}

@@ -61,8 +61,8 @@ def run_plan(
     dataset: Dataset,
     plan: Plan,
     progress: Callable[[int, int], None] | None,
-    validation: Dataset | None = None,
-    start: Outcome | None = None,
+    validation: Dataset | None,
+    start: Outcome,
 ) -> Outcome:
     """Grow the trees of a plan, continuing those of `start`.
 
@@ -74,7 +74,6 @@ def run_plan(
         outcome = _grow_single_tree(dataset, recipe, plan)
         _warn_of_negative_scores(recipe, plan, outcome.trees)
         return outcome
-    start = start or Outcome([])
     done, total = len(start.trees), plan.settings["trees"]
     sampler = make_forest_sampler(plan, recipe.table, recipe.target)
     grown = grow_share(

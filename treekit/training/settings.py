@@ -151,7 +151,7 @@ extra_trees
 """
 
 
-def get_preset_settings(name: str, task: Task, *, forest: bool | None = None) -> dict[str, Any]:
+def get_preset_settings(name: str, task: Task, ensemble: str | None = None) -> dict[str, Any]:
     """Return the settings of an algorithm for a task.
 
     Parameters
@@ -159,14 +159,13 @@ def get_preset_settings(name: str, task: Task, *, forest: bool | None = None) ->
     name : str
         A key of `PRESETS`.
     task : {"classification", "regression"}
-    forest : bool, optional
-        Whether a forest is grown; by default the algorithm's own ensemble.
+    ensemble : {"tree", "forest"}, optional
+        Default: the algorithm's own.
     """
     found = PRESETS[name]
     settings = {**found.settings, **found.by_task.get(task, {})}
-    if forest is None:
-        forest = settings.get("ensemble") == "forest"
-    return settings if forest else {**settings, **found.single_tree}
+    grown = ensemble or settings.get("ensemble")
+    return settings if grown == "forest" else {**settings, **found.single_tree}
 
 
 # ---------------------------------------------------------------- settings
@@ -305,13 +304,10 @@ def select_settings(kind: str, settings: Mapping[str, Any]) -> dict[str, Any]:
     return {key[len(prefix) :]: v for key, v in settings.items() if key.startswith(prefix)}
 
 
-def _is_integer(value: Any) -> bool:
-    return isinstance(value, numbers.Integral) and not isinstance(value, bool)
-
-
 def check_n_jobs(n_jobs: Any) -> None:
     """Raise `SettingError` unless `n_jobs` is a number of threads, -1 or None."""
-    if n_jobs is not None and (not _is_integer(n_jobs) or n_jobs == 0):
+    whole = isinstance(n_jobs, numbers.Integral) and not isinstance(n_jobs, bool)
+    if n_jobs is not None and (not whole or n_jobs == 0):
         raise SettingError(
             f"n_jobs is {n_jobs!r}; give an integer number of threads, -1 for all cores, or None"
         )

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from treekit.data.dataset import Dataset, make_dataset, make_validation
+from treekit.data.dataset import Dataset, make_dataset
 from treekit.data.parquet_files import ParquetFiles, find_if_many, join_parts, read_file
 from treekit.data.table import is_dask_collection
 from treekit.distributed.cluster import (
@@ -29,7 +29,7 @@ from treekit.distributed.cluster import (
 )
 from treekit.errors import DataError, SettingError
 from treekit.grow.forest_builder import BootstrapSampler
-from treekit.training import Fitted, fit, make_fitted, prepare_fit
+from treekit.training import Fitted, fit, make_fitted, prepare_fit, read_validation
 from treekit.training.prepare import EncodedData, encode_data
 from treekit.training.run import (
     Outcome,
@@ -99,7 +99,7 @@ def train_on_cluster(
         held_table = _hold(validation, engine)
         if unfit := unfit or _find_unfit([held_table], engine):
             raise unfit
-        (parts, places, _), (held, held_places, _) = table, held_table
+        (parts, places, *_), (held, held_places, *_) = table, held_table
         del table, held_table
         data = engine.submit(
             _load, parts, held, places, held_places, target, dict(reading), settings
@@ -113,14 +113,15 @@ def train_on_cluster(
 
 
 class _Held(NamedTuple):
-    """Computed partitions of a table, the name and number of rows of each, and their sizes.
+    """Computed partitions of a table, the name and number of rows of each, and its size.
 
-    `sizes` are the bytes and cells of each; empty for a table that this process has sent.
+    `size` is in bytes.  A table that this process has sent has no places and no size.
     """
 
     parts: list[Any]
     places: _Places
-    sizes: list[tuple[int, int]]
+    size: int
+    cells: int
 
 
 def fit_estimator(estimator: Any, tables: Sequence[Any], seed: int) -> Any:
@@ -165,20 +166,25 @@ def _hold(source: Any, engine: DaskEngine) -> _Held:
         parts = engine.split(source)
         names = [f"partition {k}" for k in range(len(parts))]
     else:
-        return _Held([None if source is None else engine.send(source)], [], [])
+        return _Held([None if source is None else engine.send(source)], [], 0, 0)
     engine.wait(parts)
-    sizes = engine.take([engine.submit(_measure, part) for part in parts])
-    places = [(name, size[2]) for name, size in zip(names, sizes, strict=True)]
-    return _Held(parts, places, [(size, cells) for size, cells, _ in sizes])
+    measured = engine.take([engine.submit(_measure, part) for part in parts])
+    sizes, cells, rows = zip(*measured, strict=True)
+    return _Held(parts, list(zip(names, rows, strict=True)), sum(sizes), sum(cells))
 
 
 def _find_unfit(tables: Sequence[_Held], engine: DaskEngine) -> ClusterError | None:
-    """Return the error for tables that do not fit into a worker's memory; None if all fit."""
-    try:
-        for table in tables:
-            check_memory(table.sizes, find_smallest_memory(engine.client))
-    except ClusterError as error:
-        return error
+    """Return the error for a table that does not fit into a worker's memory; None if all fit."""
+    limit = find_smallest_memory(engine.client)
+    for table in tables:
+        # The partitions and the joined table, then its columns, codes and a bag for each thread.
+        needed = int(2.2 * table.size) + table.cells
+        if limit is not None and needed > limit:
+            return ClusterError(
+                f"the table takes {table.size / 1e9:.3g} GB and each worker needs about "
+                f"{needed / 1e9:.3g} GB to train on it, but the smallest has "
+                f"{limit / 1e9:.3g} GB; give workers more memory, or train on fewer rows"
+            )
     return None
 
 
@@ -202,8 +208,8 @@ def _train_by_levels(
         train_by_levels,
     )
 
-    if not table.sizes or validation is not None:
-        what = "a validation table" if table.sizes else "a table in the memory of this process"
+    if not table.places or validation is not None:
+        what = "a validation table" if table.places else "a table in the memory of this process"
         raise SettingError(
             f"training by levels does not support {what}; give a Dask collection or Parquet "
             "files and no validation table, or set cluster_mode='trees'"
@@ -211,8 +217,8 @@ def _train_by_levels(
     client = engine.client
     resources = Resources(count_threads(client), find_thread_memory(client) or DEFAULT_MEMORY)
     rows = sum(n for _, n in table.places)
-    size, cells = (sum(column) for column in zip(*table.sizes, strict=True))
-    check_chunk_memory(size, cells, rows, resources, psutil.virtual_memory().available)
+    free = psutil.virtual_memory().available
+    check_chunk_memory(table.size, table.cells, rows, resources, free)
     try:
         return train_by_levels(
             engine, table.parts, table.places, target, reading, settings, resources,
@@ -282,22 +288,6 @@ def _grow_model(
     return engine.submit(_fit, prepared, shares[0])
 
 
-def check_memory(sizes: Sequence[tuple[int, int]], limit: int | None) -> None:
-    """Raise `ClusterError` if a worker cannot hold the table.
-
-    `sizes` are the bytes and cells of each partition, `limit` the memory of the smallest worker.
-    """
-    table = sum(size for size, _ in sizes)
-    # The partitions and the joined table, then its columns, codes and a bag for each thread.
-    needed = int(2.2 * table) + sum(cells for _, cells in sizes)
-    if limit is not None and needed > limit:
-        raise ClusterError(
-            f"the table takes {table / 1e9:.3g} GB and each worker needs about "
-            f"{needed / 1e9:.3g} GB to train on it, but the smallest has "
-            f"{limit / 1e9:.3g} GB; give workers more memory, or train on fewer rows"
-        )
-
-
 # ---------------------------------------------------------------- tasks
 
 
@@ -322,13 +312,8 @@ def _load(
     if held[0] is None:
         return dataset, None
     try:
-        return dataset, make_validation(
-            join_parts(held, held_places),
-            dataset.schema,
-            weights=reading["weights"] if isinstance(reading["weights"], str) else None,
-            unknown=settings.get("unknown", "missing"),
-            task_columns=dataset.task_columns,
-        )
+        rows = join_parts(held, held_places)
+        return dataset, read_validation(rows, dataset, reading["weights"], settings)
     except DataError as error:
         raise locate_row(error, held_places) from None
 
