@@ -3,8 +3,7 @@
 The counterpart of `treekit.splitting` for exporters.  A language that treekit
 does not support becomes a target through a folder of jinja2 templates with a small
 profile, ``language.toml`` (its keys: `treekit.export.languages`).  A user gives
-the folder around it, ``--set templates=DIR`` or ``TREEKIT_TEMPLATES``; a plugin
-is one line::
+the folder around it by ``--set templates=DIR``; a plugin is one line::
 
     @hookimpl
     def treekit_exporters():

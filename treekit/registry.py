@@ -67,7 +67,6 @@ __all__ = [
     "importer",
     "importers",
     "is_foreign",
-    "leave_out",
     "make",
     "origin",
     "pruner",
@@ -279,15 +278,6 @@ def faults() -> tuple[str, ...]:
     return tuple(_get_host().faults)
 
 
-def leave_out(what: str) -> None:
-    """Report a fault in what a user added, such as a folder; only treekit's own hooks call it.
-
-    It is reported like a plugin's faults, with a `TreekitWarning` and in `faults`, or as
-    `PluginError` in strict discovery, as soon as the hook has returned.
-    """
-    _get_host().leave_out(what)
-
-
 def origin(record: Record) -> dict[str, str]:
     """Return the origin of a record as plain values, for a model's provenance.
 
@@ -441,7 +431,6 @@ class Host:
         self.faults: list[str] = []
         self._plugins: list[Plugin] | None = None
         self._catalogues: dict[str, Catalogue] = {}
-        self._left_out: list[str] = []
         # Reentrant: a plugin may use the registry while it is imported.
         self._lock = threading.RLock()
 
@@ -452,19 +441,10 @@ class Host:
                 self._catalogues[kind.name] = self._discover_kind(kind)
             return self._catalogues[kind.name]
 
-    def leave_out(self, what: str) -> None:
-        """Record a fault in a user's addition to built-in components, reported after listing."""
-        with self._lock:
-            self._left_out.append(what)
-
     def _discover_kind(self, kind: Kind) -> Catalogue:
         own: list[Component] = []
         if kind.builtin:
             own = builtin_plugin(kind).list_components(kind, _raise_fault)
-        # Reported after treekit's own hook: inside it, a strict error would blame the hook.
-        left_out, self._left_out = self._left_out, []
-        for what in left_out:
-            self._report_fault(what, f"{what}. It is left out")
         taken = {component.name for component in own}
         found = list(own)
         if self._plugins is None:
@@ -485,17 +465,12 @@ class Host:
         return catalogue
 
     def _report_plugin_fault(self, source: Source, what: str) -> None:
-        self._report_fault(
-            f"{source} {what}",
-            f"{source} {what}. It is left out (to remove this warning, update or uninstall "
-            f"{source.distribution})",
-        )
-
-    def _report_fault(self, fault: str, warning: str) -> None:
+        fault = f"{source} {what}"
         if self.strict:
             raise PluginError(fault)
         self.faults.append(fault)
-        warnings.warn(warning, TreekitWarning, stacklevel=3)
+        warning = f"{fault}. It is left out (to remove this warning, update or uninstall "
+        warnings.warn(f"{warning}{source.distribution})", TreekitWarning, stacklevel=2)
 
 
 def _raise_fault(source: Source, what: str) -> None:

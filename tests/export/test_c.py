@@ -24,8 +24,9 @@ from tests.strategies import ALL_KINDS, matrices, models
 from tests.tiers import by_size
 from treekit.data.schema import Column, Schema
 from treekit.errors import ExportError
-from treekit.export.c import export_c, make_c_prefix
+from treekit.export.c import export_c
 from treekit.export.c.hybrid import extract_frequent_subtrees
+from treekit.export.literals import identifier
 from treekit.export.lowering import Step
 from treekit.model.builder import build_tree, leaf, multiway, subset, threshold
 from treekit.model.model import Model, make_model
@@ -321,7 +322,7 @@ def test_file_names_become_prefixes(tmp_path):
         "__x": "x",
         "int": "int",
     }
-    assert {name: make_c_prefix(name) for name in prefixes} == prefixes
+    assert {name: identifier(name, "model") for name in prefixes} == prefixes
     model = make_model(mixed_schema(), [build_tree(leaf([2, 5]), mixed_schema())])
     programs = compile_together({name: (model, {}) for name in prefixes}, tmp_path)
     assert [program.run([[0.0] * 5])[0] for program in programs.values()] == [[1]] * 6

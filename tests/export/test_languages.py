@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import json
-import os
 import re
 import shutil
 import subprocess
@@ -24,22 +23,21 @@ from tests.extremes import EXTREMES, extreme_rows, wanted
 from tests.reference.encode import level_of
 from tests.reference.models import chain, mixed_schema, random_model
 from tests.runtimes import need
-from treekit import registry
 from treekit.cli import main
 from treekit.data.schema import Column, Schema, level_text
 from treekit.errors import (
     ExportError,
-    PluginError,
     SettingError,
     TreekitWarning,
     VerificationError,
 )
 from treekit.export.languages import load_languages, read_profile
-from treekit.export.literals import Limits, Tables, list_shipped_folders
-from treekit.export.lowering import Step, lower, split_into_functions
+from treekit.export.literals import Limits, Tables, identifiers, list_shipped_folders
+from treekit.export.lowering import Step, leaf_table, lower, write_source_functions
 from treekit.model.builder import build_tree, leaf, subset, threshold
 from treekit.model.model import Model, make_model
 from treekit.model.scoring import leaf_indices
+from treekit.model.tree import make_derived_columns
 from treekit.testing import check_exporter
 from treekit.verify.answers import differing
 from treekit.verify.run_language import LanguageProgram
@@ -199,12 +197,15 @@ def test_large_tables_are_text_of_their_bytes_and_small_ones_are_numbers():
 def test_functions_of_nested_tests_keep_within_depth_and_size():
     model = random_model(3, mixed_schema(), n_trees=1, n_splits=300)
     (tree,) = lower(model)
-    for deepest, most in ((16, 20), (3, None), (1000, 7)):
-        functions = split_into_functions(tree, deepest, most)
-        tests = [[line for line in lines if line.op == "test"] for lines in functions]
+    columns = identifiers(model.schema.names, "in_")
+    given = ((tree,), model.schema, leaf_table(model.units), columns, make_derived_columns(model))
+    for deepest, most in ((16, 20), (3, tree.n_nodes), (1000, 7)):
+        functions = [f.lines for f in write_source_functions(*given, deepest, most, outer=0)]
+        others = ("otherwise", "end", "leaf", "call", "unused")
+        tests = [[line for line in lines if line.op not in others] for lines in functions]
         assert sum(map(len, tests)) == np.count_nonzero(tree.kind != Step.LEAF)
-        assert max(map(len, tests)) <= (most or tree.n_nodes)
-        assert max(line.depth for lines in functions for line in lines) <= deepest
+        assert max(map(len, tests)) <= most
+        assert max(len(line.indent) for lines in functions for line in lines) <= 4 * deepest
         called = [line.at for lines in functions for line in lines if line.op == "call"]
         assert sorted(called) == list(range(1, len(functions)))
 
@@ -544,100 +545,32 @@ def test_a_folder_is_a_language_that_is_exported_run_and_verified(folder, model,
 
 
 @pytest.mark.matrix
-@pytest.mark.usefixtures("fresh_registry")
-def test_the_command_line_finds_it_by_a_setting_or_a_variable(folder, model, tmp_path, monkeypatch):
+def test_the_command_line_finds_it_by_a_setting(folder, model, tmp_path, monkeypatch):
     need("perl")
     monkeypatch.chdir(tmp_path)
     model.save("m.treekit")
     export = ["export", "m.treekit", "--to", "perl", "-o"]
     verify = ["verify", "m.treekit", "--rows", "50"]
-    for command, told in (
-        ([*export, "a.pl", "--set", f"templates={folder}"], False),
-        ([*verify, "a.pl", "--templates", str(folder)], False),
-        ([*export, "b.pl"], True),
-        ([*verify, "a.pl", "b.pl"], True),
+    for command in (
+        [*export, "a.pl", "--set", f"templates={folder}"],
+        [*verify, "a.pl", "--templates", str(folder)],
     ):
-        if told:
-            monkeypatch.setenv("TREEKIT_TEMPLATES", str(folder))
-        registry.configure()
         done = CliRunner().invoke(main, command)
         assert done.exit_code == 0, done.output
-    assert Path("a.pl").read_bytes() == Path("b.pl").read_bytes()
 
 
-def test_the_variable_s_folders_go_before_what_is_shipped(folder, model, tmp_path, monkeypatch):
-    (tmp_path / "go").mkdir()
-    (tmp_path / "go" / "trees.jinja").write_text("// mine: {{ trees }}\n", encoding="utf-8")
-    monkeypatch.setenv("TREEKIT_TEMPLATES", os.pathsep.join([str(tmp_path), str(folder)]))
-    registry.configure()
-    try:
-        assert {"perl", "go", "rust"} <= set(registry.exporters())
-        made = treekit.export(model, "go", tmp_path / "m.go", form="table")[0].read_text()
-    finally:
-        monkeypatch.undo()
-        registry.configure()
-    assert "// mine: 4" in made
-
-
-@pytest.fixture
-def faulty(folder, tmp_path, monkeypatch):
-    """The variable names a folder that is not there, and one of which only perl is sound."""
-    others = tmp_path / "others"
-    shutil.copytree(folder / "perl", others / "perl")
-    for name, profile in (
-        ("broken", "suffix = 3"),
-        ("no name", PROFILE),
-        ("c", PROFILE),
-        ("go", "suffix = ["),
-        ("lua", PROFILE.replace(".pl", ".lua").partition("[verify]")[0]),
-    ):
-        (others / name).mkdir()
-        (others / name / "language.toml").write_text(profile, encoding="utf-8")
-    monkeypatch.setenv("TREEKIT_TEMPLATES", os.pathsep.join([str(tmp_path / "gone"), str(others)]))
-    registry.configure()
-    yield others
-    monkeypatch.undo()
-    registry.configure()
-
-
-def test_faults_of_the_variable_s_folders_are_told_and_cost_nothing_else(faulty, model, tmp_path):
-    with pytest.warns(TreekitWarning, match="TREEKIT_TEMPLATES") as told:
-        assert {"c", "lua", "perl", "rust"} <= set(registry.exporters())
-    assert len(told) == len(registry.faults()) == 5
-    for fault, words in zip(
-        registry.faults(),
-        (
-            "gone' is not a folder",
-            "Expected `str`, got `int` - at `$.suffix`",
-            "cannot read",
-            "is not a word",
-            "rename the folder",
-        ),
-        strict=True,
-    ):
-        assert fault.startswith("TREEKIT_TEMPLATES: ")
-        assert words in fault
-    treekit.export(model, "c", tmp_path / "m.c")
-    treekit.export(model, "perl", tmp_path / "m.pl")
-    assert registry.exporter("c").suffix == ".c"
-    with pytest.raises(
-        SettingError, match=r"unknown exporter 'broken'.*got `int` - at `\$\.suffix`"
-    ):
-        treekit.export(model, "broken", tmp_path / "m")
-    # The shipped language is not what the user means by his own.
-    with pytest.raises(SettingError, match=r"unknown exporter 'go'.*go/language\.toml'"):
-        treekit.export(model, "go", tmp_path / "m")
-
-
-@pytest.mark.usefixtures("faulty")
-def test_treekit_plugins_lists_faulty_folders_and_strict_discovery_refuses_them():
-    listed = CliRunner().invoke(main, ["plugins"])
-    assert listed.exit_code == 0, listed.output
-    assert "faults\n  TREEKIT_TEMPLATES: " in listed.stdout
-    assert " perl " in listed.stdout
-    registry.configure(strict=True)
-    with pytest.raises(PluginError, match=r"^TREEKIT_TEMPLATES: '.*gone' is not a folder"):
-        registry.exporters()
+def test_faults_of_a_folder_are_reported_and_the_other_languages_load(folder, tmp_path):
+    shutil.copytree(folder / "perl", tmp_path / "perl")
+    for name, profile in (("broken", "suffix = 3"), ("no name", PROFILE)):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "language.toml").write_text(profile, encoding="utf-8")
+    faults = []
+    assert [exporter.name for exporter in load_languages(tmp_path, faults.append)] == ["perl"]
+    assert len(faults) == 2
+    assert "Expected `str`, got `int` - at `$.suffix`" in faults[0]
+    assert "is not a word" in faults[1]
+    with pytest.raises(ExportError, match="got `int`"):
+        load_languages(tmp_path)
 
 
 def test_a_setting_that_names_no_folder_of_the_language_says_so(folder, model, tmp_path):
@@ -680,15 +613,20 @@ def test_verify_tells_of_a_faulty_language_beside_that_of_the_artifact(folder, m
         assert treekit.verify(model, [path], templates=tmp_path, random_rows=20).equal
 
 
-def test_verify_says_what_keeps_it_from_running_a_language(folder, faulty, model, tmp_path):
+def test_verify_says_what_keeps_it_from_running_a_language(folder, model, tmp_path):
+    profiles = {"broken": "suffix = 3", "lua": PROFILE.replace(".pl", ".lua")}
+    for name, profile in profiles.items():
+        (tmp_path / "faulty" / name).mkdir(parents=True)
+        own = tmp_path / "faulty" / name / "language.toml"
+        own.write_text(profile.partition("[verify]")[0], encoding="utf-8")
+    faulty = tmp_path / "faulty"
     warnings.simplefilter("ignore", TreekitWarning)
     file = tmp_path / "q.lua"
     file.touch()
     (tmp_path / "empty").mkdir()
     for templates, said in (
         (tmp_path / "gone", "templates: .*gone' is not a folder"),
-        (tmp_path / "empty", "'lua' has no \\[verify\\] section in '.*lua/language.toml'"),
-        (faulty, "'q.lua'; .*'lua' has no \\[verify\\]"),
+        (faulty, "'q.lua'; .*'lua' has no \\[verify\\] section in '.*lua/language.toml'"),
     ):
         with pytest.raises(VerificationError, match=said):
             treekit.verify(model, [file], templates=templates)

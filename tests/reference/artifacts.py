@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from treekit.export.c import export_c, make_c_prefix
+from treekit.export.c import export_c
 from treekit.export.languages import language_exporter
-from treekit.export.literals import list_shipped_folders
+from treekit.export.literals import identifier, list_shipped_folders
 from treekit.model.model import Model
 
 __all__ = ["STRICT", "Compiled", "compile_c", "compile_together", "export_python", "import_python"]
@@ -110,7 +110,7 @@ def compile_c(
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[:4000]
     assert done.stderr == ""
-    return Compiled(library, make_c_prefix(name), model)
+    return Compiled(library, identifier(name, "model"), model)
 
 
 def compile_together(
@@ -132,7 +132,7 @@ def compile_together(
     assert done.returncode == 0, done.stderr[:4000]
     assert done.stderr == ""
     return {
-        name: Compiled(library, make_c_prefix(name), model, _cells_of(folder / f"{name}.h"))
+        name: Compiled(library, identifier(name, "model"), model, _cells_of(folder / f"{name}.h"))
         for name, (model, _) in sources.items()
     }
 

@@ -324,7 +324,7 @@ def test_neither_types_nor_code_around_tables_of_c_may_change(tmp_path, pattern,
     assert not compare_c_structure(path, model).proved
 
 
-def test_a_source_by_templates_of_ones_own_is_left_to_rows(tmp_path, monkeypatch):
+def test_a_source_by_templates_of_ones_own_is_left_to_rows(tmp_path):
     model, settings = packed_trees()
     own = tmp_path / "own" / "c"
     own.mkdir(parents=True)
@@ -336,7 +336,6 @@ def test_a_source_by_templates_of_ones_own_is_left_to_rows(tmp_path, monkeypatch
     (own / "walk.jinja").write_text(text)
     by_own = export_c(model, "m", templates=str(tmp_path / "own"), **settings)["m.c"]
     path = c_of(tmp_path, model, **settings)
-    monkeypatch.setenv("TREEKIT_TEMPLATES", str(tmp_path / "own"))
     assert compare_c_structure(path, model).proved
     path.write_bytes(by_own)
     assert not compare_c_structure(path, model).proved

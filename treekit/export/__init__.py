@@ -22,12 +22,7 @@ from treekit.discovery import FOREIGN_ERRORS, call_isolated, describe_error
 from treekit.errors import ExportError, PluginError, TreekitError
 from treekit.model.model import Model, as_model
 
-__all__ = [
-    "contents_of",
-    "export",
-    "is_place",
-    "write_files",
-]
+__all__ = ["contents_of", "export", "is_place", "write_files"]
 
 
 # ---------------------------------------------------------------- export

@@ -45,7 +45,7 @@ class DividedTable:
     level_branch : (levels,) int64
         Branch of each category; -1 = the instance is divided.
     deepest : int
-        Upper bound of the divisions on a path.
+        Upper bound of the divisions on a path, at least 1: C has no empty arrays.
     """
 
     value: npt.NDArray[np.float64]
@@ -107,5 +107,5 @@ def build_fractional_table(
         high=bounds[:, 1],
         root=roots[:-1],
         level_branch=nodes.level_branch.astype(np.int64),
-        deepest=model.depth,
+        deepest=max(model.depth, 1),
     )

@@ -1,6 +1,6 @@
 """Built-in exporters, and those defined by a folder of templates and a profile.
 
-A template folder (shipped, listed in ``TREEKIT_TEMPLATES`` or given) that contains
+A template folder (shipped or given) that contains
 ``NAME/language.toml`` defines the target NAME; the first such folder wins.  The
 templates of the target are looked up in all folders, in that order, so that
 a folder with one template replaces only that one.
@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from importlib import import_module
 from importlib.util import find_spec
@@ -24,14 +24,12 @@ from treekit.contracts import Exporter, Setting
 from treekit.discovery import KINDS, check_record
 from treekit.errors import ExportError, PluginError, SettingError
 from treekit.export.literals import (
-    TEMPLATES_VARIABLE,
     Code,
     Language,
     Limits,
     identifier,
     list_shipped_folders,
     list_template_folders,
-    list_variable_folders,
     render_from,
     require_folder,
 )
@@ -70,10 +68,6 @@ _NAME_PATTERNS = {
 }
 
 
-FaultCallback = Callable[[str], None]
-"""Callback that reports a fault of a folder, given as a sentence."""
-
-
 @dataclass(frozen=True)
 class LanguageExport:
     """Export function of a `treekit.Exporter` that is defined by a language folder.
@@ -107,7 +101,7 @@ class LanguageExport:
         """Export a model; see `treekit.Exporter`."""
         profile = self.profile
         require_abilities(model, profile.name, profile.abilities)
-        made = f"{profile.literals.name(stem, 'model')}"
+        made = str(profile.literals.name(stem, "model"))
         if profile.file_name == "identifier" and stem != made:
             raise ExportError(
                 f"{stem + profile.suffix!r}: in {profile.name} the file name must be an "
@@ -121,13 +115,10 @@ class LanguageExport:
             files, values = profile.readable, readable_values(model, stem, profile.literals)
         else:
             files = profile.files
-            values = template_values(
-                *(model, stem, profile.literals, profile.forms, form),
-                leaf_nodes=profile.leaf_nodes,
-                cells=profile.cells,
-            )
-            if unreadable:
-                values["reason"] = add_reason(values["reason"], unreadable)
+            own = (profile.literals, profile.forms, form)
+            leaf_nodes, cells = profile.leaf_nodes, profile.cells
+            values = template_values(model, stem, *own, leaf_nodes=leaf_nodes, cells=cells)
+            values["reason"] = add_reason(values["reason"], unreadable)
         for name, setting in profile.settings.items():
             values[name] = self._check_name(name, given.get(name, setting.default))
         return {
@@ -137,13 +128,12 @@ class LanguageExport:
 
     def _check_name(self, name: str, text: str) -> Code:
         """Check the value of a profile setting, which is a name in the language."""
-        accepts, reserved = self.profile.settings[name].accepts, self.profile.literals.reserved
+        profile = self.profile
+        accepts, reserved = profile.settings[name].accepts, profile.literals.reserved
         if text and not re.fullmatch(_NAME_PATTERNS[accepts], text, re.ASCII):
-            raise ExportError(f"{name}={text!r} is not a valid {accepts} of {self.profile.name}")
+            raise ExportError(f"{name}={text!r} is not a valid {accepts} of {profile.name}")
         if taken := [word for word in text.split(".") if word in reserved]:
-            raise ExportError(
-                f"{name}={text!r}: {taken[0]!r} is a reserved word of {self.profile.name}"
-            )
+            raise ExportError(f"{name}={text!r}: {taken[0]!r} is a reserved word of {profile.name}")
         return Code(text)
 
 
@@ -169,17 +159,17 @@ def language_exporter(folder: str | Path) -> Exporter:
     """
     folder = Path(folder)
     profile = read_profile(folder)
-    own = tuple(
-        Setting(name, setting.default, setting.help) for name, setting in profile.settings.items()
-    )
-    form = (_FORM_SETTING,) * ("if_else" in profile.forms)
-    form += (API_SETTING,) * bool(profile.readable)
-    settings = (*form, *own, TEMPLATES_SETTING)
+    settings = [_FORM_SETTING] if "if_else" in profile.forms else []
+    settings += [API_SETTING] if profile.readable else []
+    settings += [Setting(name, own.default, own.help) for name, own in profile.settings.items()]
     export = LanguageExport(profile, folder.parent)
-    return Exporter(profile.name, profile.suffix, export, settings, profile.summary)
+    given = (*settings, TEMPLATES_SETTING)
+    return Exporter(profile.name, profile.suffix, export, given, profile.summary)
 
 
-def load_languages(folder: str | Path, report: FaultCallback | None = None) -> list[Exporter]:
+def load_languages(
+    folder: str | Path, report: Callable[[str], None] | None = None
+) -> list[Exporter]:
     """Make the exporters of all languages in a folder: one for each ``NAME/language.toml``.
 
     Parameters
@@ -200,50 +190,11 @@ def load_languages(folder: str | Path, report: FaultCallback | None = None) -> l
             check_record(exporter, KINDS["exporter"])
             found.append(exporter)
         except (ExportError, PluginError) as error:
-            known = isinstance(error, ExportError)
-            fault = error if known else ExportError(f"{str(path)!r}: {error}")
+            fault = str(error) if isinstance(error, ExportError) else f"{str(path)!r}: {error}"
             if report is None:
-                raise fault from error
-            report(str(fault))
+                raise ExportError(fault) from error
+            report(fault)
     return found
-
-
-def load_known_languages(taken: Collection[str], report: FaultCallback) -> list[Exporter]:
-    """Make the exporters of the languages in ``TREEKIT_TEMPLATES`` and of the shipped ones.
-
-    Parameters
-    ----------
-    taken : collection of str
-        Names of other exporters, which no language may have.
-    report : callable
-        Called with a message for each fault in the user's folders.  A shipped language with
-        the name of an invalid one is left out, too: the user asked for another.
-    """
-    found: dict[str, Exporter] = {}
-    faulty: set[str] = set()
-
-    def report_fault(what: str) -> None:
-        report(f"{TEMPLATES_VARIABLE}: {what}")
-
-    for folder in list_variable_folders():
-        try:
-            require_folder(folder, TEMPLATES_VARIABLE)
-        except ExportError as error:
-            report(str(error))
-            continue
-        offered = {exporter.name: exporter for exporter in load_languages(folder, report_fault)}
-        for name in sorted(taken & offered.keys()):
-            path = str(folder / name / PROFILE_FILE)
-            report_fault(f"{path!r}: {name!r} is the name of a built-in target; rename the folder")
-            del offered[name]
-        held = {path.parent.name for path in folder.glob(f"*/{PROFILE_FILE}")}
-        faulty |= held - offered.keys() - found.keys()
-        found |= {n: e for n, e in offered.items() if n not in found.keys() | faulty}
-    for folder in list_shipped_folders():
-        for exporter in load_languages(folder):
-            if exporter.name not in found.keys() | faulty:
-                found[exporter.name] = exporter
-    return list(found.values())
 
 
 def find_languages_folder(templates: str | Path, target: str = "") -> Path:
@@ -485,9 +436,7 @@ SQL_SETTINGS = (
         choices=("auto", "case", "table", "expression"),
     ),
     Setting(
-        "table",
-        "rows",
-        "table to score; in SQLite its numeric columns must be REAL or INTEGER",
+        "table", "rows", "table to score; in SQLite its numeric columns must be REAL or INTEGER"
     ),
     Setting("keys", "", 'columns to copy: comma-separated names, or JSON: ["id", "a, b"]'),
     Setting("label", "prediction", "name of the column of predicted labels or numbers"),
@@ -521,22 +470,21 @@ _C_SETTINGS = (
         choices=("float", "integer"),
     ),
     API_SETTING,
+    TEMPLATES_SETTING,
 )
 
 
 def _import_later(module: str, function: str, library: str = "") -> Callable[..., Any]:
     """Return an export function that imports its module, and the library it needs, when called."""
 
-    def export(model: Model, name: str, **settings: Any) -> Mapping[str, bytes]:
+    def export(model: Model, name: str, **settings: Any) -> Any:
         if library and find_spec(library) is None:
+            target = function.removeprefix("export_")
             raise ExportError(
-                f"the target {function.removeprefix('export_')!r} needs {library}, which is not "
-                f"installed: pip install 'treekit-ml[{function.removeprefix('export_')}]'"
+                f"the target {target!r} needs {library}, which is not installed: "
+                f"pip install 'treekit-ml[{target}]'"
             )
-        made: Mapping[str, bytes] = getattr(import_module(module), function)(
-            model, name, **settings
-        )
-        return made
+        return getattr(import_module(module), function)(model, name, **settings)
 
     return export
 
@@ -549,14 +497,12 @@ def treekit_exporters() -> list[Exporter]:
     c = _import_later("treekit.export.c", "export_c")
     sql = _import_later("treekit.export.sql.exporter", "export_sql", "sqlglot")
     rules = _import_later("treekit.rules", "export_rules")
-    c_settings = (*_C_SETTINGS, TEMPLATES_SETTING)
+    folder = "a model folder for NVIDIA Triton"
     own = [
         Exporter("onnx", ".onnx", onnx, ONNX_SETTINGS, "one graph for every ONNX runtime"),
-        Exporter(
-            *("triton", TRITON_SUFFIX, triton, TRITON_SETTINGS, "a model folder for NVIDIA Triton")
-        ),
-        Exporter("c", ".c", c, c_settings, "C99 source and header, no libraries"),
+        Exporter("triton", TRITON_SUFFIX, triton, TRITON_SETTINGS, folder),
+        Exporter("c", ".c", c, _C_SETTINGS, "C99 source and header, no libraries"),
         Exporter("sql", ".sql", sql, SQL_SETTINGS, "a query for SQLite, DuckDB or PostgreSQL"),
         Exporter("rules", ".rules.txt", rules, RULES_SETTINGS, "human-readable rules"),
     ]
-    return own + load_known_languages({exporter.name for exporter in own}, registry.leave_out)
+    return own + load_languages(list_shipped_folders()[0])

@@ -8,7 +8,6 @@ and identifiers are built from an allow-list of characters.  The result is
 from __future__ import annotations
 
 import base64
-import os
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
@@ -497,34 +496,21 @@ class Texts:
 # ---------------------------------------------------------------- templates
 
 
-TEMPLATES_VARIABLE = "TREEKIT_TEMPLATES"
-"""Environment variable that lists template folders, separated as in PATH."""
-
 _BUFFERED_PIECES = 256  # pieces of template output encoded at a time
 
 
 def list_template_folders(user: str | Path | None = None) -> list[Path]:
-    """Return the template folders in order of precedence.
-
-    The folder `user` comes first, then the existing folders of the environment variable
-    ``TREEKIT_TEMPLATES`` in its order, then the shipped ones.
+    """Return the template folders in order of precedence: the folder `user`, then the shipped ones.
 
     Raises
     ------
     ExportError
         If the folder `user` does not exist, or the shipped ones are missing.
     """
-    if user:
-        require_folder(user)
-    # `treekit.export.languages` reports absent folders when it lists the languages.
-    existing = [folder for folder in list_variable_folders() if folder.is_dir()]
-    return [*([Path(user)] if user else []), *existing, *list_shipped_folders()]
-
-
-def list_variable_folders() -> list[Path]:
-    """Return the folders listed by the environment variable ``TREEKIT_TEMPLATES``, in order."""
-    named = os.environ.get(TEMPLATES_VARIABLE, "")
-    return [Path(folder) for folder in named.split(os.pathsep) if folder]
+    if not user:
+        return list_shipped_folders()
+    require_folder(user)
+    return [Path(user), *list_shipped_folders()]
 
 
 def list_shipped_folders() -> list[Path]:
@@ -548,11 +534,12 @@ def list_shipped_folders() -> list[Path]:
     return found
 
 
-def require_folder(folder: str | Path, what: str = "templates") -> None:
-    """Raise `ExportError` unless `folder`, the value of `what`, is a folder."""
+def require_folder(folder: str | Path) -> None:
+    """Raise `ExportError` unless `folder`, the value of ``templates``, is a folder."""
     if not Path(folder).is_dir():
         raise ExportError(
-            f"{what}: {str(folder)!r} is not a folder; give one with subfolders c/, go/ and so on"
+            f"templates: {str(folder)!r} is not a folder; "
+            "give one with subfolders c/, go/ and so on"
         )
 
 
@@ -599,14 +586,12 @@ def _make_environment(folders: tuple[str, ...]) -> Environment:
 def _require_code(value: Any) -> Any:
     from jinja2 import Undefined
 
-    if isinstance(value, Markup):
-        return value
+    if isinstance(value, (Markup, Undefined)):
+        return value  # writing an undefined value raises an error that names it
     if isinstance(value, Array):
         return value.elements
     if isinstance(value, int) and not isinstance(value, bool):
         return Code(int(value))
-    if isinstance(value, Undefined):
-        return value  # strict: writing it raises an error that names it
     raise ExportError(
         f"a template writes {value!r}, which is unescaped text; "
         "templates may write only the values passed to them"

@@ -136,12 +136,10 @@ def lower(model: Model, derived: DerivedColumns | None = None) -> tuple[LoweredT
             "missing='direction'"
         )
     columns = (make_derived_columns(model) if derived is None else derived).column
-    ends = np.cumsum([tree.n_nodes for tree in model.trees])
+    ends = np.cumsum([tree.n_nodes for tree in model.trees]).tolist()
     return tuple(
         _lower_tree(tree, int(offset), columns[end - tree.n_nodes : end], model.schema.n_features)
-        for tree, offset, end in zip(
-            model.trees, model.leaf_offsets[:-1], ends.tolist(), strict=True
-        )
+        for tree, offset, end in zip(model.trees, model.leaf_offsets[:-1], ends, strict=True)
     )
 
 
@@ -216,8 +214,6 @@ def _lower_tree(
 
 # ---------------------------------------------------------------- tables
 # Flat tables, traversed by a short loop in any language and for any depth.
-
-_MAX_ENTRIES = 2**31 - 1
 
 
 class TestKind(IntEnum):
@@ -296,9 +292,9 @@ def compute_double_thresholds(tree: LoweredTree, schema: Schema) -> npt.NDArray[
 
 def check_table_size(entries: int) -> None:
     """Raise `ExportError` if a table has more entries than 32 bits can number."""
-    if entries > _MAX_ENTRIES:
+    if entries > _MAX_NODES:
         raise ExportError(
-            f"the model needs more than {_MAX_ENTRIES} table entries: train fewer trees"
+            f"the model needs more than {_MAX_NODES} table entries: train fewer trees"
         )
 
 
@@ -395,87 +391,14 @@ MAX_IF_ELSE_NODES = 2000
 """Maximum number of nodes that `choose_form` writes as if/else."""
 
 
-class Line(NamedTuple):
-    """Line of nested source.
-
-    Attributes
-    ----------
-    op : {"test", "otherwise", "end", "leaf", "call"}
-    depth : int
-        Nesting depth in its function.
-    at : int
-        Node of a test or leaf; number of the called function.
-    """
-
-    op: Literal["test", "otherwise", "end", "leaf", "call"]
-    depth: int
-    at: int
-
-
 def choose_form(wanted: str, n_nodes: int, most: int = MAX_IF_ELSE_NODES) -> tuple[Form, str]:
     """Choose the form of the source; return the form and the reason in words."""
     if wanted != "auto":
         return cast(Form, wanted), FORM_REASON
+    nodes = f"the model has {n_nodes} nodes"
     if n_nodes <= most:
-        return "if_else", f"the model has {n_nodes} nodes, and up to {most} can be read as tests"
-    return (
-        "table",
-        f"the model has {n_nodes} nodes; beyond {most}, tables are smaller and ready sooner",
-    )
-
-
-def split_into_functions(
-    tree: LoweredTree, deepest: int, most: int | None = None
-) -> list[list[Line]]:
-    """Split a tree into functions of nested tests; function 0 is the root.
-
-    Subtrees at depth `deepest` become separate functions.  If a function would have more than
-    `most` tests, the subtrees farthest from its root become separate functions, too.
-    The number of a called function is larger than that of its caller.
-    """
-    roots = deque([0])
-    functions: list[list[Line]] = []
-    most = tree.n_nodes if most is None else most
-    while roots:
-        root = roots.popleft()
-        own = None if most >= tree.n_nodes else _find_nearest_tests(tree, root, most)
-        functions.append(list(_nest_tests(tree, root, 0, deepest, own, roots, len(functions) + 1)))
-    return functions
-
-
-def _nest_tests(
-    tree: LoweredTree,
-    at: int,
-    depth: int,
-    deepest: int,
-    own: set[int] | None,
-    roots: deque[int],
-    done: int,
-) -> Iterator[Line]:
-    """Yield the lines of a subtree; append those that become separate functions to `roots`."""
-    if tree.kind[at] == Step.LEAF:
-        yield Line("leaf", depth, at)
-    elif depth == deepest or (own is not None and at not in own):
-        roots.append(at)
-        yield Line("call", depth, done + len(roots) - 1)
-    else:
-        yield Line("test", depth, at)
-        yield from _nest_tests(tree, int(tree.yes[at]), depth + 1, deepest, own, roots, done)
-        yield Line("otherwise", depth, at)
-        yield from _nest_tests(tree, int(tree.no[at]), depth + 1, deepest, own, roots, done)
-        yield Line("end", depth, at)
-
-
-def _find_nearest_tests(tree: LoweredTree, root: int, most: int) -> set[int]:
-    """Find the `most` tests of a subtree that are nearest to its root."""
-    found: set[int] = set()
-    todo = deque([root])
-    while todo and len(found) < most:
-        at = todo.popleft()
-        if tree.kind[at] != Step.LEAF:
-            found.add(at)
-            todo += [int(tree.yes[at]), int(tree.no[at])]
-    return found
+        return "if_else", f"{nodes}, and up to {most} can be read as tests"
+    return "table", f"{nodes}; beyond {most}, tables are smaller and ready sooner"
 
 
 # ---------------------------------------------------------------- derived columns
@@ -483,9 +406,7 @@ def _find_nearest_tests(tree: LoweredTree, root: int, most: int) -> set[int]:
 Term = tuple[Code, Code]
 """Identifier of a column and its weight."""
 
-_MAX_INLINE_TERMS = (
-    8  # terms of a sum that is written inline: readable, and not too deep for parsers
-)
+_MAX_INLINE_TERMS = 8  # terms of a sum written inline: readable, not too deep for parsers
 _MAX_SHOWN = 8  # tests, and categories of a set, listed in a comment
 
 
@@ -494,11 +415,9 @@ def list_inline_terms(
 ) -> list[Term] | None:
     """Return the terms of a derived column that is a single short sum, else None."""
     first = int(derived.test_start[number])
-    count = int(derived.term_start[first + 1] - derived.term_start[first])
+    terms = _list_terms(derived, first, columns)
     alone = derived.test_start[number + 1] == first + 1 and not _is_one_sided(derived, first)
-    return (
-        _list_terms(derived, first, columns) if alone and 0 < count <= _MAX_INLINE_TERMS else None
-    )
+    return terms if alone and 0 < len(terms) <= _MAX_INLINE_TERMS else None
 
 
 def describe_derived_column(derived: DerivedColumns, number: int, columns: Sequence[Code]) -> Code:
@@ -569,11 +488,8 @@ def _list_terms(derived: DerivedColumns, test: int, columns: Sequence[Code]) -> 
 # ---------------------------------------------------------------- source lines
 # A template has one macro for each kind of line.
 
-_NO_CODE = Code("")
 
-
-@dataclass(frozen=True, slots=True)
-class SourceLine:
+class SourceLine(NamedTuple):
     """Line of source, ready to be written by a template.
 
     Attributes
@@ -603,12 +519,12 @@ class SourceLine:
 
     op: str
     indent: Code
-    column: Code = _NO_CODE
-    value: Code = _NO_CODE
+    column: Code = Code()
+    value: Code = Code()
     codes: Sequence[int] = ()
     levels: int = 0
     terms: Sequence[Term] = ()
-    words: Code = _NO_CODE
+    words: Code = Code()
     tree: int = 0
     at: int = 0
 
@@ -629,9 +545,9 @@ def write_source_functions(
     columns: Sequence[Code],
     derived: DerivedColumns,
     deepest: int,
+    most: int,
     thresholds: Callable[[LoweredTree], Sequence[Code]] | None = None,
     *,
-    most: int | None = None,
     indent: str = "    ",
     outer: int = 1,
 ) -> list[SourceFunction]:
@@ -643,23 +559,19 @@ def write_source_functions(
         Identifier of each input column.
     deepest : int
         Maximum nesting depth of the tests in one function.
+    most : int
+        Maximum number of tests in one function.
     thresholds : callable, optional
         Returns the threshold of each node as a literal; default: doubles,
         for unrounded rows.
-    most : int, optional
-        Maximum number of tests in one function.
     indent, outer : str, int
         One level of indentation, and the number of levels around a function's body.
     """
+    make_thresholds = thresholds or partial(format_double_thresholds, schema)
     made: list[SourceFunction] = []
     for number, tree in enumerate(trees):
-        literals = (thresholds or partial(format_double_thresholds, schema))(tree)
-        writer = _LineWriter(
-            number, tree, schema, leaves, columns, derived, literals, indent, outer
-        )
-        parts = enumerate(split_into_functions(tree, deepest, most))
-        functions = [SourceFunction(number, part, writer.write_lines(nest)) for part, nest in parts]
-        made += reversed(functions)
+        own = (number, tree, schema, leaves, columns, derived, make_thresholds(tree))
+        made += reversed(_TreeWriter(*own, deepest, most, indent, outer).write())
     return made
 
 
@@ -669,8 +581,8 @@ def format_double_thresholds(schema: Schema, tree: LoweredTree) -> list[Code]:
 
 
 @dataclass(frozen=True)
-class _LineWriter:
-    """Converter from the nested lines of one tree to source lines."""
+class _TreeWriter:
+    """Writer of one tree; the parameters are those of `write_source_functions`."""
 
     number: int
     tree: LoweredTree
@@ -679,22 +591,56 @@ class _LineWriter:
     columns: Sequence[Code]
     derived: DerivedColumns
     thresholds: Sequence[Code]
+    deepest: int
+    most: int
     indent: str
     outer: int
 
-    def write_lines(self, nest: list[Line]) -> tuple[SourceLine, ...]:
-        body = Code(self.indent * self.outer)
-        unused = [SourceLine("unused", body)] if nest[0].op == "leaf" else []
-        return (*unused, *map(self._write_line, nest))
+    def write(self) -> list[SourceFunction]:
+        """Write the functions, callers before callees; function 0 is the root.
 
-    def _write_line(self, line: Line) -> SourceLine:
-        indent = Code(self.indent * (line.depth + self.outer))
-        if line.op == "test":
-            return self._write_test(line.at, indent)
-        if line.op == "leaf":
-            vector = int(self.leaves.row[self.tree.leaf[line.at]])
-            return SourceLine("leaf", indent, at=vector)
-        return SourceLine(line.op, indent, tree=self.number, at=line.at)
+        Subtrees at depth `deepest` become separate functions.  If a function would have more
+        than `most` tests, the subtrees farthest from its root become separate functions, too.
+        """
+        roots = [0]
+        functions: list[SourceFunction] = []
+        for part, root in enumerate(roots):  # which grows
+            lines = tuple(self._write_subtree(root, 0, self._find_nearest_tests(root), roots))
+            if lines[0].op == "leaf":
+                lines = (SourceLine("unused", lines[0].indent), *lines)
+            functions.append(SourceFunction(self.number, part, lines))
+        return functions
+
+    def _find_nearest_tests(self, root: int) -> set[int]:
+        """Find the `most` tests of a subtree that are nearest to its root."""
+        tree, todo = self.tree, deque([root])
+        found: set[int] = set()
+        while todo and len(found) < self.most:
+            at = todo.popleft()
+            if tree.kind[at] != Step.LEAF:
+                found.add(at)
+                todo += [int(tree.yes[at]), int(tree.no[at])]
+        return found
+
+    def _write_subtree(
+        self, at: int, depth: int, own: set[int], roots: list[int]
+    ) -> Iterator[SourceLine]:
+        """Yield the lines of a subtree; append those that become separate functions to `roots`.
+
+        The position in `roots` is the number of a function.
+        """
+        tree, indent = self.tree, Code(self.indent * (depth + self.outer))
+        if tree.kind[at] == Step.LEAF:
+            yield SourceLine("leaf", indent, at=int(self.leaves.row[tree.leaf[at]]))
+        elif depth == self.deepest or at not in own:
+            roots.append(at)
+            yield SourceLine("call", indent, tree=self.number, at=len(roots) - 1)
+        else:
+            yield self._write_test(at, indent)
+            yield from self._write_subtree(int(tree.yes[at]), depth + 1, own, roots)
+            yield SourceLine("otherwise", indent)
+            yield from self._write_subtree(int(tree.no[at]), depth + 1, own, roots)
+            yield SourceLine("end", indent)
 
     def _write_test(self, node: int, indent: Code) -> SourceLine:
         feature = int(self.tree.feature[node])
@@ -745,7 +691,6 @@ def replace_large_sets(
 
     def replace_set(line: SourceLine) -> SourceLine:
         asks_set = len(line.codes) > most
-        return replace(line, op="in_set", at=next(offset)) if asks_set else line
+        return line._replace(op="in_set", at=next(offset)) if asks_set else line
 
-    made = [replace(f, lines=tuple(map(replace_set, f.lines))) for f in functions]
-    return made, words
+    return [replace(f, lines=tuple(map(replace_set, f.lines))) for f in functions], words

@@ -123,8 +123,8 @@ def explain_replaced(folders: Sequence[Path], name: str) -> str:
 
 
 def add_reason(form_reason: Code, unreadable: str) -> Code:
-    """Add the reason why a model has no readable form to the reason for its form."""
-    return form_reason + Code(f"{UNREADABLE}{unreadable}")
+    """Add the reason why a model has no readable form, if there is one, to that for its form."""
+    return form_reason + Code(f"{UNREADABLE}{unreadable}") if unreadable else form_reason
 
 
 UNREADABLE = "; not the readable form: "
@@ -231,14 +231,14 @@ def readable_names(
     equal, or nothing, are numbered by position; reserved words end in an underscore.
     """
     clean = [_clean_name(name, language) for name in names]
-    made: list[str] = []
+    made: list[Code] = []
     for position, text in zip(positions, clean, strict=True):
         distinct = clean.count(text) == 1 and text != "column"
         name = text if distinct else f"{text}_{position}"
         while name in made or (name != text and name in clean):
             name += "_"
-        made.append(name)
-    return [Code(name) for name in made]
+        made.append(Code(name))
+    return made
 
 
 def _clean_name(name: str, language: Language) -> str:
@@ -255,10 +255,9 @@ def _join_words(words: Sequence[str], style: WordStyle) -> str:
     """Join words to an identifier, which in Go starts with a capital letter if it is exported."""
     if style == "snake":
         return "_".join(words)
-    capitals = [word[:1].upper() for word in words]
+    # A letter whose capital is several letters stays as it is.
     titles = [
-        (capital if len(capital) == 1 else word[:1]) + word[1:]
-        for capital, word in zip(capitals, words, strict=True)
+        (word[:1].upper() if len(word[:1].upper()) == 1 else word[:1]) + word[1:] for word in words
     ]
     if style == "camel":
         return "".join([*words[:1], *titles[1:]])
@@ -279,11 +278,8 @@ def write_text(text: str, language: Language) -> Code:
 
     Older Java compilers read a source in the encoding of the machine, and escapes are safe.
     """
-    if (
-        language.unicode
-        and language.strings != "java"
-        and all(_is_plain(c) or c in PLAIN_CHARACTERS for c in text)
-    ):
+    plain = all(_is_plain(c) or c in PLAIN_CHARACTERS for c in text)
+    if language.unicode and language.strings != "java" and plain:
         return Code(f'"{text}"')
     return language.text(text)
 

@@ -191,9 +191,8 @@ def compute_schema_values(schema: Schema, stem: str, tables: Tables) -> dict[str
     lists += [column.levels for column in schema.columns]
     start, order = sort_levels(schema)
     several = "s" if schema.more else ""
-    columns = [
-        _describe_column(column, schema.missing_marks, language) for column in schema.columns
-    ]
+    marks = schema.missing_marks
+    columns = [_describe_column(column, marks, language) for column in schema.columns]
     return {
         "stem": language.name(stem, "model"),
         "features": schema.n_features,
@@ -213,7 +212,7 @@ def compute_schema_values(schema: Schema, stem: str, tables: Tables) -> dict[str
         "label_type": Code(type(schema.classes[0]).__name__ if schema.classes else "float"),
         "task": language.text(schema.task),
         "dtype": language.text(schema.dtype),
-        "missing_marks": [language.text(mark) for mark in schema.missing_marks],
+        "missing_marks": [language.text(mark) for mark in marks],
         "answer": Code(("label" if schema.task == "classification" else "number") + several),
         "blocks": tables(np.array(schema.blocks)),
     }
@@ -226,9 +225,7 @@ def _describe_column(column: Column, marks: Sequence[str], language: Language) -
         "nominal": int(column.kind == "nominal"),
         "levels": [language.text(level) for level in column.levels],
         "has_values": int(index.has_values),
-        "aliases": [
-            {"text": language.text(text), "code": code} for text, code in index.aliases.items()
-        ],
+        "aliases": [{"text": language.text(t), "code": code} for t, code in index.aliases.items()],
     }
 
 
@@ -295,7 +292,7 @@ def compute_form_values(
             "nodes": make_arrays(tables, **{name: getattr(divided, name) for name in names}),
             "root": tables(divided.root),
             "level_branch": tables(divided.level_branch),
-            "deepest": max(divided.deepest, 1),
+            "deepest": divided.deepest,
             "asks_sets": 0,
         }
     trees = lower(model, derived)
@@ -382,17 +379,14 @@ def _compute_if_else_values(
     derived: DerivedColumns,
     tables: Tables,
 ) -> dict[str, Any]:
-    language = tables.language
+    language, limits = tables.language, tables.language.limits
     columns = language.column_names(model.schema.names)
-    functions, words = replace_large_sets(
-        write_source_functions(
-            *(trees, model.schema, leaves, columns, derived, language.limits.depth),
-            most=language.limits.function_nodes,
-            indent=language.indent,
-            outer=language.outer,
-        ),
-        language.limits.inline_codes,
+    functions = write_source_functions(
+        *(trees, model.schema, leaves, columns, derived, limits.depth, limits.function_nodes),
+        indent=language.indent,
+        outer=language.outer,
     )
+    functions, words = replace_large_sets(functions, limits.inline_codes)
     return {
         "inputs": columns,
         "functions": functions,

@@ -49,13 +49,7 @@ TRITON_SETTINGS = (
     *(setting for setting in ONNX_SETTINGS if setting.name != "zipmap"),
 )
 
-_TRITON_TYPES = {
-    1: "TYPE_FP32",
-    7: "TYPE_INT64",
-    8: "TYPE_STRING",
-    9: "TYPE_BOOL",
-    11: "TYPE_FP64",
-}
+_TRITON_TYPES = {1: "TYPE_FP32", 7: "TYPE_INT64", 8: "TYPE_STRING", 9: "TYPE_BOOL", 11: "TYPE_FP64"}
 """Triton's datatype for each `onnx.TensorProto.DataType` of an input or output."""
 
 
@@ -108,10 +102,7 @@ def export_triton(
         *(("output", _describe_tensor(one, max_batch_size, labels)) for one in graph.output),
         ("version_policy", {"latest": {"num_versions": 1}}),
         ("instance_group", {"kind": Code("KIND_CPU"), "count": instances}),
-        (
-            "parameters",
-            {"key": "intra_op_thread_count", "value": {"string_value": str(threads)}},
-        ),
+        ("parameters", {"key": "intra_op_thread_count", "value": {"string_value": str(threads)}}),
     ]
     if batch_delay is not None:
         fields.append(("dynamic_batching", {"max_queue_delay_microseconds": batch_delay}))
@@ -144,14 +135,11 @@ def _make_label_files(model: Model) -> dict[str, tuple[str, bytes]]:
 
     An output with a class label that is not a single line of text has no file.
     """
-    schema = model.schema
-    if schema.task != "classification":
-        return {}
     files = {}
-    for number, output in enumerate(schema.outputs):
-        end = f"_{number}" if schema.more else ""
+    for number, output in enumerate(model.schema.outputs):
+        end = f"_{number}" if model.schema.more else ""
         names = [str(python_label(label)) for label in output.classes]
-        if all(name.splitlines() == [name] for name in names):
+        if names and all(name.splitlines() == [name] for name in names):
             text = "".join(f"{name}\n" for name in names)
             files[f"probabilities{end}"] = (f"labels{end}.txt", text.encode())
     return files
@@ -164,11 +152,8 @@ def _describe_tensor(
     kind = one.type.tensor_type
     sizes = [size.dim_value if size.HasField("dim_value") else -1 for size in kind.shape.dim]
     dims = sizes[1:] if max_batch_size else sizes
-    fields: dict[str, Any] = {
-        "name": one.name,
-        "data_type": Code(_TRITON_TYPES[kind.elem_type]),
-        "dims": dims,
-    }
+    data_type = Code(_TRITON_TYPES[kind.elem_type])
+    fields: dict[str, Any] = {"name": one.name, "data_type": data_type, "dims": dims}
     if not dims:  # only the batch dimension; Triton does not accept an empty shape
         fields |= {"dims": [1], "reshape": {"shape": []}}
     if labels and one.name in labels:

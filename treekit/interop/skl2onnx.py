@@ -344,7 +344,7 @@ def _move_nodes(graph: Graph, scope: Any, container: Any, names: dict[str, str])
             names[name] = scope.get_unique_variable_name(f"treekit_{name}")
         return names[name]
 
-    for constant in graph.constants:
+    for constant in graph.constants.values():
         if constant.name in used:
             moved = TensorProto()
             moved.CopyFrom(constant)

@@ -62,33 +62,32 @@ def make_leaf_source(model: Model, leaves: LeafTable) -> tuple[str, dict[str, An
     """Return the template of leaf values (dense or nonzero entries), and its values and tables."""
     start, column, units = leaves.sparse()
     votes = model.schema.task == "classification" and not model.margins
-    values: dict[str, Any] = {
-        "grid_words": Code(", its votes" if votes else f", in steps of 2**{model.exponent}"),
-    }
-    parts = {
+    words = ", its votes" if votes else f", in steps of 2**{model.exponent}"
+    values: dict[str, Any] = {"grid_words": Code(words)}
+    sparse = {
         "leaf_starts": narrow_integers(start),
         "leaf_columns": narrow_integers(column),
         "leaf_units": _narrow_signed(units),
     }
     whole = _narrow_signed(leaves.vectors.ravel())
     # Dense vectors need no lookup of their start, which is worth twice the bytes.
-    if whole.nbytes > 2 * sum(part.nbytes for part in parts.values()):
-        return "leaves/sparse", values, [make_c_table(name, part) for name, part in parts.items()]
+    if whole.nbytes > 2 * sum(part.nbytes for part in sparse.values()):
+        return "leaves/sparse", values, [make_c_table(*part) for part in sparse.items()]
     if len(whole) > MAX_ARRAY_ELEMENTS:
         # Bytes of the differences to the smallest unit, the lowest byte first.
         least = int(whole.min())
         more = narrow_integers(whole.astype(np.int64) - least)
-        values |= {"least_unit": Code(str(least)), "unit_width": more.itemsize}
-        values["units_a_row"] = ROW_BYTES // more.itemsize
-        octets = more.astype(f"<u{more.itemsize}").view(np.uint8)
+        width = more.itemsize
+        values |= {"least_unit": Code(str(least)), "unit_width": width}
+        values["units_a_row"] = ROW_BYTES // width
+        octets = more.astype(f"<u{width}").view(np.uint8)
         return "leaves/text", values, [make_text_table("leaf_units", octets)]
     return "leaves/dense", values, [make_c_table("leaf_units", whole)]
 
 
 def _narrow_signed(units: Any) -> Any:
     """Convert to the narrowest signed type, which C adds to signed sums without a warning."""
-    low = -abs(units).max(initial=1)
-    return units.astype(narrow_integers(np.array([low])).dtype)
+    return units.astype(np.min_scalar_type(int(-abs(units).max(initial=1))))
 
 
 def compute_prediction_values(
@@ -136,16 +135,12 @@ def _format_prediction(model: Model, types: CTypes) -> str:
         return f"(double)sums[number] / {model.unit_total}.0"
     by = "" if model.divisor == 1 else f" / {model.divisor}.0"
     number = f"(double)sums[number]{by} * {float_literal(np.ldexp(1.0, model.exponent))}"
-    function = {"exp": "exp", "sigmoid": "sigmoid"}.get(model.link)
-    return f"{types.prefix}_{function}({number})" if function else number
+    return f"{types.prefix}_{model.link}({number})" if model.link in ("exp", "sigmoid") else number
 
 
 # ---------------------------------------------------------------- c derived columns
 # Derived columns are tables, read by a small function.  Tests of one column compare
 # ordered keys and tests of categories look up a branch; only real sums use doubles.
-
-_DERIVED_HELPERS = {"sum": "float32", "number": "number", "level": "is_level"}
-"""Helper that each kind of test calls."""
 
 
 def make_derived_source(
@@ -180,9 +175,10 @@ def make_derived_source(
         ]
     if by_level.any():
         tables.append(make_c_table("test_branches", derived.level_branch.astype(np.int32)))
-    there = {"sum": sums.any(), "number": alone.any(), "level": by_level.any()}
-    kinds = [kind for kind, some in there.items() if some]
-    return {"derived_kinds": kinds}, tables, {_DERIVED_HELPERS[kind] for kind in kinds}
+    # The helper that each kind of test calls.
+    there = (("sum", "float32", sums), ("number", "number", alone), ("level", "is_level", by_level))
+    kinds = [kind for kind, _, tests in there if tests.any()]
+    return {"derived_kinds": kinds}, tables, {name for _, name, tests in there if tests.any()}
 
 
 def _find_sums(derived: DerivedColumns) -> npt.NDArray[np.bool_]:
@@ -310,11 +306,6 @@ _KEY_HELPERS = ("is_level", "has_code")
 """Helpers with a different template for integer cells."""
 
 
-def make_c_prefix(name: str) -> str:
-    """Return the prefix of all names in the source of a file called `name`."""
-    return str(identifier(name, "model"))
-
-
 def export_c(
     model: Model,
     name: str,
@@ -331,7 +322,7 @@ def export_c(
     ----------
     model : Model
     name : str
-        Stem of the files; `make_c_prefix` derives the prefix of all global names from it.
+        Stem of the files; all global names begin with ``identifier(name, "model")``.
     form : {"auto", "if_else", "hybrid", "table"}
         Nested if/else, or tables and a short loop; "hybrid": nested tests for the nodes
         that most training rows visit, tables for the others.  See `choose_c_layout` for "auto".
@@ -386,24 +377,19 @@ def export_c(
     answers, answer_tables, uses = compute_prediction_values(model, types)
     schema = model.schema
     counts = np.where(schema.nominal, schema.n_levels, -1).astype(np.int32)
-    tables = [make_c_table("levels", counts), *made.tables]
-    tables += leaf_tables + answer_tables
+    tables = [make_c_table("levels", counts), *made.tables, *leaf_tables, *answer_tables]
     uses |= made.helpers | {"refuses" if "error" in (model.missing, model.unknown) else "accepts"}
-    values |= (
-        types.make_values() | _compute_name_values(model, name, prefix) | answers | made.values
-    )
+    values |= types.make_values() | _compute_name_values(model, name, prefix)
+    values |= answers | made.values
     if "derived" in uses:
         derived_values, derived_tables, helpers = make_derived_source(derived, schema, types)
         values |= derived_values
         tables += derived_tables
         uses |= helpers
     uses = _add_called_helpers(uses, types)
-    parts = _list_parts(made, leaf_template, uses, types)
-    reason = Code(made.reason)
-    if unreadable:
-        reason = add_reason(reason, unreadable)
-    values |= {"form": Code(made.name), "reason": reason, "parts": parts}
-    values["derived_count"] = derived.n_columns
+    reason = add_reason(Code(made.reason), unreadable)
+    values |= {"form": Code(made.name), "reason": reason, "derived_count": derived.n_columns}
+    values["parts"] = _list_parts(made, leaf_template, uses, types)
     values |= compute_size_values(model, made, tables, types, uses)
     return {
         f"{name}.c": render_from(folders, "c/source.jinja", **values),
@@ -434,9 +420,8 @@ def _compute_name_values(model: Model, name: str, prefix: Code) -> dict[str, Any
         "target_names": string_literals(targets, "c"),
         "level_starts": format_lines(list(map(str, start[:-1].tolist()))),
         "level_texts": string_literals(texts, "c"),
-        "level_codes": format_lines(
-            list(map(repr, np.append(codes.tolist(), -1).tolist()))  # -1.0 if there are no codes
-        ),
+        # -1.0 if there are no codes.
+        "level_codes": format_lines(list(map(repr, np.append(codes.tolist(), -1).tolist()))),
         "text_bytes": sum(len(word.encode(errors="surrogatepass")) + 1 for word in words)
         + 4 * (schema.n_features + len(codes) + 1),
         "pointers": len(words) + 2,

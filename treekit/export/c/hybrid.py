@@ -37,24 +37,18 @@ def make_hybrid_layout(
     values, functions = compute_nested_values(
         model,
         extract_frequent_subtrees(model.trees, derived, _MAX_NESTED_TESTS),
-        replace(leaves, row=np.arange(sum(tree.n_nodes for tree in model.trees))),
+        replace(leaves, row=np.arange(model.n_nodes)),
         derived,
         types,
         "The upper tests of each tree; what they return is the number of the next node.",
     )
     in_blocks = made.block_rows > 0
-    encodes = ["walk/next", "walk/encode"] if in_blocks else []
+    values["walks"] = ["walk/next", "walk/encode"] * in_blocks
+    values["walks"] += ["walk/reach", "walk/tests", "walk/sums_tests"]
     return replace(
         made,
         name="hybrid",
-        values=made.values
-        | values
-        | {
-            "walks": [
-                *encodes,
-                *("walk/reach", "walk/tests", "walk/sums_tests"),
-            ],
-        },
+        values=made.values | values,
         tables=[one for one in made.tables if in_blocks or one.name != "nominal"],
         row_stack=0,
         nested_calls=count_nested_calls(functions),
@@ -68,8 +62,6 @@ def make_hybrid_layout(
 # score a row in half the time of a traversal of a table, which stalls at each node
 # (see Asadi, Lin and de Vries, Runtime optimizations for tree-based machine learning
 # models, IEEE TKDE 26, 2014).  But compilers take a second for every four thousand tests.
-
-_NO_SETS: npt.NDArray[np.int32] = np.empty(0, dtype=np.int32)
 
 
 def extract_frequent_subtrees(
@@ -94,9 +86,8 @@ def extract_frequent_subtrees(
         a leaf), numbered over all trees as in `treekit.model.tree.concatenate_trees`.
     """
     nodes, roots = concatenate_trees(trees)
-    hot = _select_heaviest(
-        nodes, roots, (nodes.kind == Split.THRESHOLD) & (derived.column < 0), most
-    )
+    plain = (nodes.kind == Split.THRESHOLD) & (derived.column < 0)
+    hot = _select_heaviest(nodes, roots, plain, most)
     place = np.empty(nodes.n_nodes, dtype=np.int64)
     return tuple(_build_subtree(nodes, root, hot, place) for root in roots[:-1].tolist())
 
@@ -152,6 +143,6 @@ def _build_subtree(
         no=no.astype(np.int32),
         leaf=np.where(inner, -1, own),
         set_start=np.zeros(len(own) + 1, dtype=np.int64),
-        set_codes=_NO_SETS,
+        set_codes=np.empty(0, dtype=np.int32),
         depth=0,
     )

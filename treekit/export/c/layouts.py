@@ -13,7 +13,13 @@ import numpy.typing as npt
 
 from treekit.errors import ExportError
 from treekit.export.fractional import DividedTable, build_fractional_table, choose_fractional_form
-from treekit.export.literals import C_BYTE_ESCAPES, Code, float_literal, identifiers
+from treekit.export.literals import (
+    C_BYTE_ESCAPES,
+    Code,
+    float_literal,
+    format_lines,
+    identifiers,
+)
 from treekit.export.lowering import (
     LeafTable,
     LoweredTree,
@@ -50,18 +56,6 @@ _LINE_BYTES = 32  # bytes of a string literal per line
 _BLOCK_NUMBERS = 1 << 16  # numbers formatted at a time, to bound memory
 
 
-class ByteRows:
-    """Bytes as rows of string literals, generated lazily to save memory."""
-
-    def __init__(self, octets: npt.NDArray[np.uint8]) -> None:
-        self._octets = octets
-
-    def __iter__(self) -> Iterator[Code]:
-        for at in range(0, len(self._octets), ROW_BYTES):
-            comma = "," if at + ROW_BYTES < len(self._octets) else ""
-            yield Code(_write_row(self._octets[at : at + ROW_BYTES].tobytes()) + comma)
-
-
 @dataclass(frozen=True, slots=True)
 class CTable:
     """Constant array.
@@ -71,21 +65,18 @@ class CTable:
     name : Code
         Name without the prefix and an underscore.
     type : Code
-    count : int
-        Number of elements, at least one.
     shape : Code
         Dimensions in brackets, ``[9]``; with the rows of a large table: ``[3][2048]``.
-    numbers : Code, or iterable of Code
-        Initialiser, or its parts, which are generated lazily.
+    numbers : Code, or iterator of Code
+        Initialiser, or its parts, which are generated as they are written to save memory.
     size : int
         Size in bytes.
     """
 
     name: Code
     type: Code
-    count: int
     shape: Code
-    numbers: Code | ByteRows
+    numbers: Code | Iterator[Code]
     size: int
 
 
@@ -95,9 +86,13 @@ def make_c_table(name: str, numbers: npt.NDArray[Any]) -> CTable:
     An empty table gets one 0 that is never read.
     """
     numbers = _ensure_nonempty(numbers)
-    text = Code(",\n".join(", ".join(row) for row in _format_rows(numbers, 8)))
-    type_ = Code("double" if numbers.dtype == np.float64 else f"{numbers.dtype.name}_t")
-    return CTable(Code(name), type_, *_get_length(numbers), text, numbers.nbytes)
+    type_ = "double" if numbers.dtype == np.float64 else f"{numbers.dtype.name}_t"
+    # In blocks: Python's strings take 20 times the memory of the numbers.
+    blocks = (
+        format_lines(list(map(repr, numbers[at : at + _BLOCK_NUMBERS].tolist())))
+        for at in range(0, len(numbers), _BLOCK_NUMBERS)
+    )
+    return _make_list_table(name, type_, len(numbers), ",\n".join(blocks), numbers.nbytes)
 
 
 def make_hex_table(name: str, numbers: npt.NDArray[np.uint64]) -> CTable:
@@ -108,8 +103,7 @@ def make_hex_table(name: str, numbers: npt.NDArray[np.uint64]) -> CTable:
         digits = numbers[at : at + _BLOCK_NUMBERS].astype(">u8").tobytes().hex(",", 8)
         text = "0x" + digits.replace(",", ", 0x")
         rows += [text[i : i + 78] for i in range(0, len(text), 80)]  # four numbers
-    written = Code(",\n".join(rows))
-    return CTable(Code(name), Code("uint64_t"), *_get_length(numbers), written, numbers.nbytes)
+    return _make_list_table(name, "uint64_t", len(numbers), ",\n".join(rows), numbers.nbytes)
 
 
 def make_struct_table(name: str, type_: str, columns: Sequence[npt.NDArray[Any]]) -> CTable:
@@ -118,12 +112,13 @@ def make_struct_table(name: str, type_: str, columns: Sequence[npt.NDArray[Any]]
     rows = zip(*(column.tolist() for column in columns), strict=True)
     # Without the suffix "u" a decimal of 2**63 or more has no type.
     form = "{" + ", ".join("%du" if c.dtype.kind == "u" else "%d" for c in columns) + "}"
-    text = Code(",\n".join(map(form.__mod__, rows)))
-    size = np.dtype(
-        {"names": [str(i) for i in range(len(columns))], "formats": [c.dtype for c in columns]},
-        align=True,
-    ).itemsize
-    return CTable(Code(name), Code(type_), *_get_length(columns[0]), text, len(columns[0]) * size)
+    text, count = ",\n".join(map(form.__mod__, rows)), len(columns[0])
+    struct = np.dtype([(f"member_{i}", c.dtype) for i, c in enumerate(columns)], align=True)
+    return _make_list_table(name, type_, count, text, count * struct.itemsize)
+
+
+def _make_list_table(name: str, type_: str, count: int, text: str, size: int) -> CTable:
+    return CTable(Code(name), Code(type_), Code(f"[{count}]"), Code(text), size)
 
 
 def make_text_table(name: str, octets: npt.NDArray[np.uint8]) -> CTable:
@@ -135,7 +130,13 @@ def make_text_table(name: str, octets: npt.NDArray[np.uint8]) -> CTable:
     rows = -(-len(octets) // ROW_BYTES)
     # One more byte for the terminating NUL: newer compilers warn if it is cut off.
     shape, size = Code(f"[{rows}][{ROW_BYTES + 1}]"), rows * (ROW_BYTES + 1)
-    return CTable(Code(name), Code("unsigned char"), rows, shape, ByteRows(octets), size)
+    return CTable(Code(name), Code("unsigned char"), shape, _write_rows(octets), size)
+
+
+def _write_rows(octets: npt.NDArray[np.uint8]) -> Iterator[Code]:
+    for at in range(0, len(octets), ROW_BYTES):
+        comma = "," if at + ROW_BYTES < len(octets) else ""
+        yield Code(_write_row(octets[at : at + ROW_BYTES].tobytes()) + comma)
 
 
 def _write_row(row: bytes) -> str:
@@ -157,32 +158,16 @@ _SHORT_ESCAPES = tuple(
 )
 
 
-def _get_length(numbers: npt.NDArray[Any]) -> tuple[int, Code]:
-    return len(numbers), Code(f"[{len(numbers)}]")
-
-
 def narrow_integers(numbers: npt.NDArray[Any]) -> npt.NDArray[Any]:
     """Convert integers to the narrowest type that holds them, unsigned if none is negative."""
     low, high = (int(numbers.min()), int(numbers.max())) if len(numbers) else (0, 0)
-    kinds = "u" if low >= 0 else "i"
-    for width in (1, 2, 4, 8):
-        info = np.iinfo(f"{kinds}{width}")
-        if info.min <= low and high <= info.max:
-            return numbers.astype(info.dtype)
-    raise ExportError("a table holds integers beyond 64 bits")
+    # An unsigned type is chosen by its maximum, a signed one by the bound that is farther away.
+    return numbers.astype(np.min_scalar_type(high if low >= 0 else min(low, -1 - high)))
 
 
 def _ensure_nonempty(numbers: npt.NDArray[Any]) -> npt.NDArray[Any]:
     check_table_size(len(numbers))
     return numbers if len(numbers) else np.zeros(1, numbers.dtype)  # C has no empty arrays
-
-
-def _format_rows(numbers: npt.NDArray[Any], per_line: int) -> Iterator[list[str]]:
-    """Format numbers in blocks: Python's strings take 20 times the memory of the numbers."""
-    for at in range(0, len(numbers), _BLOCK_NUMBERS):
-        texts = list(map(repr, numbers[at : at + _BLOCK_NUMBERS].tolist()))
-        for first in range(0, len(texts), per_line):
-            yield texts[first : first + per_line]
 
 
 # ---------------------------------------------------------------- c types
@@ -223,9 +208,8 @@ class CTypes:
 
     def compute_keys(self, numbers: npt.NDArray[np.float64]) -> npt.NDArray[Any]:
         """Return the ordered keys of numbers of the input dtype."""
-        return to_ordered_keys(
-            (numbers + 0.0).astype(np.float32 if self.is_float32 else np.float64)
-        )
+        dtype = np.float32 if self.is_float32 else np.float64
+        return to_ordered_keys((numbers + 0.0).astype(dtype))
 
     def format_thresholds(self, model: Model, tree: LoweredTree) -> list[Code]:
         """Write the threshold of each node as a literal of the cells' type."""
@@ -315,50 +299,28 @@ def _format_float(number: np.float32) -> str:
 
 # ---------------------------------------------------------------- c sizes
 
-_FRAME_BYTES: dict[str, dict[str, tuple[float, float]]] = {
-    "if_else": {
-        "always": (32, 44),
-        "outputs": (20, 8),
-        "trees": (28, 32),
-        "helpers": (16, 16),
-        "link": (0, 32),
-        "floats": (0, 20),
-        "integers": (8, 0),
-        "wide_sums": (28, 24),
-        "sum_bytes": (0, 0.75),
-        "calls": (8, 16),
-    },
-    "table": {
-        "always": (64, 64),
-        "outputs": (8, 32),
-        "trees": (36, 44),
-        "interleaved": (40, 60),
-        "derived": (76, 8),
-        "floats": (4, 28),
-        "wide_sums": (32, 8),
-        "sum_bytes": (2, 1),
-    },
-    "hybrid": {
-        "always": (60, 44),
-        "outputs": (8, 24),
-        "trees": (64, 44),
-        "interleaved": (40, 0),
-        "helpers": (8, 12),
-        "derived": (12, 20),
-        "link": (0, 32),
-        "floats": (32, 12),
-        "wide_sums": (4, 12),
-        "wide_cells": (0, 40),
-        "sum_bytes": (0.5, 1.5),
-        "calls": (8, 16),
-    },
-    "fractional": {"always": (48, 128)},
+_FRAME_BYTES = {
+    # fact: 64-bit and 32-bit, if_else; table; hybrid
+    "always": ((32, 44), (64, 64), (60, 44)),
+    "outputs": ((20, 8), (8, 32), (8, 24)),
+    "trees": ((28, 32), (36, 44), (64, 44)),
+    "interleaved": ((0, 0), (40, 60), (40, 0)),
+    "helpers": ((16, 16), (0, 0), (8, 12)),
+    "derived": ((0, 0), (76, 8), (12, 20)),
+    "link": ((0, 32), (0, 0), (0, 32)),
+    "floats": ((0, 20), (4, 28), (32, 12)),
+    "integers": ((8, 0), (0, 0), (0, 0)),
+    "wide_sums": ((28, 24), (32, 8), (4, 12)),
+    "wide_cells": ((0, 0), (0, 0), (0, 40)),
+    "sum_bytes": ((0, 0.75), (2, 1), (0.5, 1.5)),
+    "calls": ((8, 16), (0, 0), (8, 16)),
 }
 """Stack bytes without arrays of the deepest chain of calls, on 64-bit and 32-bit processors.
 
 Each layout has a sum over the facts of `_estimate_frames`, fitted to ``gcc -fstack-usage``
 (gcc 12, the larger of -O2 and -Os, x86-64 and Cortex-M0) on 422 sources.
 """
+_FRACTIONAL_FRAME_BYTES = (48, 128)
 _MAX_SPILLED_BYTES = 64  # short arrays of sums are held in registers and on the stack
 _BATCH_FRAME_BYTES = 40
 _BLOCK_FRAME_BYTES = 384
@@ -387,6 +349,8 @@ def _estimate_frames(
     model: Model, made: CLayout, types: CTypes, helpers: set[str], sum_bytes: int
 ) -> list[float]:
     """Return the stack bytes of a row without arrays, on 64-bit and 32-bit processors."""
+    if model.missing == "fractional":
+        return list(_FRACTIONAL_FRAME_BYTES)
     several, cell_words = model.schema.n_values > 1, types.key_dtype.itemsize // 4
     facts = {
         "always": 1,
@@ -403,8 +367,8 @@ def _estimate_frames(
         "sum_bytes": min(sum_bytes, _MAX_SPILLED_BYTES),
         "calls": made.nested_calls - 1,
     }
-    weights = _FRAME_BYTES["fractional" if model.missing == "fractional" else made.name]
-    return [sum(facts[key] * own[at] for key, own in weights.items()) for at in range(2)]
+    layout = ("if_else", "table", "hybrid").index(made.name)
+    return [sum(facts[key] * own[layout][at] for key, own in _FRAME_BYTES.items()) for at in (0, 1)]
 
 
 def summarize_sizes(header: str) -> str:
@@ -482,17 +446,11 @@ def make_if_else_layout(
         "Each tree as nested tests; what it returns is the number of a leaf.",
     )
     functions, sets = replace_large_sets(functions, _MAX_INLINE_CODES)
-    uses = {
-        _CALLED_HELPERS[line.op]
-        for f in functions
-        for line in f.lines
-        if line.op in _CALLED_HELPERS
-    }
+    ops = {line.op for function in functions for line in function.lines}
+    uses = {_CALLED_HELPERS[op] for op in ops & _CALLED_HELPERS.keys()}
     nodes = np.concatenate([tree.leaves for tree in model.trees]).astype(np.int32)
-    tables = [
-        make_c_table("leaf_rows", narrow_integers(leaves.row)),
-        make_c_table("leaf_nodes", nodes),
-    ]
+    rows = narrow_integers(leaves.row)
+    tables = [make_c_table("leaf_rows", rows), make_c_table("leaf_nodes", nodes)]
     return CLayout(
         name="if_else",
         reason=reason,
@@ -599,21 +557,20 @@ def make_fractional_layout(
     """Make the layout of fractional instances: a table of nodes and a stack of parts of the row."""
     name, reason = choose_fractional_form(wanted)
     table = build_fractional_table(model, leaves, derived)
-    members = (table.question, table.child, table.low, table.high)
-    own = [_compute_keys(model, table, types), *(member.astype(np.int32) for member in members)]
-    deepest = max(table.deepest, 1)  # C has no empty arrays
+    others = (table.question, table.child, table.low, table.high)
+    members = [_compute_keys(model, table, types), *(other.astype(np.int32) for other in others)]
     return CLayout(
         name=name,
         reason=reason,
         template="divided",
-        values={"deepest": deepest},
+        values={"deepest": table.deepest},
         tables=[
-            make_struct_table("nodes", f"struct {types.prefix}_node", own),
+            make_struct_table("nodes", f"struct {types.prefix}_node", members),
             make_c_table("roots", table.root.astype(np.int32)),
             make_c_table("branches", table.level_branch.astype(np.int32)),
         ],
         helpers={"is_missing"} | ({"derived"} if derived.n_columns else set()),
-        row_stack=_DIVISION_BYTES * deepest,
+        row_stack=_DIVISION_BYTES * table.deepest,
     )
 
 
@@ -655,9 +612,8 @@ def compute_nested_values(
     """
     columns = identifiers(model.schema.names, f"{types.prefix}_in_")
     functions = write_source_functions(
-        *(trees, model.schema, leaves, columns, derived, _MAX_DEPTH_NESTED),
+        *(trees, model.schema, leaves, columns, derived, _MAX_DEPTH_NESTED, _MAX_FUNCTION_TESTS),
         thresholds=lambda tree: types.format_thresholds(model, tree),
-        most=_MAX_FUNCTION_TESTS,
     )
     numbered = list(enumerate(columns))
     values = {

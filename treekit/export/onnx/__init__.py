@@ -153,9 +153,8 @@ def export_onnx(
     outputs += [add_leaves(graph, model, reached)] if leaf else []
     outputs += [add_paths(graph, model, reached)] if decision_path else []
     names = make_input_names(model.schema, [one.name for one in outputs]) if columns else ["X"]
-    metadata = _make_metadata(model) | {
-        "treekit.runtime": f"onnxruntime {format_version(profile.runtime)}"
-    }
+    metadata = _make_metadata(model)
+    metadata["treekit.runtime"] = f"onnxruntime {format_version(profile.runtime)}"
     if columns:
         of_inputs = dict(zip(names, model.schema.names, strict=True))
         metadata["treekit.inputs"] = json.dumps(of_inputs)

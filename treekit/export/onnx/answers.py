@@ -40,23 +40,20 @@ def add_labels(graph: Graph, model: Model, *, zipmap: bool = False) -> list[Valu
         end = f"_{number}" if several else ""
         votes = "exact_sums"
         if several:
-            own = graph.add_constant(
-                f"classes{end}", np.arange(*model.schema.blocks[number : number + 2])
-            )
-            votes = graph.add_operator("Gather", [votes, own], f"votes{end}", axis=1)
-        kind = graph.get_constant_type(
-            graph.add_constant(f"labels{end}", _make_label_array(output))
-        )
-        coded = all(type(label) is int for label in output.classes) and (
-            output.classes == tuple(range(len(output.classes)))
-        )  # then the label of a class is its position
+            own = np.arange(*model.schema.blocks[number : number + 2])
+            votes = graph.add_selection(votes, f"classes{end}", own, f"votes{end}")
+        labels = _make_label_array(output)
+        graph.add_constant(f"labels{end}", labels)
+        # Then the label of a class is its position.
+        coded = labels.dtype == np.int64 and np.array_equal(labels, np.arange(len(labels)))
         code = f"label{end}" if coded else f"class{end}"
         if model.label_costs is not None:
             _add_least_cost(graph, model, code)
         else:
-            graph.add_operator("ArgMax", [votes], code, axis=1, keepdims=0, select_last_index=0)
+            graph.add_first_maximum(votes, code)
         if not coded:
             graph.add_operator("Gather", [f"labels{end}", code], f"label{end}", axis=0)
+        kind = helper.np_dtype_to_tensor_dtype(labels.dtype)
         answers.append(helper.make_tensor_value_info(f"label{end}", kind, ["N"]))
         n_classes = len(output.classes)
         if zipmap:
@@ -119,9 +116,7 @@ def _add_least_cost(graph: Graph, model: Model, name: str) -> str:
     graph.add_reduction("ReduceMin", "costs", "least")
     graph.add_operator("Equal", ["costs", "least"], "is_least")
     graph.add_cast("is_least", np.float32, "is_least_number")
-    return graph.add_operator(
-        "ArgMax", ["is_least_number"], name, axis=1, keepdims=0, select_last_index=0
-    )
+    return graph.add_first_maximum("is_least_number", name)
 
 
 def add_numbers(graph: Graph, model: Model) -> list[ValueInfoProto]:
@@ -132,8 +127,7 @@ def add_numbers(graph: Graph, model: Model) -> list[ValueInfoProto]:
     shape: list[str | int] = ["N", n_outputs] if model.schema.more else ["N"]
     numbers = "exact_sums"
     if not model.schema.more:
-        graph.add_constant("only", 0)
-        numbers = graph.add_operator("Gather", [numbers, "only"], "exact_sum", axis=1)
+        numbers = graph.add_selection(numbers, "only", 0, "exact_sum")
     if model.link == "identity":
         _add_scaling(graph, model, numbers, "value")
     else:
@@ -179,10 +173,8 @@ def _add_exp(graph: Graph, x: str, output: str) -> str:
     def add_step(operator: str, a: str, b: str, name: str) -> str:
         return graph.add_operator(operator, [a, b], f"{output}_{name}")
 
-    low, high = (
-        graph.add_constant("exp_least", -EXP_LIMIT),
-        graph.add_constant("exp_most", EXP_LIMIT),
-    )
+    low = graph.add_constant("exp_least", -EXP_LIMIT)
+    high = graph.add_constant("exp_most", EXP_LIMIT)
     x = graph.add_operator("Clip", [x, low, high], f"{output}_x")
     n = add_step("Mul", x, graph.add_constant("log2_e", LOG2_E), "n_product")
     n = add_step("Add", n, graph.add_constant("half", 0.5), "n_sum")
@@ -220,7 +212,6 @@ def _add_softmax(graph: Graph, m: str, n_values: int, output: str) -> str:
     t = _add_exp(graph, f"{output}_below", f"{output}_t")
     total = ""
     for k in range(n_values):  # in class order, which ReduceSum does not guarantee
-        graph.add_constant(f"class_{k}_only", [k])
-        part = graph.add_operator("Gather", [t, f"class_{k}_only"], f"{output}_t_{k}", axis=1)
+        part = graph.add_selection(t, f"class_{k}_only", [k], f"{output}_t_{k}")
         total = graph.add_operator("Add", [total, part], f"{output}_to_{k}") if total else part
     return graph.add_operator("Div", [t, total], output)

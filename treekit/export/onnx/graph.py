@@ -44,7 +44,7 @@ class Graph:
         self.ml_used = 3
         self.real = np.dtype(dtype)
         self.nodes: list[NodeProto] = []
-        self._own: dict[str, TensorProto] = {}
+        self.constants: dict[str, TensorProto] = {}
 
     @property
     def real_type(self) -> int:
@@ -61,35 +61,13 @@ class Graph:
         from onnx import numpy_helper
 
         made = numpy_helper.from_array(np.asarray(value), name)
-        if name in self._own:
-            if self._own[name] != made:
-                raise ValueError(f"two constants of a graph are called {name!r}")
-            return name
-        self._own[name] = made
-        return name
-
-    @property
-    def constants(self) -> list[TensorProto]:
-        """All constants, in the order in which they were added."""
-        return list(self._own.values())
-
-    def add_texts(self, name: str, values: list[bytes]) -> str:
-        """Add a constant (texts,) of UTF-8 texts; return its name."""
-        from onnx import TensorProto
-
-        kind = TensorProto.STRING
-        self._own[name] = TensorProto(
-            name=name, data_type=kind, dims=[len(values)], string_data=values
-        )
+        if self.constants.setdefault(name, made) != made:
+            raise ValueError(f"two constants of a graph are called {name!r}")
         return name
 
     def add_number(self, name: str, value: float) -> str:
         """Add a scalar constant of the columns' type; return its name."""
         return self.add_constant(name, np.array(value, dtype=self.real))
-
-    def get_constant_type(self, name: str) -> int:
-        """Return the ONNX type number of a constant."""
-        return int(self._own[name].data_type)
 
     def add_operator(
         self,
@@ -116,6 +94,17 @@ class Graph:
 
         kind = int(helper.np_dtype_to_tensor_dtype(np.dtype(dtype)))
         return self.add_operator("Cast", [value], output, to=kind)
+
+    def add_selection(self, table: str, name: str, columns: npt.ArrayLike, output: str) -> str:
+        """Add the columns of `table` whose numbers are the constant `name`."""
+        own = self.add_constant(name, columns)
+        return self.add_operator("Gather", [table, own], output, axis=1)
+
+    def add_first_maximum(self, values: str, output: str, axis: int = 1) -> str:
+        """Add the position of the largest value, the first of equal ones."""
+        return self.add_operator(
+            "ArgMax", [values], output, axis=axis, keepdims=0, select_last_index=0
+        )
 
     def has_output(self, name: str) -> bool:
         """Return whether an operator has the output `name`."""
@@ -151,15 +140,12 @@ class Graph:
         """
         sizes = np.array([len(reply) + 1 for reply in replies])
         lost = np.broadcast_to(missing, len(replies))
-        entries = np.concatenate(
-            [np.append(none, reply) for none, reply in zip(lost, replies, strict=True)]
-        )
-        self.add_constant(f"{output}_features", features)
+        entries = np.concatenate([np.append(*pair) for pair in zip(lost, replies, strict=True)])
+        x = self.add_selection(codes, f"{output}_features", features, f"{output}_x")
         self.add_constant(f"{output}_starts", np.cumsum(sizes) - sizes)
         self.add_constant(f"{output}_entries", entries.astype(missing.dtype))
         self.add_number(f"{output}_absent", -1)
         self.add_constant(f"{output}_first", 1)
-        x = self.add_operator("Gather", [codes, f"{output}_features"], f"{output}_x", axis=1)
         self.add_operator("Equal", [x, x], f"{output}_known")
         self.add_operator("Where", [f"{output}_known", x, f"{output}_absent"], f"{output}_code")
         self.add_cast(f"{output}_code", np.int64, f"{output}_whole")
@@ -183,7 +169,7 @@ class Graph:
         from onnx import helper
 
         used = {name for node in self.nodes for name in node.input}
-        constants = [one for one in self.constants if one.name in used]
+        constants = [one for name, one in self.constants.items() if name in used]
         new = self._assign_names(inputs, names)
         for place in inputs:
             place.name = new.get(place.name, place.name)
@@ -200,8 +186,7 @@ class Graph:
     def _assign_names(self, inputs: list[ValueInfoProto], names: list[str]) -> dict[str, str]:
         """Return the new name of each input and of other values that have one of these names."""
         new = {one.name: name for one, name in zip(inputs, names, strict=True)}
-        own = {one.name for one in self.constants}
-        own |= {name for node in self.nodes for name in node.output}
+        own = self.constants.keys() | {name for node in self.nodes for name in node.output}
         taken = set(names)
         for name in sorted(own & taken):
             other = name + "'"
@@ -306,21 +291,19 @@ def choose_profile(
         if runtime < need.since_runtime:
             raise ExportError(
                 f"onnx: this model needs {need.description}, which onnxruntime "
-                f"{format_version(runtime)} does not "
-                f"support: set target_runtime to {format_version(need.since_runtime)} or newer"
+                f"{format_version(runtime)} does not support: set target_runtime to "
+                f"{format_version(need.since_runtime)} or newer"
             )
         if opset is not None and opset < need.opset:
             raise ExportError(
                 f"onnx: this model needs {need.description}, which opset={opset} does not "
-                "support: set "
-                f"opset to {need.opset} or more"
+                f"support: set opset to {need.opset} or more"
             )
     newest = max(known for since, known in _RELEASES if since <= runtime)
     if opset is not None and opset > newest:
         raise ExportError(
             f"onnx: onnxruntime {format_version(runtime)} supports the standard operators up to "
-            "version "
-            f"{newest}, but opset is {opset}: lower it, or set a newer target_runtime"
+            f"version {newest}, but opset is {opset}: lower it, or set a newer target_runtime"
         )
     usual = newest if named else max([_USUAL_OPSET, *(need.opset for need in needs)])
     ml_opset = max([3, *(need.ml_opset for need in needs)])
@@ -351,8 +334,7 @@ def _parse_version(text: str) -> Version:
     if version < oldest:
         raise ExportError(
             f"onnx: onnxruntime {format_version(version)} lacks required operators; the oldest "
-            "supported "
-            f"target_runtime is {format_version(oldest)}"
+            f"supported target_runtime is {format_version(oldest)}"
         )
     return version
 
@@ -381,7 +363,7 @@ def serialize_checked(proto: ModelProto, model: Model, *, columns: bool) -> byte
     Raises
     ------
     ExportError
-        If a library refuses the graph, or a run has an unexpected result.
+        If a library refuses the graph, or it accepts or refuses the wrong rows.
     """
     import onnx
     import onnxruntime
@@ -397,17 +379,13 @@ def serialize_checked(proto: ModelProto, model: Model, *, columns: bool) -> byte
     try:
         onnx.checker.check_model(content, full_check=True)
         session = onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
-        _check_row_count(session, model, 0, columns)
+        session.run(None, _make_feeds(session, model, 0, columns))
         if all(column.kind == "numeric" or column.levels for column in model.schema.columns):
-            _check_row_count(session, model, 1, columns)
-    except ExportError:
-        raise
+            session.run(None, _make_feeds(session, model, 1, columns))
     except Exception as error:  # the libraries raise different types, some plain RuntimeErrors
         raise ExportError(f"onnx: the check of the graph failed: {error}") from error
     try:
-        _check_row_count(session, model, 1, columns, missing=True)
-    except ExportError:
-        raise
+        session.run(None, _make_feeds(session, model, 1, columns, missing=True))
     except Exception as error:
         if model.missing != "error" and model.unknown != "error":
             raise ExportError(f"onnx: the graph fails for missing values: {error}") from error
@@ -417,20 +395,8 @@ def serialize_checked(proto: ModelProto, model: Model, *, columns: bool) -> byte
     return content
 
 
-def _check_row_count(
-    session: Any, model: Model, n_rows: int, columns: bool, *, missing: bool = False
-) -> None:
-    """Run the graph on `n_rows` equal rows; raise `ExportError` unless each has a prediction."""
-    results = session.run(None, _make_feeds(session, model, n_rows, columns, missing=missing))
-    for output, predictions in zip(session.get_outputs(), results, strict=True):
-        if len(predictions) != n_rows:
-            raise ExportError(
-                f"onnx: {output.name!r} has {len(predictions)} predictions for {n_rows} rows"
-            )
-
-
 def _make_feeds(
-    session: Any, model: Model, n_rows: int, columns: bool, *, missing: bool
+    session: Any, model: Model, n_rows: int, columns: bool, *, missing: bool = False
 ) -> dict[str, Any]:
     """Make inputs of zeros, or of missing values, for one tensor or for columns."""
     schema, cell = model.schema, np.nan if missing else 0.0

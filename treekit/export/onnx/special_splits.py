@@ -8,6 +8,7 @@ products of float32 numbers are exact in double only one by one.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -15,7 +16,14 @@ import numpy.typing as npt
 from treekit.export.onnx.graph import Graph
 from treekit.model.fixed_point import MASS, compute_mass_bounds
 from treekit.model.model import Model
-from treekit.model.tree import MAX_DEPTH, DerivedColumns, Split, Tree, concatenate_trees
+from treekit.model.tree import (
+    MAX_DEPTH,
+    DerivedColumns,
+    Split,
+    Tree,
+    concatenate_trees,
+    expand_slices,
+)
 
 # ---------------------------------------------------------------- onnx derived
 
@@ -30,17 +38,14 @@ def add_derived_columns(graph: Graph, derived: DerivedColumns, codes: str) -> st
     counts = np.diff(derived.term_start)[linear]
     parts, order = [], []
     for count in np.unique(counts).tolist():
-        tests = linear[counts == count]
-        parts.append(_add_linear_tests(graph, derived, tests, count, codes))
-        order.append(tests)
+        order.append(linear[counts == count])
+        parts.append(_add_linear_tests(graph, derived, order[-1], count, codes))
     if len(levels):
         parts.append(_add_level_tests(graph, derived, levels, codes))
         order.append(levels)
     place = np.argsort(np.concatenate(order))  # position of each test in the parts
-    tests_name = (
-        graph.add_operator("Concat", parts, "tests", axis=1) if len(parts) > 1 else parts[0]
-    )
-    sides = _add_first_known(graph, derived, tests_name, place)
+    tests = graph.add_operator("Concat", parts, "tests", axis=1) if len(parts) > 1 else parts[0]
+    sides = _add_first_known(graph, derived, tests, place)
     return graph.add_operator("Concat", [codes, sides], "with_derived", axis=1)
 
 
@@ -52,45 +57,37 @@ def _add_linear_tests(
     total = ""
     for term in range(count):
         at = derived.term_start[tests] + term
-        graph.add_constant(f"{name}_column_{term}", derived.term_feature[at])
-        graph.add_constant(f"{name}_weight_{term}", derived.term_weight[at])
-        graph.add_operator("Gather", [codes, f"{name}_column_{term}"], f"{name}_x_{term}", axis=1)
-        graph.add_cast(f"{name}_x_{term}", np.float64, f"{name}_exact_{term}")
-        part = graph.add_operator(
-            "Mul", [f"{name}_exact_{term}", f"{name}_weight_{term}"], f"{name}_part_{term}"
-        )
+        own = derived.term_feature[at]
+        x = graph.add_selection(codes, f"{name}_column_{term}", own, f"{name}_x_{term}")
+        weight = graph.add_constant(f"{name}_weight_{term}", derived.term_weight[at])
+        exact = graph.add_cast(x, np.float64, f"{name}_exact_{term}")
+        part = graph.add_operator("Mul", [exact, weight], f"{name}_part_{term}")
         total = graph.add_operator("Add", [total, part], f"{name}_total_{term}") if total else part
-    below, above, lost = (
-        np.where(branch < 0, np.nan, branch).astype(graph.real)
-        for branch in (derived.below[tests], derived.above[tests], derived.lost[tests])
+    threshold = graph.add_constant(f"{name}_threshold", derived.threshold[tests])
+    lost = _replace_no_branch(graph, derived.lost[tests])
+    below, above, unknown = (
+        graph.add_constant(f"{name}_below", _replace_no_branch(graph, derived.below[tests])),
+        graph.add_constant(f"{name}_above", _replace_no_branch(graph, derived.above[tests])),
+        graph.add_constant(f"{name}_unknown", lost[0] if np.isnan(lost).all() else lost),
     )
-    graph.add_constant(f"{name}_threshold", derived.threshold[tests])
-    graph.add_constant(f"{name}_below", below)
-    graph.add_constant(f"{name}_above", above)
-    if np.isnan(lost).all():
-        graph.add_number(f"{name}_unknown", np.nan)
-    else:
-        graph.add_constant(f"{name}_unknown", lost)
-    graph.add_operator("LessOrEqual", [total, f"{name}_threshold"], f"{name}_is_below")
-    graph.add_operator("Equal", [total, total], f"{name}_is_known")
-    graph.add_operator(
-        "Where", [f"{name}_is_below", f"{name}_below", f"{name}_above"], f"{name}_side"
-    )
-    return graph.add_operator(
-        "Where", [f"{name}_is_known", f"{name}_side", f"{name}_unknown"], name
-    )
+    is_below = graph.add_operator("LessOrEqual", [total, threshold], f"{name}_is_below")
+    is_known = graph.add_operator("Equal", [total, total], f"{name}_is_known")
+    side = graph.add_operator("Where", [is_below, below, above], f"{name}_side")
+    return graph.add_operator("Where", [is_known, side, unknown], name)
+
+
+def _replace_no_branch(graph: Graph, branches: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Convert branches to the type of the columns, NaN for no branch."""
+    return np.where(branches < 0, np.nan, branches).astype(graph.real)
 
 
 def _add_level_tests(
     graph: Graph, derived: DerivedColumns, tests: npt.NDArray[np.int64], codes: str
 ) -> str:
     """Add (N, tests): the branch of the row's category in each test, NaN if it has none."""
-    replies = []
-    for test in tests.tolist():
-        own = derived.level_branch[derived.level_start[test] : derived.level_start[test + 1]]
-        replies.append(np.where(own < 0, np.nan, own))
-    lost = derived.lost[tests]
-    lost = np.where(lost < 0, np.nan, lost).astype(graph.real)
+    branches, start = _replace_no_branch(graph, derived.level_branch), derived.level_start
+    replies = [branches[start[test] : start[test + 1]] for test in tests.tolist()]
+    lost = _replace_no_branch(graph, derived.lost[tests])
     return graph.add_lookup(codes, derived.level_feature[tests], replies, lost, "level_tests")
 
 
@@ -103,15 +100,12 @@ def _add_first_known(
     for step in range(int((last - first).max()) + 1):
         # A column with fewer tests repeats its last one.
         at = place[np.minimum(first + step, last)]
-        graph.add_constant(f"test_{step}_of", at)
-        asked = graph.add_operator("Gather", [tests, f"test_{step}_of"], f"test_{step}", axis=1)
+        asked = graph.add_selection(tests, f"test_{step}_of", at, f"test_{step}")
         if not name:
             name = asked
             continue
-        graph.add_operator("Equal", [name, name], f"known_before_{step}")
-        name = graph.add_operator(
-            "Where", [f"known_before_{step}", name, asked], f"known_after_{step}"
-        )
+        known = graph.add_operator("Equal", [name, name], f"known_before_{step}")
+        name = graph.add_operator("Where", [known, name, asked], f"known_after_{step}")
     return name
 
 
@@ -166,10 +160,8 @@ def add_masses(
     for depth in range(MAX_DEPTH + 1):
         is_leaf = nodes.kind[level] == Split.LEAF
         if is_leaf.any():
-            at = graph.add_constant(f"leaves_at_{depth}", np.flatnonzero(is_leaf))
-            leaf_masses.append(
-                graph.add_operator("Gather", [mass, at], f"leaf_mass_{depth}", axis=1)
-            )
+            at, name = np.flatnonzero(is_leaf), f"leaf_mass_{depth}"
+            leaf_masses.append(graph.add_selection(mass, f"leaves_at_{depth}", at, name))
             leaf_rows.append(row_of_leaf[level[is_leaf]])
         if is_leaf.all():
             break
@@ -193,13 +185,10 @@ def add_largest_leaves(graph: Graph, model: Model, masses: str, row: npt.NDArray
     # A tree with fewer leaves is padded with its first one, which never wins in the padding.
     own = np.arange(counts.max())
     rows = model.leaf_offsets[:-1, None] + np.where(own < counts[:, None], own, 0)
-    graph.add_constant("masses_of_trees", np.argsort(row)[rows])
+    graph.add_selection(masses, "masses_of_trees", np.argsort(row)[rows], "masses_by_tree")
     graph.add_constant("first_leaf", model.leaf_offsets[:-1])
-    graph.add_operator("Gather", [masses, "masses_of_trees"], "masses_by_tree", axis=1)
     graph.add_cast("masses_by_tree", np.float64, "real_masses")
-    graph.add_operator(
-        "ArgMax", ["real_masses"], "largest_leaf", axis=2, keepdims=0, select_last_index=0
-    )
+    graph.add_first_maximum("real_masses", "largest_leaf", axis=2)
     return graph.add_operator("Add", ["largest_leaf", "first_leaf"], "reached_leaves")
 
 
@@ -230,16 +219,14 @@ def _add_child_masses(
     parents = level[inner]
     counts = nodes.n_children[parents]
     parent = np.repeat(np.arange(len(parents)), counts)
-    own = np.arange(len(parent)) - np.repeat(np.cumsum(counts) - counts, counts)
-    children = nodes.first_child[parents][parent].astype(np.int64) + own
+    children = expand_slices(nodes.first_child[parents], counts)
+    own = children - nodes.first_child[parents][parent]
     branch = _add_branches(walk, parents, f"branch_{depth}")
-    graph.add_constant(f"{name}_from", inner[parent])
-    graph.add_constant(f"{name}_asks", parent)
+    given = graph.add_selection(mass, f"{name}_from", inner[parent], f"{name}_given")
+    taken = graph.add_selection(branch, f"{name}_asks", parent, f"{name}_taken")
     graph.add_constant(f"{name}_branch", own.astype(graph.real))
     graph.add_constant(f"{name}_low", bounds[children, 0])
     graph.add_constant(f"{name}_high", bounds[children, 1])
-    given = graph.add_operator("Gather", [mass, f"{name}_from"], f"{name}_given", axis=1)
-    taken = graph.add_operator("Gather", [branch, f"{name}_asks"], f"{name}_taken", axis=1)
     for side in ("low", "high"):
         graph.add_operator("Mul", [given, f"{name}_{side}"], f"{name}_{side}_times")
         graph.add_operator("Div", [f"{name}_{side}_times", "whole_mass"], f"{name}_{side}_part")
@@ -265,17 +252,13 @@ def _add_branches(walk: _Traversal, parents: npt.NDArray[np.int64], name: str) -
         _add_threshold_branches(walk, parents[~by_level], f"{name}_by_order"),
     ]
     place = np.argsort(np.concatenate([np.flatnonzero(by_level), np.flatnonzero(~by_level)]))
-    walk.graph.add_constant(f"{name}_place", place)
-    walk.graph.add_operator("Concat", parts, f"{name}_parts", axis=1)
-    return walk.graph.add_operator("Gather", [f"{name}_parts", f"{name}_place"], name, axis=1)
+    both = walk.graph.add_operator("Concat", parts, f"{name}_parts", axis=1)
+    return walk.graph.add_selection(both, f"{name}_place", place, name)
 
 
 def _add_level_branches(walk: _Traversal, parents: npt.NDArray[np.int64], name: str) -> str:
     nodes = walk.nodes
-    replies = [
-        nodes.level_branch[nodes.level_offsets[node] : nodes.level_offsets[node + 1]]
-        for node in parents.tolist()
-    ]
+    replies = list(map(nodes.branches, parents.tolist()))
     features = nodes.feature[parents].astype(np.int64)
     missing = walk.graph.real.type(_NO_BRANCH)
     return walk.graph.add_lookup(walk.columns, features, replies, missing, name)
@@ -288,13 +271,12 @@ def _add_threshold_branches(walk: _Traversal, parents: npt.NDArray[np.int64], na
     asks_missing = nodes.kind[parents] == Split.MISSING
     feature = np.where(derived >= 0, walk.n_features + derived, nodes.feature[parents])
     bound = np.where((derived >= 0) | asks_missing, 0.0, nodes.threshold[parents])
-    graph.add_constant(f"{name}_feature", feature)
+    x = graph.add_selection(walk.columns, f"{name}_feature", feature, f"{name}_x")
     graph.add_constant(f"{name}_bound", bound.astype(graph.real))
     graph.add_constant(f"{name}_unknown", np.where(asks_missing, 0, _NO_BRANCH).astype(graph.real))
     graph.add_constant(f"{name}_always", asks_missing)  # whatever is known takes branch 1
-    graph.add_operator("Gather", [walk.columns, f"{name}_feature"], f"{name}_x", axis=1)
-    graph.add_operator("Greater", [f"{name}_x", f"{name}_bound"], f"{name}_is_above")
+    graph.add_operator("Greater", [x, f"{name}_bound"], f"{name}_is_above")
     graph.add_operator("Or", [f"{name}_is_above", f"{name}_always"], f"{name}_right")
     graph.add_operator("Where", [f"{name}_right", "second_branch", "first_branch"], f"{name}_side")
-    graph.add_operator("Equal", [f"{name}_x", f"{name}_x"], f"{name}_known")
+    graph.add_operator("Equal", [x, x], f"{name}_known")
     return graph.add_operator("Where", [f"{name}_known", f"{name}_side", f"{name}_unknown"], name)

@@ -193,10 +193,8 @@ def _add_class_sums(
     total = ""
     graph.add_constant("base", base)
     for number in range(len(limbs) - 1, -1, -1):
-        graph.add_constant(f"limb_{number}_of", number * width + np.arange(width))
-        limb = graph.add_operator(
-            "Gather", ["sums_of_limbs", f"limb_{number}_of"], f"limb_{number}", axis=1
-        )
+        own = number * width + np.arange(width)
+        limb = graph.add_selection("sums_of_limbs", f"limb_{number}_of", own, f"limb_{number}")
         if total:
             graph.add_operator("Mul", [total, "base"], f"shifted_{number}")
             name = f"total_{number}" if number else "exact_sums"
@@ -209,13 +207,9 @@ def sums_second_class_only(model: Model) -> bool:
 
     The votes of the first are the total minus those of the second.
     """
-    single = model.schema.task == "classification" and len(model.schema.outputs) == 1
-    return (
-        single
-        and not model.margins
-        and model.schema.n_values == 2
-        and (model.unit_total <= _MAX_EXACT)
-    )
+    schema = model.schema
+    single = schema.task == "classification" and len(schema.outputs) == 1 and schema.n_values == 2
+    return single and not model.margins and model.unit_total <= _MAX_EXACT
 
 
 # ------------------------------------------------------------------ per tree
@@ -224,15 +218,13 @@ def sums_second_class_only(model: Model) -> bool:
 def _add_reached_leaves(graph: Graph, model: Model, form: LoweredModel, columns: str) -> str:
     """Add the leaf of each tree that a row reaches: (N, trees) int64, rows of `Model.units`."""
     own = [tree.leaf[tree.kind == Step.LEAF] for tree in form.trees]
-    tree = np.repeat(np.arange(len(own)), [len(leaves) for leaves in own])
+    tree = np.repeat(np.arange(len(own)), list(map(len, own)))
     number = np.concatenate(own) - model.leaf_offsets[tree]
     if graph.ml_opset >= 5:
         add_tree_ensemble(graph, columns, form.trees, number, model.schema.n_levels, "leaf_numbers")
     else:
-        every = np.arange(len(number))
-        add_regressor(
-            graph, columns, form.nodes, every, tree, number, model.n_trees, "leaf_numbers"
-        )
+        nodes, every = form.nodes, np.arange(len(number))
+        add_regressor(graph, columns, nodes, every, tree, number, model.n_trees, "leaf_numbers")
     graph.add_constant("first_leaf", model.leaf_offsets[:-1])
     graph.add_cast("leaf_numbers", np.int64, "whole_leaf_numbers")
     return graph.add_operator("Add", ["whole_leaf_numbers", "first_leaf"], "reached_leaves")
@@ -247,11 +239,8 @@ def _add_leaf_sums(graph: Graph, model: Model, reached: str) -> None:
     for number, first in enumerate(range(0, model.n_trees, size)):
         some = reached
         if size < model.n_trees:
-            of = np.arange(first, min(first + size, model.n_trees))
-            graph.add_constant(f"trees_{number}", of)
-            some = graph.add_operator(
-                "Gather", [reached, f"trees_{number}"], f"leaves_{number}", axis=1
-            )
+            trees = np.arange(first, min(first + size, model.n_trees))
+            some = graph.add_selection(reached, f"trees_{number}", trees, f"leaves_{number}")
         graph.add_operator("Gather", ["units", some], f"units_{number}", axis=0)
         part = graph.add_operator(
             "ReduceSum", [f"units_{number}", "over_trees"], f"units_of_{number}", keepdims=0

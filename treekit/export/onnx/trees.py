@@ -400,20 +400,16 @@ def add_paths(graph: Graph, model: Model, reached: str) -> ValueInfoProto:
             f"a node of a tree; {_MAX_PATH_CHARACTERS:,} are allowed: choose leaf=True, which "
             "determines the path"
         )
-    graph.add_texts("path_of_leaf", [path for tree in model.trees for path in _list_paths(tree)])
+    paths = [path for tree in model.trees for path in _list_paths(tree)]
+    graph.add_constant("path_of_leaf", np.array(paths, dtype=object))
     graph.add_operator("Gather", ["path_of_leaf", reached], "path", axis=0)
     return helper.make_tensor_value_info("path", TensorProto.STRING, ["N", model.n_trees])
 
 
 def _list_paths(tree: Tree) -> list[bytes]:
     """Return the text of the decision path of each leaf, in node order."""
-    parent = np.full(tree.n_nodes, -1)
-    inner = np.flatnonzero(tree.n_children)
-    counts = tree.n_children[inner]
-    child = np.repeat(tree.first_child[inner] - (np.cumsum(counts) - counts), counts)
-    parent[child + np.arange(len(child))] = np.repeat(inner, counts)
     visited: npt.NDArray[np.uint8] = np.full((tree.n_leaves, tree.n_nodes), ord("0"), np.uint8)
-    row, node = np.arange(tree.n_leaves), tree.leaves
+    row, node, parent = np.arange(tree.n_leaves), tree.leaves, tree.parent
     while len(row):
         visited[row, node] = ord("1")
         node = parent[node]

@@ -71,12 +71,9 @@ def _add_cost_step(query: Query, model: Model, sums: list[str]) -> list[str]:
     if costs is None:
         return sums
     expected = {}
-    for j in range(costs.shape[1]):
-        terms = [
-            combine(exp.Mul, name, cost)
-            for name, cost in zip(sums, costs[:, j].tolist(), strict=True)
-            if cost
-        ]
+    for j, column in enumerate(costs.T.tolist()):
+        pairs = zip(sums, column, strict=True)
+        terms = [combine(exp.Mul, name, cost) for name, cost in pairs if cost]
         expected[f"cost_{j}"] = add_terms(terms) if terms else make_cast(0, "BIGINT")
     query.add_step("costs", expected, sums)
     return list(expected)
@@ -113,22 +110,20 @@ def _add_link_steps(
 ) -> list[Sql]:
     """Add the steps that scale the sums and apply the link function; keep labels as label_k."""
     made: dict[str, Sql] = {f"label_{k}": label for k, label in enumerate(labels)}
-    query.add_step(
-        "numbers", made | {f"m{k}": _scale_sum(model, dialect, s) for k, s in enumerate(sums)}
-    )
-    names, kept = [f"m{k}" for k in range(len(sums))], list(made)
+    numbers = {f"m{k}": _scale_sum(model, dialect, total) for k, total in enumerate(sums)}
+    query.add_step("numbers", made | numbers)
+    names, kept = list(numbers), list(made)
     if model.link == "identity":
         return list(map(as_sql, names))
     if model.link == "exp":
-        add_exponential_steps(
-            query, dialect, {f"e{k}": as_sql(m) for k, m in enumerate(names)}, kept
-        )
-        return [as_sql(f"e{k}") for k in range(len(sums))]
+        exponents = {f"e{k}": as_sql(m) for k, m in enumerate(names)}
+        add_exponential_steps(query, dialect, exponents, kept)
+        return list(map(as_sql, exponents))
     if model.link == "sigmoid":
-        arguments: dict[str, Sql] = {
+        sizes: dict[str, Sql] = {
             f"e{k}": exp.Neg(this=make_call("ABS", m)) for k, m in enumerate(names)
         }
-        add_exponential_steps(query, dialect, arguments, [*kept, *names])
+        add_exponential_steps(query, dialect, sizes, [*kept, *names])
         return [_make_sigmoid(dialect, k) for k in range(len(sums))]
     return _add_softmax_steps(query, model, dialect, names, kept)
 
@@ -137,11 +132,10 @@ def _scale_sum(model: Model, dialect: Dialect, total: str) -> Sql:
     made: Sql = make_cast(total, "DOUBLE")
     if model.divisor != 1:
         made = make_quotient(made, dialect.make_number(float(model.divisor)))
-    if model.exponent == 0:
-        return made
-    return combine(
-        exp.Mul, exp.Paren(this=made), dialect.make_number(math.ldexp(1.0, model.exponent))
-    )
+    if model.exponent != 0:
+        step = dialect.make_number(math.ldexp(1.0, model.exponent))
+        made = combine(exp.Mul, exp.Paren(this=made), step)
+    return made
 
 
 def _make_sigmoid(dialect: Dialect, k: int) -> Sql:
@@ -160,21 +154,16 @@ def _add_softmax_steps(
         for b, (first, last) in enumerate(blocks)
     }
     query.add_step("largest", largest, [*kept, *names])
+    owner = [b for b, (first, last) in enumerate(blocks) for _ in range(first, last)]
     arguments: dict[str, Sql] = {
-        f"e{k}": combine(exp.Sub, names[k], f"largest_{b}")
-        for b, (first, last) in enumerate(blocks)
-        for k in range(first, last)
+        f"e{k}": combine(exp.Sub, names[k], f"largest_{b}") for k, b in enumerate(owner)
     }
     add_exponential_steps(query, dialect, arguments, kept)
-    terms = [f"e{k}" for k in range(len(names))]
+    terms = list(arguments)
     for b, (first, last) in enumerate(blocks):
         _add_ordered_sum(query, f"total_{b}", terms[first:last], [*kept, *terms])
         kept = [*kept, f"total_{b}"]
-    return [
-        make_quotient(f"e{k}", f"total_{b}")
-        for b, (first, last) in enumerate(blocks)
-        for k in range(first, last)
-    ]
+    return [make_quotient(f"e{k}", f"total_{b}") for k, b in enumerate(owner)]
 
 
 _MAX_CHAIN = 300
@@ -218,18 +207,12 @@ def add_exponential_steps(
     for name in names:
         scaled = combine(exp.Mul, f"{name}_x", number(LOG2_E))
         wholes[f"{name}_n"] = dialect.make_floor(make_binary(exp.Add, scaled, number(0.5)))
-    query.add_step("wholes", wholes, [*keep, *(f"{name}_x" for name in names)])
-    query.add_step(
-        "remainders",
-        {f"{name}_r": _make_remainder(name, dialect) for name in names},
-        [*keep, *(f"{name}_n" for name in names)],
-    )
-    query.add_step(
-        "scaled",
-        {f"{name}_p": _make_polynomial(f"{name}_r", dialect) for name in names}
-        | {f"{name}_2": _make_power(f"{name}_n", dialect) for name in names},
-        [*keep, *(f"{name}_n" for name in names)],
-    )
+    query.add_step("wholes", wholes, [*keep, *clamped])
+    remainders = {f"{name}_r": _make_remainder(name, dialect) for name in names}
+    query.add_step("remainders", remainders, [*keep, *wholes])
+    factors = {f"{name}_p": _make_polynomial(f"{name}_r", dialect) for name in names}
+    factors |= {f"{name}_2": _make_power(f"{name}_n", dialect) for name in names}
+    query.add_step("scaled", factors, [*keep, *wholes])
     query.add_step("exponentials", {name: _make_exponential(name) for name in names}, keep)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import sqlite3
 from collections.abc import Iterator, Sequence
+from contextlib import closing
 from fractions import Fraction
 from typing import Any
 
@@ -15,7 +16,9 @@ from sqlglot import exp
 from treekit.data.cells import normalize_value_text
 from treekit.data.features import LevelIndex
 from treekit.errors import ExportError
+from treekit.export.literals import encode_utf8
 from treekit.export.sql.syntax import (
+    Operand,
     Sql,
     as_sql,
     combine,
@@ -26,7 +29,7 @@ from treekit.export.sql.syntax import (
     make_membership_test,
     make_or,
     make_quotient,
-    make_text_literal,
+    make_select,
 )
 
 # ---------------------------------------------------------------- sql dialect
@@ -93,8 +96,24 @@ class Dialect:
         return exp.Literal.number(repr(float(number)))
 
     def make_text(self, content: str) -> Sql:
-        """Build a text literal."""
-        return make_text_literal(content, self.nul_function)
+        """Build a text; literals cannot contain NUL, so a function returns it.
+
+        Raises
+        ------
+        ExportError
+            For half a surrogate pair, or a NUL if text cannot contain one.
+        """
+        encode_utf8(content)
+        parts: list[Sql] = [exp.Literal.string(part) for part in content.split("\0")]
+        made, *others = parts
+        if others and not self.nul_function:
+            raise ExportError(
+                f"{content[:80]!r} contains a NUL, which PostgreSQL cannot store: rename it"
+            )
+        for part in others:
+            made = combine(exp.DPipe, made, make_call(self.nul_function, 0))
+            made = combine(exp.DPipe, made, part)
+        return exp.Paren(this=made) if others else made
 
     def make_label(self, label: bool | int | float | str) -> Sql:
         """Build a class label."""
@@ -130,10 +149,8 @@ class Dialect:
         own notation of a number.  Other notations (``3.00``, ``1e0``) are unchanged.
         """
         written = make_cast(cell, "TEXT")
-        tests = [
-            *self._make_bool_tests(cell, written, index),
-            *self._make_number_tests(cell, written, index),
-        ]
+        tests = list(self._make_bool_tests(cell, written, index))
+        tests += self._make_number_tests(cell, written, index)
         # The column may be declared with another collation (NOCASE): override it.
         value = exp.Paren(this=make_case(tests, written)) if tests else written
         return exp.Paren(this=exp.Collate(this=value, expression=exp.var(self.collation)))
@@ -146,11 +163,8 @@ class Dialect:
             if value not in index.codes:
                 continue
             level = index.levels[index.codes[value]]
-            known = [
-                text
-                for text in index.texts
-                if normalize_value_text(text) == value and text != level
-            ]
+            known = [text for text in index.texts if normalize_value_text(text) == value]
+            known = [text for text in known if text != level]
             folded = make_call("LOWER", make_call("TRIM", written))
             is_it = make_binary(exp.EQ, folded, exp.Literal.string(value.lower()))
             is_it = self._exclude_texts(is_it, written, known)
@@ -169,10 +183,8 @@ class Dialect:
                 continue
             ways = [number, f"{number}.0"] if _is_integer_text(number) else [number]
             other = [self.make_text(way) for way in ways if way not in index.levels]
-            yield (
-                exp.Paren(this=make_membership_test(written, other)),
-                self.make_text(index.levels[code]),
-            )
+            is_number = exp.Paren(this=make_membership_test(written, other))
+            yield is_number, self.make_text(index.levels[code])
         whole = dict.fromkeys(filter(_is_integer_text, index.levels))
         if not whole:
             return
@@ -219,10 +231,10 @@ class Dialect:
         """Round a double in the range of BIGINT down to a BIGINT."""
         return make_cast(make_call("FLOOR", value), "BIGINT")
 
-    def make_float32_parts(self, x: str) -> dict[str, Sql] | None:
-        """Build the intermediate columns of `x` that `round_to_float32` needs, or None."""
+    def make_float32_parts(self, x: str) -> dict[str, Sql]:
+        """Build the intermediate columns of `x` that `round_to_float32` needs."""
         del x
-        return None
+        return {}
 
     def round_to_float32(self, x: str) -> Sql:
         """Round a double to the nearest float32, as a double."""
@@ -310,10 +322,8 @@ class DuckDB(Dialect):
 
     def make_row_table(self, **arrays: npt.NDArray[Any] | list[str | None]) -> exp.Select:
         """Build a table of arrays from lists in text."""
-        made = {
-            name: make_call("UNNEST", _make_array(values, "[]")) for name, values in arrays.items()
-        }
-        return exp.Select(expressions=[exp.alias_(value, name) for name, value in made.items()])
+        cells = {name: _make_array(values, "[]") for name, values in arrays.items()}
+        return make_select({name: make_call("UNNEST", cell) for name, cell in cells.items()})
 
 
 # ---------------------------------------------------------------- sqlite
@@ -364,9 +374,8 @@ class SQLite(Dialect):
     def convert_to_number(self, cell: Sql, marks: Sequence[str]) -> Sql:
         """Convert a number to a double; text other than missing markers is unchanged."""
         kinds = [exp.Literal.string(kind) for kind in ("integer", "real")]
-        tests = [
-            (make_membership_test(make_call("TYPEOF", cell), kinds), make_cast(cell, "DOUBLE"))
-        ]
+        is_number = make_membership_test(make_call("TYPEOF", cell), kinds)
+        tests = [(is_number, make_cast(cell, "DOUBLE"))]
         mark = self.is_missing_marker(cell, marks)
         if mark is not None:
             tests.append((mark, exp.Null()))
@@ -391,14 +400,10 @@ class SQLite(Dialect):
         """Return the value unchanged: SQLite stores NaN as NULL."""
         return value
 
-    def make_float32_parts(self, x: str) -> dict[str, Sql] | None:
+    def make_float32_parts(self, x: str) -> dict[str, Sql]:
         """Split a double at 24 bits (Veltkamp 1968); it may round a tie to odd."""
-        return {
-            f"{x}_near": _split_veltkamp(as_sql(x), 29),
-            f"{x}_other": make_binary(
-                exp.Sub, make_binary(exp.Add, x, x), _split_veltkamp(as_sql(x), 29)
-            ),
-        }
+        near, twice = _split_veltkamp(as_sql(x), 29), make_binary(exp.Add, x, x)
+        return {f"{x}_near": near, f"{x}_other": make_binary(exp.Sub, twice, near.copy())}
 
     def round_to_float32(self, x: str) -> Sql:
         """Choose the nearest float32 of the two candidates of `make_float32_parts`, ties to even.
@@ -412,19 +417,14 @@ class SQLite(Dialect):
         odd = combine(exp.NEQ, _split_veltkamp(near, 30), near)
         raised = self.make_number(1.5 * 2.0**-97)  # its last bit is the unit of a subnormal float32
         subnormal = make_binary(exp.Sub, make_binary(exp.Add, x, raised), raised)
-        infinite = make_binary(exp.Mul, x, self.make_number(1e300))
-        largest = self.make_number(2.0**128 - 2.0**103)
-        return make_case(
-            [
-                (
-                    combine(exp.GTE, size, largest),
-                    make_binary(exp.Mul, infinite, self.make_number(1e300)),
-                ),
-                (combine(exp.LT, size, self.make_number(2.0**-126)), subnormal),
-                (combine(exp.And, tie, odd), f"{x}_other"),
-            ],
-            f"{x}_near",
-        )
+        large, largest = self.make_number(1e300), self.make_number(2.0**128 - 2.0**103)
+        infinite = make_binary(exp.Mul, make_binary(exp.Mul, x, large), large)
+        tests: list[tuple[Sql, Operand]] = [
+            (combine(exp.GTE, size, largest), infinite),
+            (combine(exp.LT, size, self.make_number(2.0**-126)), subnormal),
+            (combine(exp.And, tie, odd), f"{x}_other"),
+        ]
+        return make_case(tests, f"{x}_near")
 
     def make_refusal(self, message: str, witness: Sql) -> Sql:
         """Build an expression that stops the query with an error."""
@@ -442,16 +442,13 @@ class SQLite(Dialect):
         own = ", ".join(map(quote_name, dict.fromkeys(columns)))
         if form == "expression":
             query = f"SELECT\n{query}\nFROM {quote_name(table)}"
-        connection = sqlite3.connect(":memory:")
-        try:
-            connection.execute(f"CREATE TABLE {quote_name(table)} ({own})")
-            connection.execute(f"EXPLAIN {query}")
-        except sqlite3.Error as error:
-            message = str(error)
-            # Ignore other errors, such as functions that an old version lacks.
-            return message if any(word in message for word in _LIMIT_ERRORS) else ""
-        finally:
-            connection.close()
+        with closing(sqlite3.connect(":memory:")) as connection:
+            try:
+                connection.execute(f"CREATE TABLE {quote_name(table)} ({own})")
+                connection.execute(f"EXPLAIN {query}")
+            except sqlite3.Error as error:
+                # Ignore other errors, such as functions that an old version lacks.
+                return str(error) if any(word in str(error) for word in _LIMIT_ERRORS) else ""
         return ""
 
     def make_row_table(self, **arrays: npt.NDArray[Any] | list[str | None]) -> exp.Select:
@@ -476,8 +473,7 @@ class SQLite(Dialect):
             this=make_call("JSON_EACH", exp.Literal.string(f"[{body}]")),
             alias=exp.TableAlias(this=exp.to_identifier("listed")),
         )
-        query = exp.Select(expressions=[exp.alias_(value, name) for name, value in made.items()])
-        query = query.from_(listed, copy=False)
+        query = make_select(made).from_(listed, copy=False)
         if power:
             on = combine(exp.EQ, "powers.exponent", make_call("ABS", _extract_cell(power)))
             query = query.join(exp.to_table("powers"), on=on, copy=False)

@@ -25,7 +25,15 @@ from treekit.export.sql.inputs import (
     make_prediction_names,
     parse_keys,
 )
-from treekit.export.sql.syntax import HEADER_PREFIX, Query, Sql, as_sql, make_call, quote_identifier
+from treekit.export.sql.syntax import (
+    HEADER_PREFIX,
+    Query,
+    Sql,
+    as_sql,
+    make_call,
+    quote_column,
+    quote_identifier,
+)
 from treekit.export.sql.trees import (
     ROW_COLUMN,
     add_case_steps,
@@ -104,9 +112,8 @@ def export_sql(
         _check_step_names(made, table)
         told = {"dialect": dialect, "form": chosen, "table": table, "keys": handed}
         content = _format_file(model.schema, made, told, reason, refuse, engine)
-        problem = engine.find_problem(
-            content.decode(), table, [*model.schema.names, *handed], chosen
-        )
+        columns = [*model.schema.names, *handed]
+        problem = engine.find_problem(content.decode(), table, columns, chosen)
         if not problem:
             return {f"{name}.sql": content}
         if form != "auto" or chosen == "table":
@@ -132,9 +139,7 @@ def _build_query(
     if form != "expression":
         query.last_step = "source"
         for k, key in enumerate(keys):
-            first[f"key_{k}"] = exp.Column(
-                this=quote_identifier(key), table=quote_identifier(table)
-            )
+            first[f"key_{k}"] = quote_column(key, table)
     if form == "table":
         first[ROW_COLUMN] = exp.Window(this=make_call("ROW_NUMBER"))
     add_input_steps(query, cells, table, first, refuse)
@@ -236,9 +241,7 @@ def _format_file(
         f"-- NULL and NaN are missing.  A row that the model refuses: {answer}.",
     ]
     if dialect.name == "postgres":
-        head.append(
-            "-- Run it with SET jit = off: compiling such a query costs more than it saves."
-        )
+        head += ["-- Run it with SET jit = off: compiling such a query costs more than it saves."]
     kinds = {column.name: _COLUMN_KINDS[column.kind] for column in schema.columns}
     head.append(f"-- Columns: {json.dumps(kinds)}")
     if dialect.name == "sqlite":

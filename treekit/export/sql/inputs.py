@@ -24,7 +24,7 @@ from treekit.export.sql.syntax import (
     make_cast,
     make_null_test,
     make_switch,
-    quote_identifier,
+    quote_column,
 )
 from treekit.model.model import Model
 from treekit.model.tree import DerivedColumns
@@ -71,10 +71,6 @@ class InputColumns:
         """Return a column as it is compared in tests."""
         return as_sql(self.names[feature])
 
-    def get_summed_column(self, feature: int) -> Sql:
-        """Return a column as it is used in sums."""
-        return as_sql(self.rounded.get(feature, self.names[feature]))
-
 
 def add_input_steps(
     query: Query, cells: InputColumns, source: str, first: dict[str, Sql], refuse: str
@@ -106,15 +102,16 @@ def add_rounding_steps(query: Query, cells: InputColumns) -> None:
     if not linear:
         return
     kept = [cells.names[f] for f in cells.used]
-    parts = [dialect.make_float32_parts(cells.names[f]) for f in linear]
-    between = {name: value for made in parts if made for name, value in made.items()}
-    if between:
-        query.add_step("halves", between, kept)
-    rounded = {f: f"{cells.names[f]}_single" for f in linear}
-    query.add_step(
-        "singles", {rounded[f]: dialect.round_to_float32(cells.names[f]) for f in linear}, kept
-    )
-    cells.rounded = rounded
+    halves: dict[str, Sql] = {}
+    singles: dict[str, Sql] = {}
+    for f in linear:
+        name = cells.names[f]
+        halves |= dialect.make_float32_parts(name)
+        cells.rounded[f] = f"{name}_single"
+        singles[f"{name}_single"] = dialect.round_to_float32(name)
+    if halves:
+        query.add_step("halves", halves, kept)
+    query.add_step("singles", singles, kept)
 
 
 def find_linear_features(model: Model, derived: DerivedColumns) -> list[int]:
@@ -138,7 +135,7 @@ def _convert_cell(cells: InputColumns, feature: int, source: str) -> Sql:
     dialect, schema = cells.dialect, cells.model.schema
     column, marks = schema.columns[feature], schema.missing_marks
     # Qualified: SQLite reads an unknown bare name as text.
-    raw = exp.Column(this=quote_identifier(column.name), table=quote_identifier(source))
+    raw = quote_column(column.name, source)
     if column.kind == "numeric":
         return dialect.convert_to_number(raw, marks)
     tests = [(dialect.make_text(level), code) for code, level in enumerate(column.levels)]
@@ -148,9 +145,8 @@ def _convert_cell(cells: InputColumns, feature: int, source: str) -> Sql:
         unseen = make_case([(test, exp.Null()) for test in gone if test is not None], _UNSEEN_CODE)
     if not tests:
         return unseen or make_cast(exp.Null(), "BIGINT")
-    return make_switch(
-        dialect.convert_to_text(raw, LevelIndex(column.levels, marks)), tests, unseen
-    )
+    text = dialect.convert_to_text(raw, LevelIndex(column.levels, marks))
+    return make_switch(text, tests, unseen)
 
 
 def _list_refusals(cells: InputColumns, feature: int, refuse: str) -> list[tuple[Sql, Sql]]:
@@ -166,16 +162,12 @@ def _list_refusals(cells: InputColumns, feature: int, refuse: str) -> list[tuple
         found.append((make_null_test(cell), f"column {name!r} is missing, which the model refuses"))
     if not nominal:
         found.append((dialect.is_not_number(cell), f"column {name!r} holds text, not a number"))
-    return [
-        (
-            condition,
-            as_sql(1)
-            if refuse == "null"
-            else dialect.make_refusal(f"treekit: {ascii(message)[1:-1]}", cell),
-        )
-        for condition, message in found
-        if condition is not None
-    ]
+    made: list[tuple[Sql, Sql]] = []
+    for condition, message in found:
+        if condition is not None:
+            refusal = dialect.make_refusal(f"treekit: {ascii(message)[1:-1]}", cell)
+            made.append((condition, as_sql(1) if refuse == "null" else refusal))
+    return made
 
 
 # ---------------------------------------------------------------- sql names
@@ -264,10 +256,8 @@ def make_prediction_names(
             for k, cls in enumerate(output.classes)
         ]
         names = [*keys, *labels, *shares]
-        folded = {_fold_name(name, dialect) for name in names}
-        if len(folded) == len(names) and not any(
-            find_name_problem(name, dialect) for name in names
-        ):
+        problems = [find_name_problem(name, dialect) for name in names]
+        if not any(problems) and len({_fold_name(name, dialect) for name in names}) == len(names):
             return labels, shares
     check_names([*keys, *labels, *shares], "the answer column", dialect)
     return labels, shares

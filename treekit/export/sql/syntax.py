@@ -8,9 +8,6 @@ from functools import partial, reduce
 
 from sqlglot import exp
 
-from treekit.errors import ExportError
-from treekit.export.literals import encode_utf8
-
 HEADER_PREFIX = "-- treekit-sql "
 """Prefix of the line that describes in JSON how to run the file."""
 
@@ -30,6 +27,11 @@ _MAX_CHAIN = 32
 def quote_identifier(name: str) -> exp.Identifier:
     """Build a quoted identifier of any name."""
     return exp.Identifier(this=name, quoted=True)
+
+
+def quote_column(name: str, table: str) -> exp.Column:
+    """Build a column of a table, both quoted."""
+    return exp.Column(this=quote_identifier(name), table=quote_identifier(table))
 
 
 def as_sql(value: Operand) -> Sql:
@@ -53,27 +55,6 @@ def combine(kind: type[Sql], left: Operand, right: Operand) -> Sql:
 def make_binary(kind: type[Sql], left: Operand, right: Operand) -> Sql:
     """Build a binary operation in parentheses."""
     return exp.Paren(this=combine(kind, left, right))
-
-
-def make_text_literal(content: str, nul: str) -> Sql:
-    """Build a text expression; literals cannot contain NUL, so the function `nul` returns it.
-
-    Raises
-    ------
-    ExportError
-        For half a surrogate pair, or a NUL if `nul` is empty.
-    """
-    encode_utf8(content)
-    parts: list[Sql] = [exp.Literal.string(part) for part in content.split("\0")]
-    if len(parts) > 1 and not nul:
-        raise ExportError(
-            f"{content[:80]!r} contains a NUL, which PostgreSQL cannot store: rename it"
-        )
-    made = parts[0]
-    for part in parts[1:]:
-        made = exp.DPipe(this=made, expression=make_call(nul, as_sql(0)))
-        made = exp.DPipe(this=made, expression=part)
-    return exp.Paren(this=made) if len(parts) > 1 else made
 
 
 def make_call(function: str, *arguments: Operand) -> Sql:
@@ -212,22 +193,13 @@ class Query:
 
     def build_expression(self, final: Sql) -> Sql:
         """Build a single value from nested steps, usable wherever a value is allowed."""
-        source: exp.Subquery | None = None
+        source: exp.From | None = None
         for name, query in self.steps:
-            query.set("from_", None)
-            source = self._nest_query(query, source, name)
-        return exp.Paren(this=self._set_source(exp.Select(expressions=[final]), source))
-
-    def _nest_query(
-        self, query: exp.Select | exp.Union, source: exp.Subquery | None, name: str
-    ) -> exp.Subquery:
-        made = self._set_source(query, source)
-        # OFFSET 0 keeps PostgreSQL from inlining each column's expression at each reference.
-        made.set("offset", exp.Offset(expression=as_sql(0)))
-        return exp.Subquery(this=made, alias=exp.TableAlias(this=exp.to_identifier(name)))
-
-    @staticmethod
-    def _set_source(query: exp.Select | exp.Union, source: exp.Subquery | None) -> exp.Expression:
-        if source is not None:
-            query.set("from_", exp.From(this=source))
-        return query
+            query.set("from_", source)
+            # OFFSET 0 keeps PostgreSQL from inlining each column's expression at each reference.
+            query.set("offset", exp.Offset(expression=as_sql(0)))
+            alias = exp.TableAlias(this=exp.to_identifier(name))
+            source = exp.From(this=exp.Subquery(this=query, alias=alias))
+        made = exp.Select(expressions=[final])
+        made.set("from_", source)
+        return exp.Paren(this=made)

@@ -7,7 +7,6 @@ flat CASE.  (Heavy paths: Sleator and Tarjan 1983, section 5.)
 
 from __future__ import annotations
 
-import itertools
 from itertools import pairwise
 
 import numpy as np
@@ -45,6 +44,7 @@ from treekit.export.sql.syntax import (
 )
 from treekit.model.fixed_point import MASS, to_double_threshold
 from treekit.model.model import Model
+from treekit.model.tree import expand_slices
 
 # ---------------------------------------------------------------- sql case
 
@@ -61,13 +61,9 @@ def group_values(model: Model) -> list[list[int]]:
     votes = schema.task == "classification" and not model.margins
     size = 2 if votes and model.unit_total < 1 << _SUM_BITS else 1
     groups: list[list[int]] = []
-    for first, last in itertools.pairwise(schema.blocks):
-        if votes:
-            own = range(first, last - 1)
-        elif model.margins and last - first == 2:
-            own = range(first + 1, last)  # the first one's margin is 0
-        else:
-            own = range(first, last)
+    for first, last in pairwise(schema.blocks):
+        start = first + 1 if model.margins and last - first == 2 else first  # its margin is 0
+        own = range(start, last - 1 if votes else last)
         groups += [list(own[i : i + size]) for i in range(0, len(own), size)]
     return groups
 
@@ -97,14 +93,11 @@ def _unpack_sums(model: Model, groups: list[list[int]]) -> dict[str, Sql]:
     schema = model.schema
     made: dict[int, Sql] = {}
     for number, own in enumerate(groups):
-        group = as_sql(f"g{number}")
-        if len(own) == 1:
-            made[own[0]] = group
-            continue
-        low = as_sql((1 << _SUM_BITS) - 1)
-        made[own[0]] = make_binary(exp.BitwiseAnd, group, low)
-        made[own[1]] = make_binary(exp.BitwiseRightShift, group, _SUM_BITS)
-    for first, last in itertools.pairwise(schema.blocks):
+        group = made[own[0]] = as_sql(f"g{number}")
+        if len(own) == 2:
+            made[own[0]] = make_binary(exp.BitwiseAnd, group, (1 << _SUM_BITS) - 1)
+            made[own[1]] = make_binary(exp.BitwiseRightShift, group, _SUM_BITS)
+    for first, last in pairwise(schema.blocks):
         others = [made[k].copy() for k in range(first, last) if k in made]
         if model.margins and len(others) < last - first:
             made[first] = make_cast(0, "BIGINT")
@@ -249,9 +242,8 @@ def _add_sum_steps(query: Query, model: Model, source: str) -> None:
     made = {name: as_sql(f"{source}.{name}") for name in query.carried_columns}
     made |= {f"s{k}": as_sql(f"s{k}") for k in range(model.schema.n_values)}
     same = combine(exp.EQ, f"{source}.{ROW_COLUMN}", f"totals.{ROW_COLUMN}")
-    query.append_query(
-        "sums", make_select(made, source).join(exp.to_table("totals"), on=same, copy=False)
-    )
+    sums = make_select(made, source).join(exp.to_table("totals"), on=same, copy=False)
+    query.append_query("sums", sums)
 
 
 def _make_power_table() -> exp.Union:
@@ -368,7 +360,11 @@ def _make_level_test(cells: InputColumns, test: int) -> Sql:
     ]
     if derived.lost[test] >= 0:
         tests.append((make_null_test(cell), int(derived.lost[test])))
-    return make_case(tests, None if tests else make_cast(exp.Null(), "BIGINT"))
+    return _make_branch_case(tests)
+
+
+def _make_branch_case(tests: list[tuple[Sql, int]]) -> Sql:
+    return make_case(tests) if tests else make_cast(exp.Null(), "BIGINT")
 
 
 def _make_linear_test(cells: InputColumns, test: int) -> Sql:
@@ -387,7 +383,11 @@ def _make_linear_test(cells: InputColumns, test: int) -> Sql:
             threshold = float(to_double_threshold(threshold))
     else:
         terms = [
-            combine(exp.Mul, dialect.make_bound(weight), cells.get_summed_column(feature))
+            combine(
+                exp.Mul,
+                dialect.make_bound(weight),
+                cells.rounded.get(feature, cells.names[feature]),
+            )
             for feature, weight in zip(features, weights, strict=True)
         ]
         value = exp.Paren(this=chain_terms(terms))
@@ -395,15 +395,11 @@ def _make_linear_test(cells: InputColumns, test: int) -> Sql:
             value = dialect.replace_nan(value)  # infinite terms of both signs
     bound = dialect.make_bound(threshold)
     tests = [
-        (condition, int(branch))
-        for condition, branch in (
-            (combine(exp.LTE, value, bound), derived.below[test]),
-            (combine(exp.GT, value, bound), derived.above[test]),
-            (make_null_test(value), derived.lost[test]),
-        )
-        if branch >= 0
+        (combine(exp.LTE, value, bound), int(derived.below[test])),
+        (combine(exp.GT, value, bound), int(derived.above[test])),
+        (make_null_test(value), int(derived.lost[test])),
     ]
-    return make_case(tests, None if tests else make_cast(exp.Null(), "BIGINT"))
+    return _make_branch_case([(condition, branch) for condition, branch in tests if branch >= 0])
 
 
 def _make_condition(
@@ -444,7 +440,9 @@ def _add_fractional_steps(query: Query, cells: InputColumns, leaves: LeafTable) 
     table = build_fractional_table(cells.model, leaves, cells.derived)
     inner = np.flatnonzero(table.question >= 0)
     kind = table.question[inner] % 4
-    branches, edges = _list_branches(cells.model, table.child[inner])
+    counts = np.concatenate([tree.n_children for tree in cells.model.trees]).astype(np.int64)
+    counts, first = counts[counts > 0], table.child[inner]
+    edges = expand_slices(first, counts)
     goes = np.where(table.child < 0, table.child, np.arange(len(table.child)))
     texts = _make_branch_texts(cells.model, table, inner)
     query.add_table("roots", dialect.make_row_table(node=goes[table.root]))
@@ -461,8 +459,8 @@ def _add_fractional_steps(query: Query, cells: InputColumns, leaves: LeafTable) 
     query.add_table(
         "edges",
         dialect.make_row_table(
-            parent=np.repeat(inner, branches),
-            branch=np.concatenate([np.arange(n) for n in branches]) if len(inner) else inner,
+            parent=np.repeat(inner, counts),
+            branch=edges - np.repeat(first, counts),
             child=goes[edges],
             low=table.low[edges],
             high=table.high[edges],
@@ -482,16 +480,6 @@ def _add_fractional_steps(query: Query, cells: InputColumns, leaves: LeafTable) 
         {"node": as_sql("edges.child"), "mass": mass},
         (combine(exp.GT, "steps.mass", 0), goes_on),
     )
-
-
-def _list_branches(
-    model: Model, first: npt.NDArray[np.int64]
-) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """Return the number of branches of each inner node, and the node of each branch."""
-    counts = np.concatenate([tree.n_children for tree in model.trees]).astype(np.int64)
-    counts = counts[counts > 0]
-    within = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
-    return counts, np.repeat(first, counts) + within
 
 
 def _make_branch_texts(
