@@ -424,8 +424,8 @@ def body_of(*parts: Any, **limits: Any) -> bytes:
     taken: list[bytes] = []
     service = Service(Repository([]), Runner(Limits(**({"seconds": 0.2} | limits))))
 
-    async def read(scope: Any, receive: Any) -> Reply:
-        taken.append(await read_body(scope, receive, service.limits))
+    async def read(request: Any) -> Reply:
+        taken.append(await read_body(request, service.limits))
         return Reply(b"")
 
     settings = ServeSettings(("-",), allow_hosts=("*",), limits=service.limits)

@@ -22,7 +22,6 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from tests.serving_gate import INFER, Lines, Twice, ask, ask_async, gated, rows, service_of
 from treekit.errors import SettingError
-from treekit.serve.http import HttpRecord
 from treekit.serve.http.logs import (
     LineHandler,
     configure_logging,
@@ -32,7 +31,7 @@ from treekit.serve.http.logs import (
 )
 from treekit.serve.http.metrics import Metrics
 from treekit.serve.models.repository import Change, Repository
-from treekit.serve.scheduling import Service, Working
+from treekit.serve.scheduling import RequestRecord, Service
 from treekit.serve.settings import ServeSettings
 
 # ---------------------------------------------------------------- serve gate logs
@@ -59,8 +58,8 @@ def service(tmp_path: Path) -> Any:
     made.runner.close()
 
 
-def _record(request_id: str = "id-1", **facts: Any) -> HttpRecord:
-    record = HttpRecord("/", {}, Working(), id=request_id)
+def _record(request_id: str = "id-1", **facts: Any) -> RequestRecord:
+    record = RequestRecord(id=request_id)
     record.status = 200
     for name, value in facts.items():
         setattr(record, name, value)
@@ -423,7 +422,7 @@ def value(found: dict[Any, float], name: str, **labels: str) -> float | None:
     return found.get((name, *sorted(labels.items())))
 
 
-def record(model: str = "", version: str = "", rows: int = 0) -> HttpRecord:
+def record(model: str = "", version: str = "", rows: int = 0) -> RequestRecord:
     return _record(model=model, version=version, rows=rows)
 
 
@@ -598,16 +597,16 @@ WORKER = """
 import json, sys
 from pathlib import Path
 from tests.serving_gate import Twice, service_of
-from treekit.serve.http import HttpRecord
+from treekit.serve.scheduling import RequestRecord
 from treekit.serve.http.metrics import Metrics
 from treekit.serve.models.repository import Repository
 from treekit.serve.models.repository import Change
 service = service_of(Twice(), folder=Path(sys.argv[1]))
 metrics = Metrics(service)
 working = service.working
-working.begin(HttpRecord("/", {}, working, id="id"))
+working.begin(RequestRecord(id="id"))
 for number in range(70):
-    record = HttpRecord("/", {}, working, id="id")
+    record = RequestRecord(id="id")
     record.model, record.version = "m", f"v{number % int(sys.argv[2])}"
     record.rows, record.status = 2, 200
     metrics.count_request("infer", record, 0.01)

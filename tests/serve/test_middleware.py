@@ -34,7 +34,7 @@ from tests.serving_gate import (
 )
 from treekit.errors import SettingError, TreekitWarning
 from treekit.serve.errors import UnauthorisedError
-from treekit.serve.http import Receive, Reply, Route, Scope
+from treekit.serve.http import Reply, Request, Route
 from treekit.serve.http.app import HttpApp, make_app
 from treekit.serve.http.auth import Access, BearerToken
 from treekit.serve.http.metrics import Metrics
@@ -367,7 +367,7 @@ def test_answers_carry_what_browsers_need_to_know(service: Any) -> None:
 
 
 def test_an_endpoints_own_headers_stay(service: Any) -> None:
-    async def page(scope: Scope, receive: Receive) -> Reply:
+    async def page(request: Request) -> Reply:
         headers = ((b"cache-control", b"max-age=60"), (b"x-content-type-options", b"nosniff"))
         return Reply(b"page", headers=headers)
 
@@ -459,7 +459,7 @@ def test_an_error_that_nobody_foresaw_tells_the_client_its_id_alone(service: Any
 
 
 def test_a_cancelled_request_is_counted_no_more(service: Any) -> None:
-    async def wait(scope: Scope, receive: Receive) -> Reply:
+    async def wait(request: Request) -> Reply:
         await asyncio.sleep(60)
         return Reply(b"")
 

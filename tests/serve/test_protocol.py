@@ -26,8 +26,13 @@ from tests.serving import client_of, models, numbers, on_a_port, people, save_mo
 from treekit.serve.errors import InvalidRequestError, TooLargeError
 from treekit.serve.http.app import make_app
 from treekit.serve.models.tensors import DATATYPES, Tensor
-from treekit.serve.protocol.messages import decode_tensors, read_request, reject_duplicates
-from treekit.serve.protocol.tensor_data import decode_byte_cells, encode_bytes
+from treekit.serve.protocol.messages import (
+    InputRequest,
+    decode_tensors,
+    read_request,
+    reject_duplicates,
+)
+from treekit.serve.protocol.tensor_data import decode_cells, encode_bytes
 from treekit.serve.scheduling import Service
 
 # ---------------------------------------------------------------- serve wire json
@@ -771,8 +776,7 @@ def test_flags_are_booleans(serve_wire_binary_service: Service, where: str) -> N
 
 
 def texts_of(data: bytes, size: int) -> list[str]:
-    cells = decode_byte_cells("town", "BYTES", [size], memoryview(data), DATATYPES["BYTES"])
-    return list(cells)
+    return list(decode_cells(InputRequest("town", [size], "BYTES"), memoryview(data)))
 
 
 def packed(*texts: bytes) -> bytes:
@@ -790,7 +794,7 @@ def test_cells_survive_as_bytes(datatype: str) -> None:
     assert data == encode_bytes(Tensor("town", datatype, cells))
     # at an odd place, as the bytes after some JSON are
     place = memoryview(b"x" + data)[1:]
-    got = decode_byte_cells("town", datatype, list(cells.shape), place, dtype)
+    got = decode_cells(InputRequest("town", list(cells.shape), datatype), place)
     assert got.dtype == dtype
     assert got.flags.aligned
     assert got.flags.writeable
@@ -826,7 +830,7 @@ def test_elements_that_do_not_fit_their_lengths_are_refused(
 
 def test_a_flag_of_another_byte_is_refused() -> None:
     with pytest.raises(InvalidRequestError, match=r"'town' has the byte 2 as value 1 .* 0 or 1"):
-        decode_byte_cells("town", "BOOL", [3], memoryview(b"\1\2\0"), DATATYPES["BOOL"])
+        decode_cells(InputRequest("town", [3], "BOOL"), memoryview(b"\1\2\0"))
 
 
 # ---------------------------------------------------------------- serve wire malformed

@@ -9,17 +9,16 @@ import http.client
 import json
 import os
 import shutil
-import signal
 import threading
 import time
 import weakref
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.serving import children, infer_body, save_forest, server_process, server_thread
+from tests.serving import infer_body, save_forest, server_process, server_thread
 from treekit.errors import DataError, ModelFileError
 from treekit.model.model_file import load
 from treekit.serve.errors import InvalidRequestError, NotFoundError, UnavailableError
@@ -515,17 +514,6 @@ def test_what_is_not_there_cannot_be_loaded_or_unloaded(tmp_path, models):
         models.unload("wime")
 
 
-def test_a_model_that_another_process_unloaded_is_left_out_from_the_start(tmp_path, models, reader):
-    write(tmp_path / "a.treekit", "a")
-    write(tmp_path / "b.treekit", "b")
-    models.leave_out(["a"])
-    models.refresh()
-    assert reader.read == ["b"]
-    with pytest.raises(UnavailableError):
-        models.get("a")
-    assert models.ready
-
-
 # --------------------------------------------------------------------- asking
 
 
@@ -567,22 +555,6 @@ def test_changes_are_told_to_those_who_subscribed(tmp_path, models):
     models.unload("a")
     models.load("a")
     assert what(told) == [("a", "loaded"), ("a", "unloaded"), ("a", "loaded")]
-
-
-def test_load_and_unload_go_everywhere_where_several_processes_serve(tmp_path, models):
-    write(tmp_path / "a.treekit", "a")
-    models.refresh()
-    asked = []
-
-    def everywhere(what: str, name: str) -> list[Change]:
-        asked.append((what, name))
-        return models.do_here(what, name)
-
-    models.everywhere = everywhere
-    models.unload("a")
-    models.load("a")
-    assert asked == [("unload", "a"), ("load", "a")]
-    assert text_of(models, "a") == "a"
 
 
 def test_clients_are_not_told_where_files_lie_and_the_log_is(tmp_path):
@@ -830,108 +802,3 @@ def test_a_model_that_is_replaced_is_let_go_at_once(tmp_path, forests):
     finally:
         gc.enable()
     assert models.get("said").version == version_of(forests[1])
-
-
-# ------------------------------------------------ load and unload by request
-
-
-@pytest.fixture(scope="module")
-def workers(tmp_path_factory: pytest.TempPathFactory, forests: list[Path]) -> Iterator[Any]:
-    """A server of three workers that looks at files by request alone, and its folder."""
-    folder = tmp_path_factory.mktemp("control")
-    put(forests[0], folder / "said.treekit")
-    with server_process(folder, "--reload", 0, "--workers", 3, "--control") as running:
-        yield running, folder
-
-
-def request(url: str, method: str, path: str, body: bytes = b"") -> tuple[int, Any]:
-    """An answer by a connection of its own, which any of the workers takes."""
-    place = url.removeprefix("http://")
-    with contextlib.closing(http.client.HTTPConnection(place, timeout=40)) as connection:
-        connection.request(method, path, body)
-        answer = connection.getresponse()
-        return answer.status, json.loads(answer.read() or b"null")
-
-
-def many(url: str) -> set[tuple[int, str]]:
-    """Status and version of answers of, to all likelihood, all workers."""
-    found: list[tuple[int, str]] = []
-
-    def ask() -> None:
-        for _ in range(8):
-            status, said = request(url, "POST", "/v2/models/said/infer", BODY)
-            found.append((status, said.get("model_version", "")))
-
-    threads = [threading.Thread(target=ask) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(60)
-    assert len(found) == 32
-    return set(found)
-
-
-@pytest.mark.system
-def test_after_a_load_or_unload_no_worker_answers_with_the_state_before(workers, forests):
-    running, folder = workers
-    for turn in range(1, 3):
-        put(forests[turn % 2], folder / "said.treekit")
-        assert request(running.url, "POST", "/v2/repository/models/said/load")[0] == 200
-        assert many(running.url) == {(200, version_of(forests[turn % 2]))}
-        assert request(running.url, "POST", "/v2/repository/models/said/unload")[0] == 200
-        assert many(running.url) == {(503, "")}
-    assert request(running.url, "POST", "/v2/repository/models/said/load")[0] == 200
-
-
-@pytest.mark.system
-@pytest.mark.skipif(os.name != "posix", reason="signals of POSIX")
-def test_a_load_waits_for_the_worker_that_is_slow(workers, forests):
-    running, folder = workers
-    put(forests[0], folder / "said.treekit")
-    done: list[int] = []
-
-    def load_it() -> None:
-        done.append(request(running.url, "POST", "/v2/repository/models/said/load")[0])
-
-    slow = children(running.process.pid)[0]
-    os.kill(slow, signal.SIGSTOP)
-    try:
-        thread = threading.Thread(target=load_it)
-        thread.start()
-        time.sleep(0.5)
-        assert done == []
-    finally:
-        os.kill(slow, signal.SIGCONT)
-    thread.join(30)
-    assert done == [200]
-
-
-@pytest.mark.system
-def test_a_load_that_is_refused_is_refused_by_all(workers, forests):
-    running, folder = workers
-    put(forests[0], folder / "said.treekit")
-    assert request(running.url, "POST", "/v2/repository/models/said/load")[0] == 200
-    (folder / "said.treekit").write_bytes(forests[1].read_bytes()[:500])
-    status, said = request(running.url, "POST", "/v2/repository/models/said/load")
-    assert status == 400
-    assert "was not loaded" in said["error"]
-    assert many(running.url) == {(200, version_of(forests[0]))}
-    status, said = request(running.url, "POST", "/v2/repository/models/sad/unload")
-    assert status == 404
-    assert "no model 'sad'" in said["error"]
-
-
-@pytest.mark.system
-@pytest.mark.skipif(os.name != "posix", reason="signals of POSIX")
-def test_a_worker_that_begins_later_knows_what_was_unloaded(workers, forests):
-    running, folder = workers
-    put(forests[0], folder / "said.treekit")
-    assert request(running.url, "POST", "/v2/repository/models/said/load")[0] == 200
-    assert request(running.url, "POST", "/v2/repository/models/said/unload")[0] == 200
-    for pid in children(running.process.pid):
-        os.kill(pid, 9)
-    for number in (1, 2, 3):
-        running.wait_for(f"worker {number} is ready")
-    assert many(running.url) == {(503, "")}
-    assert request(running.url, "POST", "/v2/repository/models/said/load")[0] == 200
-    assert many(running.url) == {(200, version_of(forests[0]))}

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from treekit.cli.options import cluster_option, read_rows, settings_options, table_options
+from treekit.cli.options import (
+    cluster_option,
+    file_option,
+    number_option,
+    read_rows,
+    settings_options,
+    table_options,
+)
 from treekit.cli.settings_arguments import SETTING_OPTIONS, parse_training_settings
 from treekit.cli.terminal import check_output_path, escape_text, show_progress, write_text
 from treekit.cli.train import read_dataset
@@ -32,26 +38,17 @@ _CROSS_VALIDATION_OPTIONS = (
     metavar="COL",
     help="Column to predict; selects cross-validation.",
 )
-@click.option(
-    "--cv",
-    metavar="K",
-    type=click.IntRange(2),
-    help="Number of folds, stratified for classification.  [default: 10]",
+@number_option(
+    "--cv", "Number of folds, stratified for classification.  [default: 10]", least=2, metavar="K"
 )
-@click.option(
-    "--repeats",
-    metavar="N",
-    type=click.IntRange(1),
-    help="Number of cross-validations, each with new folds.  [default: 1]",
+@number_option(
+    "--repeats", "Number of cross-validations, each with new folds.  [default: 1]", least=1
 )
 @click.option("--groups", metavar="COL", help="Keep rows with equal values of COL in one fold.")
 @click.option("--like", metavar="MODEL", help="Start from the settings of this model.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-@click.option(
-    "--html",
-    metavar="FILE",
-    type=click.Path(path_type=Path),
-    help="Also write an HTML report with confusion matrix, ROC and calibration curves.",
+@file_option(
+    "--html", "Also write an HTML report with confusion matrix, ROC and calibration curves."
 )
 @settings_options
 @table_options
@@ -134,12 +131,6 @@ def _cross_validate(given: dict[str, Any]) -> Evaluation:
     ignore = [*given["ignore"], *([] if groups is None else [groups])]
     options = given | {"targets": target, "ignore": ignore}
     dataset = read_dataset(options, settings, table)
+    counts = {"cv": given["cv"] or 10, "repeats": given["repeats"] or 1}
     with announce_compilation(), show_progress("folds") as progress:
-        return cross_validate(
-            dataset,
-            settings,
-            cv=given["cv"] or 10,
-            repeats=given["repeats"] or 1,
-            groups=codes,
-            progress=progress,
-        )
+        return cross_validate(dataset, settings, **counts, groups=codes, progress=progress)

@@ -6,7 +6,6 @@ import csv
 import json
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import click
@@ -20,6 +19,7 @@ from treekit.cli.options import (
     output_option,
     parse_list,
     read_rows,
+    row_option,
     text_output_option,
 )
 from treekit.cli.terminal import check_output_path, escape_text, print_table, write_text
@@ -41,25 +41,18 @@ Examples:
 
 @click.command("explain", short_help="Explain the prediction for one row.", epilog=_EXAMPLES)
 @click.argument("model")
-@click.option(
-    "--row",
-    metavar="COL=VALUE,...|JSON|N",
-    help="The row: cells as in a CSV line, a JSON object, or its number in --table, from 0.",
-)
+@row_option("The row: cells as in a CSV line, a JSON object, or its number in --table, from 0.")
 @assignments_option("Cell of the row; the value is used literally.  May be repeated.", "COL=VALUE")
 @click.option(
     "--table",
     metavar="TABLE",
     help="Table for --row N; also used to scale changes of numeric columns.",
 )
-@click.option(
-    "--tree", metavar="N", type=click.IntRange(1), help="Show the decision path of this tree."
-)
-@click.option(
+@number_option("--tree", "Show the decision path of this tree.", least=1)
+@number_option(
     "--changes",
-    metavar="N",
-    type=click.IntRange(0, 2),
-    help="Maximum number of columns that a counterfactual changes; 0: no search.  [default: 2]",
+    "Maximum number of columns that a counterfactual changes; 0: no search.  [default: 2]",
+    most=2,
 )
 @click.option(
     "--wish",
@@ -76,18 +69,7 @@ Examples:
 @click.option("--json", "as_json", is_flag=True, help="Print all details as JSON.")
 @language_option
 @text_output_option
-def explain_command(
-    model: str,
-    row: str | None,
-    assignments: tuple[str, ...],
-    table: str | None,
-    as_json: bool,
-    lang: str,
-    output: Path | None,
-    tree: int | None,
-    fixed: list[str] | None,
-    **options: Any,
-) -> None:
+def explain_command(**given: Any) -> None:
     """Explain the prediction of MODEL for one row.
 
     Columns not given are missing.  The output contains the decision path of a tree, or the
@@ -99,22 +81,18 @@ def explain_command(
     from treekit.model.model_file import load
     from treekit.rules.language import load_language
 
+    output, table = given["output"], given["table"]
     if output is not None:
-        check_output_path(output, model, table)
-    words = load_language(lang)
-    loaded = load(model)
-    chosen = find_tree(loaded, tree)
-    rows = None if table is None else read_rows(table, None, loaded)
-    given = _parse_row(loaded, row, assignments, rows)
-    found = explain(
-        loaded,
-        given,
-        tree=chosen,
-        fixed=fixed or (),
-        table=rows,
-        **{name: value for name, value in options.items() if value is not None},
-    )
-    if as_json:
+        check_output_path(output, given["model"], table)
+    words = load_language(given["lang"])
+    model = load(given["model"])
+    tree = find_tree(model, given["tree"])
+    rows = None if table is None else read_rows(table, None, model)
+    row = _parse_row(model, given["row"], given["assignments"], rows)
+    names = [name for name in ("fixed", "changes", "wish", "target") if given[name] is not None]
+    options = {name: given[name] for name in names}
+    found = explain(model, row, tree=tree, table=rows, **options)
+    if given["as_json"]:
         text = json.dumps(found.plain(), ensure_ascii=False, indent=1, allow_nan=False)
         write_text([text, "\n"], output)
     elif output is not None or not sys.stdout.isatty():
@@ -146,12 +124,11 @@ def _parse_row(model: Model, row: str | None, assignments: Sequence[str], rows: 
 def _select_row(rows: Table, number: int) -> Table:
     import numpy as np
 
-    for block in rows.iterate_blocks(200_000):
-        if number < block.first_row + block.n_rows:
-            return block.take(np.array([number - block.first_row]))
-    raise click.UsageError(
-        f"there is no row {number}; rows are numbered from 0 to {rows.n_rows - 1}"
-    )
+    if number >= rows.n_rows:
+        raise click.UsageError(
+            f"there is no row {number}; rows are numbered from 0 to {rows.n_rows - 1}"
+        )
+    return rows.take(np.array([number]))
 
 
 def _split_cells(text: str) -> list[str]:
@@ -222,8 +199,7 @@ Examples:
 @click.argument("model")
 @output_option("Picture to write; the suffix selects the format: .svg, or for a tree .dot.")
 @click.option(
-    "--of",
-    "picture",
+    *("--of", "picture"),
     type=click.Choice(_PICTURES),
     default="tree",
     show_default=True,
@@ -235,18 +211,9 @@ Examples:
     help="Table with the target, for histograms at the splits or permutation importances; "
     "required for roc and calibration.",
 )
-@click.option(
-    "--row",
-    metavar="COL=VALUE,...|JSON|N",
-    help="Draw the decision path of a row, given as in `treekit explain`.",
-)
+@row_option("Draw the decision path of a row, given as in `treekit explain`.")
 @marks_option()
-@click.option(
-    "--tree",
-    metavar="N",
-    type=click.IntRange(1),
-    help="Number of the tree in a forest.  [default: 1]",
-)
+@number_option("--tree", "Number of the tree in a forest.  [default: 1]", least=1)
 @click.option(
     "--max-depth",
     metavar="N",
@@ -255,24 +222,13 @@ Examples:
     "readable]",
 )
 @click.option(
-    "--lang",
-    "language",
+    *("--lang", "language"),
     type=click.Choice(["en", "zh"]),
     default="en",
     show_default=True,
     help="Language of the texts in a tree.",
 )
-def plot_command(
-    model: str,
-    output: Path,
-    picture: str,
-    table: str | None,
-    row: str | None,
-    missing_marks: list[str] | None,
-    tree: int | None,
-    max_depth: int | Literal["auto"] | None,
-    language: str,
-) -> None:
+def plot_command(**given: Any) -> None:
     """Draw a tree of MODEL, with its splits, shares of training rows, and classes or values.
 
     For an omitted subtree, the picture shows the number of leaves.  Draw another chart of MODEL
@@ -281,24 +237,25 @@ def plot_command(
     from treekit.model.model_file import load
     from treekit.plot import plot, suffix_of, written
 
-    check_output_path(output, model, table)
+    output, table, picture, row = (given[name] for name in ("output", "table", "picture", "row"))
+    check_output_path(output, given["model"], table)
     suffix = suffix_of(output)
-    loaded = load(model)
-    rows = None if table is None else read_rows(table, missing_marks, loaded)
+    model = load(given["model"])
+    rows = None if table is None else read_rows(table, given["missing_marks"], model)
     if picture != "tree":
         if suffix != ".svg":
             raise click.UsageError(f"--of {picture} is written as .svg; rename {output.name!r}")
-        for option, value in (("--row", row), ("--tree", tree)):
-            if value is not None:
-                raise click.UsageError(f"{option} is for --of tree; leave it out")
-        write_text([_draw_chart(loaded, picture, rows)], output)
+        for name in ("row", "tree"):
+            if given[name] is not None:
+                raise click.UsageError(f"--{name} is for --of tree; leave it out")
+        write_text([_draw_chart(model, picture, rows)], output)
         return
     drawn = plot(
-        loaded,
-        tree=find_tree(loaded, tree) or 0,
-        max_depth=max_depth,
-        language=language,
-        row=None if row is None else _parse_row(loaded, row, (), rows),
+        model,
+        tree=find_tree(model, given["tree"]) or 0,
+        max_depth=given["max_depth"],
+        language=given["language"],
+        row=None if row is None else _parse_row(model, row, (), rows),
         table=rows,
     )
     write_text([written(drawn, suffix)], output)
@@ -336,8 +293,8 @@ def _draw_chart(model: Model, picture: str, rows: Table | None) -> str:
     is_flag=True,
     help="Score each tree on its out-of-bag rows; TABLE must be the training table.",
 )
-@number_option("--repeats", 5, "Number of shuffles of each column.", least=1)
-@number_option("--seed", 0, "Seed of the shuffles.")
+@number_option("--repeats", "Number of shuffles of each column.", 5, least=1)
+@number_option("--seed", "Seed of the shuffles.", 0)
 @click.option("--weights", metavar="COL", help="Column of row weights.")
 @marks_option()
 def importances_command(

@@ -7,7 +7,13 @@ from typing import Any
 
 import click
 
-from treekit.cli.options import assignments_option, cluster_option, number_option, output_option
+from treekit.cli.options import (
+    assignments_option,
+    cluster_option,
+    file_option,
+    number_option,
+    output_option,
+)
 from treekit.cli.terminal import (
     check_output_path,
     escape_text,
@@ -41,22 +47,14 @@ class _ExportCommand(click.Command):
 def _print_settings(target: str | None) -> None:
     """Print the settings of a target, or of all targets."""
     from treekit import registry
-    from treekit.contracts import Exporter
     from treekit.export.languages import find_exporter
     from treekit.settings import help_rows
 
-    exporters = [part.record for part in registry.components("exporter")]
+    exporters: list[Any] = [part.record for part in registry.components("exporter")]
     if target is not None:
         exporters = [find_exporter(target, {})]
-    print_table(
-        ["target", "setting", "accepts", "default", "meaning"],
-        [
-            (exporter.name, *row)
-            for exporter in exporters
-            if isinstance(exporter, Exporter)
-            for row in help_rows(exporter.settings)
-        ],
-    )
+    rows = [(one.name, *row) for one in exporters for row in help_rows(one.settings)]
+    print_table(["target", "setting", "accepts", "default", "meaning"], rows)
 
 
 @click.command(
@@ -116,20 +114,15 @@ def _list_output_paths(output: Path, suffix: str) -> list[Path]:
 @click.command("verify", short_help="Verify that artifacts equal a model, bit for bit.")
 @click.argument("model")
 @click.argument("artifacts", nargs=-1, required=True, metavar="ARTIFACT...")
-@click.option(
-    "--certificate",
-    metavar="FILE",
-    type=click.Path(path_type=Path),
-    help="Write the result as JSON, with digests of the artifacts.",
-)
+@file_option("--certificate", "Write the result as JSON, with digests of the artifacts.")
 @number_option(
-    "--rows", 2000, "Number of random rows, besides those constructed for each split and leaf."
+    "--rows", "Number of random rows, besides those constructed for each split and leaf.", 2000
 )
-@number_option("--seed", 0, "Seed of the random rows.")
+@number_option("--seed", "Seed of the random rows.", 0)
 @number_option(
     "--max-rows",
-    500_000,
     "Maximum number of rows to construct; large forests may need more.",
+    500_000,
     least=1,
 )
 @click.option(
@@ -149,10 +142,7 @@ def _list_output_paths(output: Path, suffix: str) -> list[Path]:
 )
 @click.option("--without", multiple=True, metavar="NAME", help="Runtime not to use.")
 @click.option(
-    "--templates",
-    metavar="DIR",
-    default="",
-    help="Folder of templates for additional languages.",
+    "--templates", metavar="DIR", default="", help="Folder of templates for additional languages."
 )
 @click.option("--on", metavar="TABLE", help="Compare all rows of TABLE as well.")
 @cluster_option
@@ -191,15 +181,9 @@ def verify_command(
         check_output_path(certificate, model, *paths, *headers)
     if options["cluster"] is not None and options["on"] is None:
         raise click.UsageError("--cluster runs artifacts on the rows of a table; add --on")
+    options |= {"random_rows": rows, "certificate": certificate}
     with announce_compilation(), show_progress("files") as progress:
-        report = verify(
-            load(model),
-            paths,
-            random_rows=rows,
-            certificate=certificate,
-            progress=progress,
-            **options,
-        )
+        report = verify(load(model), paths, progress=progress, **options)
     print_report(report)
     ctx.exit(report.exit_code)
 

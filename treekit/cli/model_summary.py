@@ -12,7 +12,6 @@ import click
 from treekit.cli.terminal import escape_text, print_facts, print_heading, print_table
 
 if TYPE_CHECKING:
-    from treekit.data.schema import Schema
     from treekit.model.model import Model
 
 
@@ -80,13 +79,9 @@ def _join_some(texts: list[str]) -> str:
 
 
 def print_training(model: Model) -> None:
-    """Print a summary of the training table."""
+    """Print the training table, the size, the main settings and the results of training."""
     rows = model.provenance["training_table"]["rows"]
     print_facts("trained on", [("rows", f"{rows:,}"), *_get_schema_facts(model)])
-
-
-def print_model(model: Model) -> None:
-    """Print the size, the main settings and the results of training."""
     print_facts("model", get_size_facts(model))
     print_facts("settings", _list_chosen_settings(model))
     found = list(iterate_provenance(model.provenance, components=False))
@@ -231,15 +226,6 @@ def _format_value(value: Any) -> str:
     return "none" if value is None else json.dumps(value, ensure_ascii=False, default=repr)
 
 
-def print_columns(schema: Schema) -> None:
-    """Print the input columns of a model."""
-    print_heading("columns")
-    print_table(
-        ["column", "kind", "levels"],
-        [[c.name, c.kind, _join_some([repr(level) for level in c.levels])] for c in schema.columns],
-    )
-
-
 def print_inspection(model: Model, file_sha256: str) -> None:
     """Print the contents of a model file, except for the trees."""
     from treekit.model.model import hash_model
@@ -250,7 +236,12 @@ def print_inspection(model: Model, file_sha256: str) -> None:
         [*_get_schema_facts(model), ("type", model.schema.dtype), *_get_policy_facts(model)],
     )
     click.echo()
-    print_columns(model.schema)
+    print_heading("columns")
+    columns = [
+        [c.name, c.kind, _join_some([repr(level) for level in c.levels])]
+        for c in model.schema.columns
+    ]
+    print_table(["column", "kind", "levels"], columns)
     click.echo()
     print_facts("model", [*get_size_facts(model), *digests])
     for name, pairs in (

@@ -49,16 +49,34 @@ def assignments_option(help_text: str, metavar: str = "KEY=VALUE") -> Callable[[
     return click.option(*("--set", "assignments"), multiple=True, metavar=metavar, help=help_text)
 
 
-def number_option(name: str, default: int, help_text: str, least: int = 0) -> Callable[[_F], _F]:
-    """Return an option for an integer from `least` on."""
+def number_option(
+    name: str,
+    help_text: str,
+    default: int | None = None,
+    *,
+    least: int = 0,
+    most: int | None = None,
+    metavar: str = "N",
+) -> Callable[[_F], _F]:
+    """Return an option for an integer from `least` to `most`."""
     return click.option(
         name,
-        metavar="N",
-        type=click.IntRange(least),
+        metavar=metavar,
+        type=click.IntRange(least, most),
         default=default,
         show_default=True,
         help=help_text,
     )
+
+
+def file_option(name: str, help_text: str) -> Callable[[_F], _F]:
+    """Return an option for another file to write."""
+    return click.option(name, metavar="FILE", type=click.Path(path_type=Path), help=help_text)
+
+
+def row_option(help_text: str) -> Callable[[_F], _F]:
+    """Return the option ``--row``."""
+    return click.option("--row", metavar="COL=VALUE,...|JSON|N", help=help_text)
 
 
 text_output_option = output_option("File to write.  [default: standard output]", required=False)

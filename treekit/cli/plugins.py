@@ -137,9 +137,7 @@ def _check_component(component: Component, assignments: tuple[str, ...], strict:
 
     where = f"{component.kind} {component.name!r}"
     settings = parse_assignments(list_settings(component.record), assignments, where)
-    check: Any = getattr(kit, f"check_{component.kind}")
-    report: Report = check(component.record, settings, strict=strict, fail=False)
-    return report
+    return kit.check(component.kind, component.record, settings, strict=strict, fail=False)
 
 
 _STYLES: dict[str, dict[str, Any]] = {
@@ -167,13 +165,10 @@ def plugins_command() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", TreekitWarning)  # faults are listed below
         found = registry.components()
-    print_table(
-        ["kind", "name", "distribution", "version", "contract", "summary"],
-        [
-            [c.kind, c.name, c.distribution, c.version, str(c.contract), c.record.summary]
-            for c in found
-        ],
-    )
+    rows = [
+        (c.kind, c.name, c.distribution, c.version, c.contract, c.record.summary) for c in found
+    ]
+    print_table(["kind", "name", "distribution", "version", "contract", "summary"], rows)
     offers = Counter((component.kind, component.name) for component in found)
     faults = [
         f"{kind} {name!r} is provided {times} times and cannot be chosen; uninstall all but one"

@@ -64,17 +64,7 @@ def inspect_command(model: str) -> None:
 @click.option("--token-file", metavar="FILE", help="File with the server's bearer token.")
 @click.option("--ca-file", metavar="FILE", help="PEM file of certificate authorities for https.")
 @cluster_option
-def predict_command(
-    model: str,
-    table: str,
-    output: str | None,
-    proba: bool,
-    missing_marks: list[str] | None,
-    url: str | None,
-    token_file: str | None,
-    ca_file: str | None,
-    cluster: str | None,
-) -> None:
+def predict_command(**given: Any) -> None:
     """Predict each row of TABLE with MODEL, and write the predictions as CSV.
 
     Prediction columns have the names of the targets; columns TARGET=CLASS with
@@ -86,65 +76,63 @@ def predict_command(
     'rows/*.parquet', or a URL.  The output is a new folder, or its URL, of a Parquet file
     per input file, with the same index.
     """
-    if url is not None and cluster is not None:
+    if given["url"] is not None and given["cluster"] is not None:
         raise click.UsageError("--url and --cluster exclude each other; leave one out")
-    path = None if output is None or cluster is not None else Path(output)
-    if url is not None:
-        _predict_remotely(model, table, path, proba, missing_marks, (url, token_file, ca_file))
+    path = (
+        None if given["output"] is None or given["cluster"] is not None else Path(given["output"])
+    )
+    if given["url"] is not None:
+        _predict_remotely(given, path)
         return
-    for name, given in (("--token-file", token_file), ("--ca-file", ca_file)):
-        if given is not None:
-            raise click.UsageError(f"{name} is for a server; add --url")
+    for name in ("token_file", "ca_file"):
+        if given[name] is not None:
+            raise click.UsageError(f"--{name.replace('_', '-')} is for a server; add --url")
     from treekit.model.model_file import load
 
     if path is not None:
-        check_output_path(path, model, table)
-    loaded = load(model)
-    if proba and loaded.schema.task == "regression":
-        raise click.UsageError(f"{model!r} predicts a number, not classes; leave --proba out")
-    if cluster is not None:
-        if output is None:
-            raise click.UsageError("--cluster writes a folder; name it with -o")
-        _predict_on_cluster(loaded, table, output, cluster, proba, missing_marks)
+        check_output_path(path, given["model"], given["table"])
+    model, proba = load(given["model"]), given["proba"]
+    if proba and model.schema.task == "regression":
+        raise click.UsageError(
+            f"{given['model']!r} predicts a number, not classes; leave --proba out"
+        )
+    if given["cluster"] is not None:
+        _predict_on_cluster(model, given)
         return
-    rows = read_rows(table, missing_marks, loaded)
-    write_text(_join_header(_iterate_predictions(loaded, rows, proba)), path)
+    rows = read_rows(given["table"], given["missing_marks"], model)
+    write_text(_join_header(_iterate_predictions(model, rows, proba)), path)
 
 
-def _predict_on_cluster(
-    model: Model, source: str, output: str, cluster: str, proba: bool, marks: list[str] | None
-) -> None:
+def _predict_on_cluster(model: Model, given: dict[str, Any]) -> None:
     from treekit.data.parquet_files import find_files
     from treekit.model.score_files import predict_files
 
-    files = find_files(source)
+    output, options = given["output"], {"proba": given["proba"], "marks": given["missing_marks"]}
+    if output is None:
+        raise click.UsageError("--cluster writes a folder; name it with -o")
+    files = find_files(given["table"])
     with show_progress("files") as progress:
-        predict_files(model, files, output, cluster, proba=proba, marks=marks, progress=progress)
+        predict_files(model, files, output, given["cluster"], **options, progress=progress)
     click.echo(f"{escape_text(repr(output))}: {len(files.paths):,} files", err=True)
 
 
-def _predict_remotely(
-    name: str,
-    table: str,
-    output: Path | None,
-    proba: bool,
-    missing_marks: list[str] | None,
-    server: tuple[str, str | None, str | None],
-) -> None:
-    """Predict with a model on a server, given by URL, token file and CA file."""
+def _predict_remotely(given: dict[str, Any], output: Path | None) -> None:
+    """Predict with a model on a server."""
     from treekit.serve.client import Client, RemoteModel
     from treekit.serve.settings import read_token
 
-    url, token_file, ca_file = server
+    name, table, token_file = given["model"], given["table"], given["token_file"]
     if output is not None:
-        check_output_path(output, *(given for given in (table, token_file, ca_file) if given))
-    client = Client(url, None if token_file is None else read_token(token_file), ca_file)
+        check_output_path(output, table, token_file, given["ca_file"])
+    token = None if token_file is None else read_token(token_file)
+    client = Client(given["url"], token, given["ca_file"])
     try:
         model = RemoteModel(client, name)
-        if proba and not model.has_probabilities:
+        if given["proba"] and not model.has_probabilities:
             raise click.UsageError(f"{name!r} gives no class probabilities; leave --proba out")
-        marks = model.missing_marks if missing_marks is None else missing_marks
-        lines = model.predict_lines(read_rows(table, marks), proba=proba)
+        marks = given["missing_marks"]
+        rows = read_rows(table, model.missing_marks if marks is None else marks)
+        lines = model.predict_lines(rows, proba=given["proba"])
         write_text(_join_header(map(_format_csv, lines)), output)
     finally:
         client.close()
@@ -210,13 +198,8 @@ def sum_leaf_values(model: Model, table: Table) -> npt.NDArray[np.int64]:
     from treekit.data.encoding import encode_rows
     from treekit.model.scoring import sum_leaf_values
 
-    matrix = encode_rows(
-        table,
-        model.schema,
-        missing=model.missing,
-        unknown=model.unknown,
-        missing_marks=table.missing,
-    )
+    policies: Any = {"missing": model.missing, "unknown": model.unknown}
+    matrix = encode_rows(table, model.schema, **policies, missing_marks=table.missing)
     return sum_leaf_values(model, matrix)
 
 
@@ -228,48 +211,37 @@ def compute_scores(model: Model, table: Table) -> list[tuple[str, float]]:
     DataError
         If the table lacks a target column, or a target cell is missing.
     """
-    from treekit.model.scoring import predict_from_sums
-    from treekit.training.tasks import check_scorable
-
-    check_scorable(model, "accuracy or R squared")
-    outputs = model.schema.outputs
-    for output in outputs:
-        table.find_column(output.name, "target column")
-    given = predict_from_sums(model, sum_leaf_values(model, table)).reshape(table.n_rows, -1)
-    found = [_compute_score(model, table, k, given[:, k]) for k in range(len(outputs))]
-    if len(outputs) == 1:
-        return found
-    return [
-        (f"{name} of {o.name!r}", value) for o, (name, value) in zip(outputs, found, strict=True)
-    ]
-
-
-def _compute_score(
-    model: Model, table: Table, k: int, given: npt.NDArray[Any]
-) -> tuple[str, float]:
-    """Compute the score of target k for the predictions `given` (rows,)."""
     import numpy as np
 
     from treekit.data.features import convert_to_numbers, encode_levels
     from treekit.data.schema import level_text
+    from treekit.model.links import convert_sums
+    from treekit.model.scoring import compute_label_codes
     from treekit.training.importance import compute_score
+    from treekit.training.tasks import check_scorable
 
-    output = model.schema.outputs[k]
-    target = output.name
-    if model.schema.task == "classification":
-        # Compared as text: files have no types, and labels unknown to the model count as wrong.
-        texts = [level_text(label) or "" for label in output.classes]
-        actual = encode_levels(table, target, texts)
-        gone = actual == -1
-        right = actual == [texts.index(level_text(label) or "") for label in given.tolist()]
-    else:
-        number = convert_to_numbers(table, target).astype(np.float64)
-        gone = np.isnan(number)
-    if gone.any():
-        raise DataError(
-            f"the target {target!r} is missing in {int(gone.sum())} rows, first in row "
-            f"{int(gone.argmax())} (counting from 0); drop these rows"
-        )
-    if model.schema.task == "classification":
-        return "accuracy", float(right.mean())
-    return "R squared", compute_score("regression", number, given, np.ones(len(number)))
+    check_scorable(model, "accuracy or R squared")
+    outputs, votes = model.schema.outputs, model.schema.task == "classification"
+    for output in outputs:
+        table.find_column(output.name, "target column")
+    sums = sum_leaf_values(model, table)
+    predicted = compute_label_codes(model, sums) if votes else convert_sums(model, sums)
+    name = "accuracy" if votes else "R squared"
+    found = []
+    for k, output in enumerate(outputs):
+        if votes:
+            # Compared as text: files have no types, and labels unknown to the model count as wrong.
+            texts = [level_text(label) or "" for label in output.classes]
+            actual = encode_levels(table, output.name, texts)
+            gone = actual == -1
+        else:
+            actual = convert_to_numbers(table, output.name).astype(np.float64)
+            gone = np.isnan(actual)
+        if gone.any():
+            raise DataError(
+                f"the target {output.name!r} is missing in {int(gone.sum())} rows, first in row "
+                f"{int(gone.argmax())} (counting from 0); drop these rows"
+            )
+        score = compute_score(model.schema.task, actual, predicted[:, k], None)
+        found.append((name if len(outputs) == 1 else f"{name} of {output.name!r}", score))
+    return found

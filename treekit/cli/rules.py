@@ -13,6 +13,7 @@ from treekit.cli.options import (
     find_tree,
     language_option,
     marks_option,
+    number_option,
     output_option,
     read_rows,
     text_output_option,
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
     ".sql, ...); text without one.",
 )
 @language_option
-@click.option("--tree", metavar="N", type=click.IntRange(1), help="Only the rules of this tree.")
+@number_option("--tree", "Only the rules of this tree.", least=1)
 @click.option(
     "--table",
     metavar="TABLE",
@@ -152,7 +153,7 @@ def _generate_output(model: Model, given: dict[str, Any]) -> Iterator[str]:
     metavar="NAME",
     help="A simplifier; 'treekit plugins' lists them.",
 )
-@click.option("--rules", metavar="N", type=click.IntRange(1), help="Maximum number of rules.")
+@number_option("--rules", "Maximum number of rules.", least=1)
 @assignments_option("Setting of the method; may be repeated.")
 @click.option("--test", metavar="TABLE", help="Report on this table instead of the training one.")
 @language_option

@@ -7,10 +7,12 @@ from typing import Any
 
 import click
 
+from treekit.cli.options import number_option
+
 _EXAMPLES = """\b
 Examples:
   treekit serve iris.treekit                       web page: http://127.0.0.1:8080/
-  treekit serve models/ --workers 2 --control      a folder; clients may load and unload models
+  treekit serve models/ --control                  a folder; clients may load and unload models
   treekit serve models/ --host 0.0.0.0 --token-file token \\
       --tls-cert cert.pem --tls-key key.pem        for other machines
 
@@ -40,76 +42,51 @@ or by a signal before it was listening.
 )
 @click.argument("sources", metavar="MODEL_OR_FOLDER...", nargs=-1, required=True)
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
-@click.option(
-    "--port",
-    metavar="N",
-    type=click.IntRange(0, 65535),
-    default=8080,
-    show_default=True,
-    help="HTTP port; 0 picks a free one.",
-)
-@click.option(
+@number_option("--port", "HTTP port; 0 picks a free one.", 8080, most=65535)
+@number_option(
     "--workers",
-    metavar="N",
-    type=click.IntRange(1, 256),
-    default=1,
-    show_default=True,
-    help="Number of processes that share the port; each loads all models.",
+    "Number of processes that share the port; each loads all models.",
+    1,
+    least=1,
+    most=256,
 )
+@number_option("--grpc-port", "Also serve gRPC on this port; 0 picks a free one.", most=65535)
 @click.option(
-    "--grpc-port",
-    metavar="N",
-    type=click.IntRange(0, 65535),
-    help="Also serve gRPC on this port; 0 picks a free one.",
-)
-@click.option(
-    "--allow-host",
-    "allow_hosts",
+    *("--allow-host", "allow_hosts"),
     metavar="NAME",
     multiple=True,
     help="Host name that clients may use besides the address; '*' allows any.",
 )
 @click.option(
-    "--allow-origin",
-    "allow_origins",
+    *("--allow-origin", "allow_origins"),
     metavar="ORIGIN",
     multiple=True,
     help="Site whose pages may send requests, such as https://example.org; '*' allows any.",
 )
 @click.option(
-    "--token-file",
-    metavar="FILE",
-    help="Require the bearer token in this file (a single line).",
+    "--token-file", metavar="FILE", help="Require the bearer token in this file (a single line)."
 )
 @click.option("--tls-cert", metavar="FILE", help="Certificate chain (PEM), to serve https.")
 @click.option("--tls-key", metavar="FILE", help="Unencrypted private key of the certificate.")
-@click.option("--control", is_flag=True, help="Allow clients to load and unload models.")
 @click.option(
-    "--reload",
-    "reload_seconds",
+    "--control", is_flag=True, help="Allow clients to load and unload models; needs one worker."
+)
+@click.option(
+    *("--reload", "reload_seconds"),
     metavar="SECONDS",
     type=click.FloatRange(0),
     default=1.0,
     show_default=True,
     help="Interval of checks for changed model files; 0 disables them.",
 )
-@click.option(
-    "--max-body",
-    metavar="BYTES",
-    type=click.IntRange(1),
-    help="Maximum size of a request body.  [default: 16777216]",
+@number_option(
+    "--max-body", "Maximum size of a request body.  [default: 16777216]", least=1, metavar="BYTES"
 )
-@click.option(
-    "--max-rows",
-    metavar="N",
-    type=click.IntRange(1),
-    help="Maximum number of rows in a request.  [default: 100000]",
-)
-@click.option(
+@number_option("--max-rows", "Maximum number of rows in a request.  [default: 100000]", least=1)
+@number_option(
     "--max-explained",
-    metavar="N",
-    type=click.IntRange(1),
-    help="Maximum number of rows in a request for rules or contributions.  [default: 100]",
+    "Maximum number of rows in a request for rules or contributions.  [default: 100]",
+    least=1,
 )
 @click.option(
     "--max-seconds",
@@ -118,11 +95,8 @@ or by a signal before it was listening.
     help="Time limit for receiving a request, for answering it, and for requests in progress at "
     "shutdown.  [default: 30]",
 )
-@click.option(
-    "--max-requests",
-    metavar="N",
-    type=click.IntRange(1),
-    help="Maximum number of concurrent requests per worker.  [default: 256]",
+@number_option(
+    "--max-requests", "Maximum number of concurrent requests per worker.  [default: 256]", least=1
 )
 @click.option(
     "--log",

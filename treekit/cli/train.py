@@ -131,7 +131,7 @@ def train_command(**given: Any) -> None:
 
 
 def _train_and_report(given: dict[str, Any], settings: dict[str, Any]) -> None:
-    from treekit.cli.model_summary import print_model, print_training
+    from treekit.cli.model_summary import print_training
     from treekit.cli.predict import compute_scores
     from treekit.data.table import names_many_files
     from treekit.training.tasks import predicts_numbers
@@ -158,7 +158,6 @@ def _train_and_report(given: dict[str, Any], settings: dict[str, Any]) -> None:
         model = fit_with_progress(dataset, settings, _read_validation(given, settings, dataset))
     model.save(given["output"])
     print_training(model)
-    print_model(model)
     if test is not None:
         click.echo()
         seen = _is_training_table(model, test)
@@ -206,17 +205,12 @@ def _train_on_cluster(given: dict[str, Any], settings: dict[str, Any]) -> Model:
             return None
         return find_files(path) if names_many_files(path) else read_rows(path, marks)
 
-    tables = find_or_read(given["table"]), find_or_read(given["validation"])
+    table, validation = find_or_read(given["table"]), find_or_read(given["validation"])
+    options = _get_reading_options(given, settings)
+    targets, cluster, mode = (given[name] for name in ("targets", "cluster", "cluster_mode"))
     with show_progress("trees") as progress:
         return train_on_cluster(
-            tables[0],
-            given["targets"],
-            _get_reading_options(given, settings),
-            tables[1],
-            settings,
-            given["cluster"],
-            progress,
-            given["cluster_mode"],
+            table, targets, options, validation, settings, cluster, progress, mode
         ).model
 
 

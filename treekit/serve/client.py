@@ -30,6 +30,7 @@ from treekit.serve.protocol.messages import (
     InferRequest,
     InputRequest,
     OutputRequest,
+    Parameters,
     decode_tensors,
 )
 from treekit.serve.protocol.tensor_data import LENGTH_HEADER, encode_bytes, split_body
@@ -136,17 +137,10 @@ class Client:
             As `get`; also if the response does not match the request.
         """
         data = encode_bytes(tensor)
-        given = InputRequest(
-            tensor.name,
-            list(tensor.shape),
-            tensor.datatype,
-            parameters={"binary_data_size": len(data)},
-        )
-        request = InferRequest(
-            [given],
-            outputs=[OutputRequest(name, {"binary_data": True}) for name in outputs],
-        )
-        head = msgspec.json.encode(request)
+        size: Parameters = {"binary_data_size": len(data)}
+        given = InputRequest(tensor.name, list(tensor.shape), tensor.datatype, parameters=size)
+        wanted = [OutputRequest(name, {"binary_data": True}) for name in outputs]
+        head = msgspec.json.encode(InferRequest([given], outputs=wanted))
         headers = {_LENGTH_HEADER: str(len(head)), "Content-Type": "application/octet-stream"}
         response_headers, body = self._send_request("POST", (*path, "infer"), head + data, headers)
         length = response_headers.get(_LENGTH_HEADER)
@@ -285,7 +279,7 @@ class RemoteModel:
                 metadata = client.get(*self._path)
             parameters = metadata.get("parameters") or {}
             self._schema = msgspec.json.decode(parameters["schema"], type=Schema)
-            self._missing, self._unknown = parameters["missing"], parameters["unknown"]
+            self._policies = {name: parameters[name] for name in ("missing", "unknown")}
         except (LookupError, TypeError, AttributeError, ValueError, msgspec.MsgspecError) as error:
             raise RemoteError(
                 f"invalid metadata of model {name!r} from {client.url}: {error!r:.300}; for models "
@@ -311,13 +305,7 @@ class RemoteModel:
         yield [header]
         names = self._list_output_names(proba)
         for block in table.iterate_blocks(_BLOCK_ROWS):
-            matrix = encode_rows(
-                block,
-                self._schema,
-                missing=self._missing,
-                unknown=self._unknown,
-                missing_marks=block.missing,
-            )
+            matrix = encode_rows(block, self._schema, **self._policies, missing_marks=block.missing)
             for tensors in self._infer_in_parts(matrix, names):
                 columns: list[Any] = []
                 for tensor in tensors:

@@ -259,6 +259,10 @@ class RequestRecord(msgspec.Struct, eq=False, kw_only=True):
     deadline: float = math.inf
     is_late: bool = False
 
+    def record_prediction(self, served: Served, rows: int) -> None:
+        """Record the model and the number of rows of a prediction."""
+        self.model, self.version, self.rows = served.name, served.version, rows
+
 
 @dataclass
 class Service:

@@ -14,7 +14,7 @@ from google.protobuf.descriptor_pool import DescriptorPool
 from google.protobuf.message_factory import GetMessageClass
 
 from treekit.serve.errors import InvalidRequestError, shown
-from treekit.serve.models.tensors import Tensor, get_numpy_type
+from treekit.serve.models.tensors import Tensor, check_datatype, input_error
 from treekit.serve.protocol import messages
 from treekit.serve.protocol.tensor_data import encode_bytes
 
@@ -88,9 +88,7 @@ def _convert_request(request: Any) -> messages.InferRequest:
     inputs = []
     for number, given in enumerate(request.inputs):
         if raw and given.contents.ListFields():
-            raise InvalidRequestError(
-                f"input {shown(given.name)} has both contents and raw_input_contents; give only one"
-            )
+            raise input_error(given.name, "has both contents and raw_input_contents; give only one")
         data = raw[number] if raw else _list_values(given)
         shape, parameters = list(given.shape), get_parameters(given)
         parameters.pop("binary_data_size", None)  # of the JSON protocol
@@ -115,29 +113,23 @@ def get_parameters(message: Any) -> messages.Parameters:
 def _list_values(given: Any) -> list[Any]:
     """Return the elements of an input in the field of its datatype."""
     name, datatype = given.name, given.datatype
-    get_numpy_type(name, datatype)
+    check_datatype(name, datatype)
     field = _CONTENT_FIELDS.get(datatype)
     if field is None:
-        raise InvalidRequestError(
-            f"input {shown(name)} is {datatype}, which has no field in contents; send it in "
-            "raw_input_contents"
-        )
+        problem = f"is {datatype}, which has no field in contents; send it in raw_input_contents"
+        raise input_error(name, problem)
     for filled, _ in given.contents.ListFields():
         if filled.name != field:
-            raise InvalidRequestError(
-                f"input {shown(name)} is {datatype}, but has contents in {filled.name}; send them "
-                f"in {field}"
-            )
+            problem = f"is {datatype}, but has contents in {filled.name}; send them in {field}"
+            raise input_error(name, problem)
     values = list(getattr(given.contents, field))
     if datatype != "BYTES":
         return values
     try:
         return [value.decode() for value in values]
     except UnicodeDecodeError as error:
-        raise InvalidRequestError(
-            f"input {shown(name)} has the element {shown(error.object)}, which is not UTF-8: "
-            f"{error.reason}"
-        ) from None
+        problem = f"has the element {shown(error.object)}, which is not UTF-8: {error.reason}"
+        raise input_error(name, problem) from None
 
 
 def add_outputs(answer: Any, outputs: list[Tensor], *, raw: bool) -> None:

@@ -84,15 +84,11 @@ class _CallHandler:
 
     def make_handlers(self) -> Any:
         """Return the generic handler for a grpcio server."""
-        return grpc.method_handlers_generic_handler(
-            SERVICE_NAME,
-            {
-                name: grpc.stream_stream_rpc_method_handler(
-                    partial(self._handle_call, name, request)
-                )
-                for name, (request, _) in get_method_classes().items()
-            },
-        )
+        handlers = {}
+        for name, (request, _) in get_method_classes().items():
+            handle = partial(self._handle_call, name, request)
+            handlers[name] = grpc.stream_stream_rpc_method_handler(handle)
+        return grpc.method_handlers_generic_handler(SERVICE_NAME, handlers)
 
     async def _handle_call(self, name: str, kind: Any, _: Any, context: Any) -> None:
         """Handle one call, which is in progress until the client has received the response."""
@@ -141,13 +137,11 @@ class _CallHandler:
             request = kind.FromString(data)
         except DecodeError as error:
             raise InvalidRequestError(f"the message is not a {name}Request: {error}") from None
-        answer = await self._call_method(name, request)
-        if name == "ModelInfer":
-            call.record_prediction(answer)
+        answer = await self._call_method(name, request, call)
         encoded: bytes = answer.SerializeToString()
         return encoded
 
-    async def _call_method(self, method: str, request: Any) -> Any:
+    async def _call_method(self, method: str, request: Any, call: CallRecord) -> Any:
         """Return the response message of a method.
 
         Raises
@@ -169,7 +163,7 @@ class _CallHandler:
             case "ModelMetadata":
                 fields = self._get_metadata(request)
             case "ModelInfer":
-                return await self._infer(request)
+                return await self._infer(request, call)
             case "RepositoryIndex":
                 _check_repository(request)
                 entries = service.repository.index(ready=request.ready)
@@ -200,13 +194,14 @@ class _CallHandler:
             "outputs": [spec._asdict() for spec in served.outputs],
         }
 
-    async def _infer(self, request: Any) -> Any:
+    async def _infer(self, request: Any, call: CallRecord) -> Any:
         service = self._service
         name, version = request.model_name or None, request.model_version or None
         served = service.repository.get(name, version)
         names = [output.name for output in request.outputs] or None
         given = request, service.limits.rows
         outputs = await service.infer(served, names, request.ByteSize(), decode_tensors, *given)
+        call.record_prediction(served, len(outputs[0].cells))
         answer = _RESPONSES["ModelInfer"](
             model_name=served.name, model_version=served.version, id=request.id
         )
@@ -256,12 +251,12 @@ async def start_grpc(
     server.add_generic_rpc_handlers((_CallHandler(service, check_token, note).make_handlers(),))
     host = f"[{settings.host}]" if ":" in settings.host else settings.host
     place = f"{host}:{settings.grpc_port}"
-    credentials = _load_credentials(settings)
     try:
-        if credentials is None:
+        if settings.tls_cert is None or settings.tls_key is None:
             port = server.add_insecure_port(place)
         else:
-            port = server.add_secure_port(place, credentials)
+            pair = Path(settings.tls_key).read_bytes(), Path(settings.tls_cert).read_bytes()
+            port = server.add_secure_port(place, grpc.ssl_server_credentials([pair]))
     except RuntimeError as error:
         raise SettingError(
             f"gRPC cannot listen on {place}: {error}; give another port, or a certificate and "
@@ -282,14 +277,6 @@ def _make_channel_options(limits: Limits, settings: ServeSettings) -> list[tuple
         # Otherwise two servers would silently share a port.
         ("grpc.so_reuseport", int(settings.workers > 1)),
     ]
-
-
-def _load_credentials(settings: ServeSettings) -> Any:
-    """Return the TLS credentials, or None without TLS."""
-    if settings.tls_cert is None or settings.tls_key is None:
-        return None
-    pair = Path(settings.tls_key).read_bytes(), Path(settings.tls_cert).read_bytes()
-    return grpc.ssl_server_credentials([pair])
 
 
 def _check_repository(request: Any) -> None:
@@ -320,11 +307,6 @@ class CallRecord(RequestRecord, eq=False):
     path: str
     client: str
     seconds: float = 0.0
-
-    def record_prediction(self, answer: Any) -> None:
-        """Record the model and the rows of a ``ModelInferResponse``."""
-        self.model, self.version = answer.model_name, answer.model_version
-        self.rows = answer.outputs[0].shape[0] if answer.outputs else 0
 
 
 def _parse_peer(peer: str) -> str:

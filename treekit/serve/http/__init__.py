@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Awaitable, Callable, Iterable, MutableMapping
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -13,9 +13,6 @@ from treekit.serve.errors import BusyError, InvalidRequestError, TooLargeError
 from treekit.serve.protocol.tensor_data import decompress_body
 from treekit.serve.scheduling import RequestRecord, Working
 from treekit.serve.settings import Limits
-
-if TYPE_CHECKING:
-    from treekit.serve.models.served_model import Served
 
 Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]
@@ -39,6 +36,10 @@ class Reply(msgspec.Struct):
     headers: Iterable[Header] = ()
 
 
+Handle = Callable[["Request"], Awaitable[Reply]]
+"""Endpoint of a route."""
+
+
 class Route(NamedTuple):
     """Route of an endpoint.
 
@@ -48,24 +49,27 @@ class Route(NamedTuple):
     path : str
         Path; ``{name}`` matches one segment, a value of ``scope["path_params"]``.
     handle : callable
-        ``await handle(scope, receive)`` returns a `Reply` or raises a `ServeError`.
+        ``await handle(request)`` returns a `Reply` or raises a `ServeError`.
     kind : str
         Label of the endpoint in metrics.
     """
 
     method: str
     path: str
-    handle: Callable[[Scope, Receive], Awaitable[Reply]]
+    handle: Handle
     kind: str
 
 
-class HttpRecord(RequestRecord, eq=False):
-    """Record of one HTTP request, in ``scope["treekit"]``, completed by its endpoint.
+class Request(RequestRecord, eq=False):
+    """One HTTP request and its record, completed by its endpoint.
 
     Its id is returned in ``X-Request-Id``.
 
     Attributes
     ----------
+    scope : Scope
+    receive : Receive
+        Function that receives the messages with the body.
     path : str
         Path below the root path of the application.
     headers : dict of bytes to bytes
@@ -74,21 +78,24 @@ class HttpRecord(RequestRecord, eq=False):
         Requests and pending bytes of the process.
     route : Route, optional
         Route of the path, with any method.
+    parameters : dict of str to str
+        Values of the path's ``{name}``.
     extra_headers : tuple of headers
         Headers added to those of the endpoint.
     """
 
+    scope: Scope
+    receive: Receive
     path: str
     headers: dict[bytes, bytes]
     working: Working
     route: Route | None = None
+    parameters: dict[str, str] = msgspec.field(default_factory=dict)
     extra_headers: tuple[Header, ...] = ()
 
-
-def record_prediction(scope: Scope, served: Served, rows: int) -> None:
-    """Record the model and the number of rows of a prediction."""
-    record: HttpRecord = scope["treekit"]
-    record.model, record.version, record.rows = served.name, served.version, rows
+    def count_header(self, name: bytes) -> int:
+        """Return the number of headers of a name."""
+        return sum(own == name for own, _ in self.scope["headers"])
 
 
 def make_json_reply(value: Any, status: int = 200, headers: Iterable[Header] = ()) -> Reply:
@@ -105,7 +112,19 @@ def make_error_reply(status: int, message: str, headers: Iterable[Header] = ()) 
     return make_json_reply({"error": message}, status, headers)
 
 
-async def read_body(scope: Scope, receive: Receive, limits: Limits) -> bytes:
+def always_send(reply: Reply) -> Handle:
+    """Return an endpoint that sends a constant reply, or status 304 if its ETag is known."""
+    tag = dict(reply.headers).get(b"etag")
+
+    async def send_reply(request: Request) -> Reply:
+        if tag is not None and request.headers.get(b"if-none-match") == tag:
+            return Reply(b"", 304, reply.media, reply.headers)
+        return reply
+
+    return send_reply
+
+
+async def read_body(request: Request, limits: Limits) -> bytes:
     """Read and decompress the body of a request.
 
     Raises
@@ -121,40 +140,39 @@ async def read_body(scope: Scope, receive: Receive, limits: Limits) -> bytes:
     InvalidRequestError
         If the client disconnects, or the body does not match its Content-Encoding.
     """
-    record: HttpRecord = scope["treekit"]
-    declared = record.headers.get(b"content-length", b"")
+    declared = request.headers.get(b"content-length", b"")
     if declared.isdigit() and int(declared) > limits.body_bytes:
         raise _too_large_error(limits)
-    record.deadline = record.started + limits.seconds
-    message = await receive()
+    request.deadline = request.started + limits.seconds
+    message = await request.receive()
     body: bytes = message.get("body", b"")
     if message.get("more_body"):
         parts = bytearray(body)
         while message.get("more_body") and len(parts) <= limits.body_bytes:
-            _count_pending(record, len(message["body"]), limits)
-            message = await receive()
+            _count_pending(request, len(message["body"]), limits)
+            message = await request.receive()
             parts += message.get("body", b"")
         body = bytes(parts)
-    record.deadline = math.inf
+    request.deadline = math.inf
     if message["type"] != "http.request":
         raise InvalidRequestError("the client disconnected before its body had arrived")
     if len(body) > limits.body_bytes:
         raise _too_large_error(limits)
-    coding = record.headers.get(b"content-encoding")
+    coding = request.headers.get(b"content-encoding")
     if coding is None:
         return body
     body = await asyncio.to_thread(decompress_body, body, coding, limits.body_bytes)
-    _count_pending(record, len(body), limits)
+    _count_pending(request, len(body), limits)
     return body
 
 
-def _count_pending(record: HttpRecord, size: int, limits: Limits) -> None:
+def _count_pending(request: Request, size: int, limits: Limits) -> None:
     """Count bytes of a body as pending until the request is answered."""
     most = _MAX_BODIES * limits.body_bytes
-    if record.working.pending_bytes + size > most:
+    if request.working.pending_bytes + size > most:
         raise BusyError(f"server busy: pending request bodies exceed {most:,} bytes; retry in 1 s")
-    record.working.pending_bytes += size
-    record.pending_bytes += size
+    request.working.pending_bytes += size
+    request.pending_bytes += size
 
 
 def _too_large_error(limits: Limits) -> TooLargeError:

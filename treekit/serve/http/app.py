@@ -19,13 +19,14 @@ from time import perf_counter
 from treekit.serve.errors import InvalidRequestError, NotFoundError, ServeError
 from treekit.serve.http import (
     Header,
-    HttpRecord,
     Message,
     Receive,
     Reply,
+    Request,
     Route,
     Scope,
     Send,
+    always_send,
     make_error_reply,
     make_json_reply,
 )
@@ -144,19 +145,19 @@ class HttpApp:
             request_id = next(self._ids)
         method, path = scope["method"], scope["path"].removeprefix(scope.get("root_path", ""))
         working = self._working
-        record = scope["treekit"] = HttpRecord(path, headers, working, id=request_id)
+        record = Request(scope, receive, path, headers, working, id=request_id)
         record.task = asyncio.current_task()
         working.begin(record)
         if not self._is_sweeping:
             self._cancel_late()
         try:
             try:
-                record.route, scope["path_params"], is_found = self._find_route(method, path)
-                reply = self._check_request(scope, record)
+                record.route, record.parameters, is_found = self._find_route(method, path)
+                reply = self._check_request(record)
                 if reply is None:
                     if not is_found or record.route is None:
                         raise _make_route_error(method, record)
-                    reply = await record.route.handle(scope, receive)
+                    reply = await record.route.handle(record)
             except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001
                 reply = self._make_error_reply(record, error)
             record.status = reply.status
@@ -190,7 +191,7 @@ class HttpApp:
             delay = min(_MAX_SWEEP_SECONDS, self._seconds / 4)
             asyncio.get_running_loop().call_later(delay, self._cancel_late)
 
-    def _make_error_reply(self, record: HttpRecord, error: BaseException) -> Reply:
+    def _make_error_reply(self, record: Request, error: BaseException) -> Reply:
         """Return the reply for an error; raise the error if another task cancelled this one."""
         if isinstance(error, ServeError):
             status, message, headers = error.status, str(error), error.headers
@@ -218,14 +219,14 @@ class HttpApp:
                     return route, parameters, True
         return route, parameters, False
 
-    def _check_request(self, scope: Scope, record: HttpRecord) -> Reply | None:
+    def _check_request(self, record: Request) -> Reply | None:
         """Check a request; return None if it is admitted, or a reply (preflight)."""
-        path, headers, access = record.path, record.headers, self._access
+        path, headers, access, scope = record.path, record.headers, self._access, record.scope
         if path in HEALTH_PATHS:
             return None
         pairs = scope["headers"]
         if len(headers) != len(pairs):
-            _reject_duplicate_headers(scope)
+            _reject_duplicate_headers(record)
         size = len(scope["path"]) + len(scope.get("query_string", b""))
         if size + sum(map(len, chain.from_iterable(pairs))) > MAX_HEAD_BYTES:
             raise _make_error(431, f"the head of the request exceeds {MAX_HEAD_BYTES:,} bytes")
@@ -247,7 +248,7 @@ class HttpApp:
                 self._working.check_limit(self._max_requests)
         return None
 
-    def _make_start(self, method: str, record: HttpRecord, reply: Reply) -> Message:
+    def _make_start(self, method: str, record: Request, reply: Reply) -> Message:
         """Return the ASGI message with the status and all headers."""
         headers = [
             (b"content-type", reply.media),
@@ -276,7 +277,7 @@ def _make_error(status: int, message: str, *headers: Header) -> ServeError:
     return error
 
 
-def _make_route_error(method: str, record: HttpRecord) -> ServeError:
+def _make_route_error(method: str, record: Request) -> ServeError:
     place, route = f"{method} {record.path[:256]}", record.route
     if route is None:
         return NotFoundError(f"{place}: unknown path; see /openapi.json for all paths")
@@ -284,10 +285,10 @@ def _make_route_error(method: str, record: HttpRecord) -> ServeError:
     return _make_error(405, f"{place}: this path requires {route.method}", allow)
 
 
-def _reject_duplicate_headers(scope: Scope) -> None:
+def _reject_duplicate_headers(record: Request) -> None:
     """Reject duplicate Host and Origin headers, as servers disagree on which one to use."""
     for name, shown in ((b"host", "Host"), (b"origin", "Origin")):
-        if sum(own == name for own, _ in scope["headers"]) > 1:
+        if record.count_header(name) > 1:
             raise InvalidRequestError(
                 f"the request has more than one {shown} header; HTTP requires exactly one"
             )
@@ -340,15 +341,10 @@ def make_app(
 
 def list_routes(service: Service) -> list[Route]:
     """Return all routes of a service but the metrics, the most frequent first."""
-    document = make_json_reply(make_document())
-
-    async def send_document(scope: Scope, receive: Receive) -> Reply:
-        del scope, receive
-        return document
-
+    document = always_send(make_json_reply(make_document()))
     return [
         *list_protocol_routes(service),
         *list_json_routes(service),
         *list_page_routes(service),
-        Route("GET", "/openapi.json", send_document, "description"),
+        Route("GET", "/openapi.json", document, "description"),
     ]

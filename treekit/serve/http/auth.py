@@ -143,9 +143,8 @@ def _add_brackets(host: str) -> str:
 def _parse_host_setting(given: str) -> str:
     if given == "*":
         return given
-    found = _HOST_PATTERN.fullmatch(
-        _add_brackets(given.lower()) if given.count(":") > 1 else given.lower()
-    )
+    name = given.lower()
+    found = _HOST_PATTERN.fullmatch(_add_brackets(name) if name.count(":") > 1 else name)
     if found is None:
         raise SettingError(
             f"invalid host --allow-host {given!r}; give a name or address as in a URL, "

@@ -14,7 +14,7 @@ import itertools
 import threading
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
-from functools import cached_property
+from functools import partial
 from typing import Annotated, Any, Literal, TypeVar
 from weakref import WeakKeyDictionary
 
@@ -35,15 +35,7 @@ from treekit.rules.merge import joined_rules
 from treekit.rules.rule_list import RuleList
 from treekit.rules.wording import OutcomeFormatter, format_numbers, join_outcomes
 from treekit.serve.errors import InvalidRequestError, NotFoundError, TooLargeError, shown
-from treekit.serve.http import (
-    Receive,
-    Reply,
-    Route,
-    Scope,
-    make_json_reply,
-    read_body,
-    record_prediction,
-)
+from treekit.serve.http import Reply, Request, Route, make_json_reply, read_body
 from treekit.serve.http.json_rows import RowConverter, parse_query
 from treekit.serve.models.repository import Repository
 from treekit.serve.models.served_model import Served
@@ -239,17 +231,8 @@ _MAX_EXTRA_BRACES = 1000
 _MAX_NAME = 255
 
 
-class _ModelConverters:
-    """Converters and description of one model, created on first use."""
-
-    def __init__(self, served: Served) -> None:
-        self._model = served.model
-        self.rows = RowConverter(served.model, served.name)
-        self.outputs = OutputConverter(served.model)
-
-    @cached_property
-    def description(self) -> dict[str, Any]:
-        return describe_model(self._model)
+Converters = tuple["RowConverter", "OutputConverter"]
+"""Converters of a model's requests and responses."""
 
 
 class _JsonEndpoints:
@@ -257,26 +240,26 @@ class _JsonEndpoints:
 
     def __init__(self, service: Service) -> None:
         self._service = service
-        self._converters: WeakKeyDictionary[Served, _ModelConverters] = WeakKeyDictionary()
+        self._converters: WeakKeyDictionary[Served, Converters] = WeakKeyDictionary()
         self._rule_cache = RuleCache()
 
     # ------------------------------------------------------------- prediction
 
-    async def predict(self, scope: Scope, receive: Receive) -> Reply:
+    async def predict(self, request: Request) -> Reply:
         """Predict rows."""
         runner = self._service.runner
-        body = await read_body(scope, receive, runner.limits)
+        body = await read_body(request, runner.limits)
         if body.count(b"{") > 2 * runner.limits.rows + _MAX_EXTRA_BRACES:  # before slow parsing
             raise TooLargeError(
                 f"the body contains more objects than the {runner.limits.rows:,} rows that this "
                 "server takes at once: send them in parts"
             )
-        query = scope["query_string"]
+        query = request.scope["query_string"]
         served, matrix, wanted = await runner.run_by_size(
             len(body), self._parse_predict_request, query, body
         )
         outputs = await runner.run_batch(served, matrix, wanted)
-        record_prediction(scope, served, len(matrix))
+        request.record_prediction(served, len(matrix))
         size = 8 * sum(output.cells.size for output in outputs)
         return Reply(await runner.run_by_size(size, self._encode_predictions, served, outputs))
 
@@ -288,14 +271,14 @@ class _JsonEndpoints:
         if not isinstance(given, PredictRequest):
             given = PredictRequest(rows=given)
         served = self._get_requested_model(query, given)
-        converters = self._get_converters(served)
-        wanted = converters.outputs.select_outputs(
+        row_converter, output_converter = self._get_converters(served)
+        wanted = output_converter.select_outputs(
             given.outputs, len(given.rows), self._service.limits.explained_rows
         )
-        return served, converters.rows.convert_rows(given.rows), wanted
+        return served, row_converter.convert_rows(given.rows), wanted
 
     def _encode_predictions(self, served: Served, outputs: Sequence[Tensor]) -> bytes:
-        rows = self._get_converters(served).outputs.make_rows(outputs)
+        rows = self._get_converters(served)[1].make_rows(outputs)
         return msgspec.json.encode(PredictResponse(served.name, served.version, rows))
 
     def _get_requested_model(self, query: bytes, given: ModelQuery) -> Served:
@@ -315,52 +298,49 @@ class _JsonEndpoints:
                 raise NotFoundError(f"unknown model or version {shown(text)}")
         return self._service.repository.get(name, version)
 
-    def _get_converters(self, served: Served) -> _ModelConverters:
+    def _get_converters(self, served: Served) -> Converters:
+        """Return the converters of a model, created on first use."""
         known = self._converters.get(served)
         if known is None:
-            known = self._converters[served] = _ModelConverters(served)
+            model = served.model
+            known = RowConverter(model, served.name), OutputConverter(model)
+            self._converters[served] = known
         return known
 
     # ------------------------------------------------------------ explanation
 
-    async def explain(self, scope: Scope, receive: Receive) -> Reply:
+    async def explain(self, request: Request) -> Reply:
         """Explain the prediction of one row."""
         runner = self._service.runner
-        body = await read_body(scope, receive, runner.limits)
-        return make_json_reply(await runner.run_explanation(self._explain_row, scope, body))
+        body = await read_body(request, runner.limits)
+        return make_json_reply(await runner.run_explanation(self._explain_row, request, body))
 
-    def _explain_row(self, scope: Scope, body: bytes) -> ExplainResponse:
+    def _explain_row(self, request: Request, body: bytes) -> ExplainResponse:
         if len(body) > _MAX_EXPLAIN_BYTES:
             raise TooLargeError(
                 f"the body is longer than the {_MAX_EXPLAIN_BYTES:,} bytes of a row that can be "
                 "explained"
             )
         given: ExplainRequest = convert_request(parse_json(body), ExplainRequest)
-        served = self._get_requested_model(scope["query_string"], given)
-        record_prediction(scope, served, 1)
-        self._get_converters(served).rows.check_row(given.row)
+        served = self._get_requested_model(request.scope["query_string"], given)
+        request.record_prediction(served, 1)
+        self._get_converters(served)[0].check_row(given.row)
         return explain_row(served, given)
 
     # ------------------------------------------------------ models and rules
 
-    async def get_models(self, scope: Scope, receive: Receive) -> Reply:
+    async def get_models(self, request: Request) -> Reply:
         """Describe the models."""
-        del receive
-        parse_query(scope["query_string"], NoQuery)
-        return make_json_reply(await self._service.runner.run_explanation(self._list_models))
-
-    def _list_models(self) -> list[ModelDescription]:
-        repository = self._service.repository
-        return list_models(
-            repository,
-            {served: self._get_converters(served).description for served in repository.served},
+        parse_query(request.scope["query_string"], NoQuery)
+        service = self._service
+        return make_json_reply(
+            await service.runner.run_explanation(list_models, service.repository)
         )
 
-    async def get_rules(self, scope: Scope, receive: Receive) -> Reply:
+    async def get_rules(self, request: Request) -> Reply:
         """List rules of a model."""
-        del receive
-        query = parse_query(scope["query_string"], RulesQuery)
-        served = self._get_model(scope["path_params"]["name"], query.version)
+        query = parse_query(request.scope["query_string"], RulesQuery)
+        served = self._get_model(request.parameters["name"], query.version)
         return make_json_reply(
             await self._service.runner.run_explanation(self._rule_cache.get_page, served, query)
         )
@@ -448,17 +428,12 @@ class OutputConverter:
             columns = self._list_target_columns(0, given, "")
         else:
             names = [output.name for output in self._outputs]
-            targets = [
-                _make_records(
-                    TargetPrediction, self._list_target_columns(k, given, f"_{k}"), n_rows
-                )
-                for k in range(len(names))
-            ]
-            columns = {
-                "targets": [
-                    dict(zip(names, own, strict=True)) for own in zip(*targets, strict=True)
-                ]
-            }
+            targets = []
+            for k in range(len(names)):
+                own = self._list_target_columns(k, given, f"_{k}")
+                targets.append(_make_records(TargetPrediction, own, n_rows))
+            rows = zip(*targets, strict=True)
+            columns = {"targets": [dict(zip(names, row, strict=True)) for row in rows]}
         if "leaf" in given:
             columns["leaf"] = given["leaf"].tolist()
         if "rule" in given:
@@ -482,26 +457,23 @@ class OutputConverter:
     ) -> dict[str, list[Any]]:
         """Return the fields of `TargetPrediction` of one target, with a value for each row."""
         columns: dict[str, list[Any]] = {}
+        label_values = partial(self._label_values, k)
         if f"label{end}" in given:
             columns["label"] = given[f"label{end}"].tolist()
         if f"probabilities{end}" in given:
             shares = given[f"probabilities{end}"].tolist()
-            columns["probabilities"] = [self._label_values(k, own) for own in shares]
+            columns["probabilities"] = list(map(label_values, shares))
         if "value" in given:
             values = given["value"][:, k] if self._several else given["value"]
             columns["value"] = values.tolist()
         first, last = self._blocks[k]
         if "contributions" in given:
+            rows = given["contributions"][:, :, first:last].tolist()
             columns["contributions"] = [
-                {
-                    name: self._label_values(k, own)
-                    for name, own in zip(self._names, row, strict=True)
-                }
-                for row in given["contributions"][:, :, first:last].tolist()
+                dict(zip(self._names, map(label_values, row), strict=True)) for row in rows
             ]
         if "bias" in given:
-            parts = given["bias"][:, first:last].tolist()
-            columns["bias"] = [self._label_values(k, own) for own in parts]
+            columns["bias"] = list(map(label_values, given["bias"][:, first:last].tolist()))
         return columns
 
     def _label_values(self, k: int, values: list[float]) -> Any:
@@ -544,12 +516,9 @@ def explain_row(served: Served, given: ExplainRequest) -> ExplainResponse:
         options["tree"] = given.tree - 1
     if "counterfactuals" in explainers:
         options |= {"changes": 1, "budget": _MAX_PAIRS}
-    if given.changes is not None:
-        options["changes"] = given.changes
-    if given.wish is not None:
-        options["wish"] = level_text(given.wish)
-    if given.target is not None:
-        options["target"] = given.target
+    wish = None if given.wish is None else level_text(given.wish)
+    wanted = {"changes": given.changes, "wish": wish, "target": given.target}
+    options |= {name: value for name, value in wanted.items() if value is not None}
     names = model.schema.names
     try:
         table = make_table(names, [make_object_array([given.row[name]]) for name in names])
@@ -563,26 +532,17 @@ def explain_row(served: Served, given: ExplainRequest) -> ExplainResponse:
 # ---------------------------------------------------------------- models
 
 
-def list_models(
-    repository: Repository, descriptions: Mapping[Served, dict[str, Any]]
-) -> list[ModelDescription]:
-    """Return the state and the description of the newest loaded version of all known models.
-
-    Parameters
-    ----------
-    repository : Repository
-    descriptions : mapping
-        Result of `describe_model` for each loaded model, newest first.
-    """
+def list_models(repository: Repository) -> list[ModelDescription]:
+    """Return the state and the description of the newest loaded version of all known models."""
     models: dict[str, ModelDescription] = {}
     for entry in repository.index():
         model = models.setdefault(entry.name, ModelDescription(name=entry.name))
         model.reason = model.reason or entry.reason
-    for served, description in descriptions.items():
+    for served in repository.served:
         model = models.setdefault(served.name, ModelDescription(name=served.name))
         if not model.versions:
             model.version, model.state, model.platform = served.version, "READY", served.platform
-            for name, value in description.items():
+            for name, value in describe_model(served.model).items():
                 setattr(model, name, value)
         model.versions = [*model.versions, served.version]
     return list(models.values())

@@ -75,17 +75,13 @@ class RowConverter:
         schema = model.schema
         self._name, self._schema = name, schema
         self._dtype = np.dtype(schema.dtype)
+        marks = schema.missing_marks
         self._columns = [
-            (
-                column.name,
-                None
-                if column.kind == "numeric"
-                else LevelIndex(column.levels, schema.missing_marks),
-            )
+            (column.name, None if column.kind == "numeric" else LevelIndex(column.levels, marks))
             for column in schema.columns
         ]
         self._names = frozenset(schema.names)
-        self._marks = frozenset(schema.missing_marks)
+        self._marks = frozenset(marks)
         self._no_missing = model.missing == "error"
         self._no_unknown = model.unknown == "error"
 

@@ -20,7 +20,7 @@ from typing import Any
 
 from treekit._version import __version__
 from treekit.errors import MissingExtraError
-from treekit.serve.http import Receive, Reply, Route, Scope
+from treekit.serve.http import Reply, Request, Route
 from treekit.serve.models.repository import Change
 from treekit.serve.scheduling import RequestRecord, Service
 
@@ -74,20 +74,15 @@ class Metrics:
             registry=registry,
             buckets=_BUCKET_BOUNDS,
         )
-        self._rows = Counter(
-            "treekit_rows", "Predicted rows.", ["model", "version"], registry=registry
-        )
-        self._errors = Counter(
-            "treekit_request_errors",
-            "Requests answered with a status of 400 or more.",
-            ["endpoint", "status"],
-            registry=registry,
-        )
-        self._changes = Counter(
-            "treekit_model_changes",
-            "Changes of models, by process.",
-            ["model", "outcome"],
-            registry=registry,
+
+        def count(name: str, meaning: str, *labels: str) -> Counter:
+            return Counter(name, meaning, labels, registry=registry)
+
+        errors = "Requests answered with a status of 400 or more."
+        self._rows = count("treekit_rows", "Predicted rows.", "model", "version")
+        self._errors = count("treekit_request_errors", errors, "endpoint", "status")
+        self._changes = count(
+            "treekit_model_changes", "Changes of models, by process.", "model", "outcome"
         )
         in_progress = Gauge(
             "treekit_requests_in_progress",
@@ -238,9 +233,8 @@ def forget_process(pid: int) -> None:
 def make_metrics_route(metrics: Metrics) -> Route:
     """Return the route ``GET /metrics``."""
 
-    async def send_metrics(scope: Scope, receive: Receive) -> Reply:
-        del receive
-        accept = scope["treekit"].headers.get(b"accept", b"").decode("latin-1")
+    async def send_metrics(request: Request) -> Reply:
+        accept = request.headers.get(b"accept", b"").decode("latin-1")
         body, media = metrics.render(accept)
         return Reply(body, media=media.encode())
 

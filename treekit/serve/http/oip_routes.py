@@ -11,17 +11,8 @@ from functools import partial
 from typing import TypeVar
 
 from treekit.serve.errors import InvalidRequestError, UnavailableError
-from treekit.serve.http import (
-    Receive,
-    Reply,
-    Route,
-    Scope,
-    make_json_reply,
-    read_body,
-    record_prediction,
-)
+from treekit.serve.http import Reply, Request, Route, always_send, make_json_reply, read_body
 from treekit.serve.models.repository import Do
-from treekit.serve.models.served_model import Served
 from treekit.serve.protocol.messages import (
     SERVER_METADATA,
     ControlRequest,
@@ -53,24 +44,21 @@ class _ProtocolEndpoints:
     def __init__(self, service: Service) -> None:
         self._service = service
 
-    def _get_served(self, scope: Scope) -> Served:
-        return self._service.repository.get(**scope["path_params"])
-
-    async def infer(self, scope: Scope, receive: Receive) -> Reply:
+    async def infer(self, http: Request) -> Reply:
         """Answer an inference request."""
         service, limits = self._service, self._service.runner.limits
-        served = service.repository.get(**scope["path_params"])
-        body = await read_body(scope, receive, limits)
-        length = _get_json_length(scope)
+        served = service.repository.get(**http.parameters)
+        body = await read_body(http, limits)
+        length = _get_json_length(http)
         if length is None and (quick := service.infer_quick(served, body)):
             answer, rows = quick
-            record_prediction(scope, served, rows)
+            http.record_prediction(served, rows)
             return Reply(answer)
         size = len(body)
         request, rest = await service.runner.run_by_size(size, read_request, body, length)
         given = request, rest, limits.rows
         outputs = await service.infer(served, request.output_names, size, decode_tensors, *given)
-        record_prediction(scope, served, len(outputs[0].cells))
+        http.record_prediction(served, len(outputs[0].cells))
         size = 8 * sum(output.cells.size for output in outputs)
         answer, head = await service.runner.run_by_size(
             size, encode_response, served, request, outputs
@@ -79,37 +67,25 @@ class _ProtocolEndpoints:
             return Reply(answer)
         return Reply(answer, media=_BYTES_TYPE, headers=((LENGTH_HEADER, b"%d" % head),))
 
-    async def server_live(self, scope: Scope, receive: Receive) -> Reply:
-        """Report that the process is alive."""
-        del scope, receive
-        return make_json_reply(LiveServer(live=True))
-
-    async def server_ready(self, scope: Scope, receive: Receive) -> Reply:
+    async def server_ready(self, _: Request) -> Reply:
         """Report whether all models are served."""
-        del scope, receive
         ready = self._service.ready
         return make_json_reply(ReadyServer(live=True, ready=ready), 200 if ready else 503)
 
-    async def server_metadata(self, scope: Scope, receive: Receive) -> Reply:
-        """Describe the server."""
-        del scope, receive
-        return make_json_reply(SERVER_METADATA)
-
-    async def model_metadata(self, scope: Scope, receive: Receive) -> Reply:
+    async def model_metadata(self, request: Request) -> Reply:
         """Describe a model."""
-        del receive
-        served = self._get_served(scope)
+        served = self._service.repository.get(**request.parameters)
         versions = self._service.repository.versions(served.name)
         return make_json_reply(get_model_metadata(served, versions))
 
-    async def model_ready(self, scope: Scope, receive: Receive) -> Reply:
+    async def model_ready(self, request: Request) -> Reply:
         """Report whether a model is served."""
-        del receive
+        name, ready = request.parameters["name"], True
         try:
-            name = self._get_served(scope).name
+            self._service.repository.get(**request.parameters)
         except UnavailableError:
-            return make_json_reply(ReadyModel(scope["path_params"]["name"], ready=False), 503)
-        return make_json_reply(ReadyModel(name, ready=True))
+            ready = False
+        return make_json_reply(ReadyModel(name, ready), 200 if ready else 503)
 
     # ------------------------------------------------------ model repository
     # Triton's extension.
@@ -117,32 +93,32 @@ class _ProtocolEndpoints:
     # https://github.com/triton-inference-server/server,
     # ``docs/protocol/extension_model_repository.md``
 
-    async def list_models(self, scope: Scope, receive: Receive) -> Reply:
+    async def list_models(self, http: Request) -> Reply:
         """List the models and their states."""
-        ready = (await self._read_request(IndexRequest, scope, receive)).ready
+        ready = (await self._read_request(IndexRequest, http)).ready
         return make_json_reply(self._service.repository.index(ready=ready))
 
-    async def _read_request(self, kind: type[T], scope: Scope, receive: Receive) -> T:
+    async def _read_request(self, kind: type[T], http: Request) -> T:
         """Decode the object in a body; an empty body has the defaults."""
         runner, what = self._service.runner, "request to the model repository"
-        body = await read_body(scope, receive, runner.limits)
+        body = await read_body(http, runner.limits)
         given = await runner.run_by_size(len(body), parse_json, body or b"{}", what)
         request: T = convert_request(given, kind, what)
         return request
 
-    async def change_model(self, what: Do, scope: Scope, receive: Receive) -> Reply:
+    async def change_model(self, what: Do, http: Request) -> Reply:
         """Load or unload a model."""
-        name, service = scope["path_params"]["name"], self._service
+        name, service = http.parameters["name"], self._service
         service.check_control()
-        request = await self._read_request(ControlRequest, scope, receive)
+        request = await self._read_request(ControlRequest, http)
         await service.change_model(what, name, request.parameters)
         return make_json_reply(ControlResponse(name, service.repository.versions(name)))
 
 
-def _get_json_length(scope: Scope) -> bytes | None:
+def _get_json_length(request: Request) -> bytes | None:
     """Return the value of the header Inference-Header-Content-Length; None if it is absent."""
-    length: bytes | None = scope["treekit"].headers.get(LENGTH_HEADER)
-    if length is not None and sum(name == LENGTH_HEADER for name, _ in scope["headers"]) > 1:
+    length = request.headers.get(LENGTH_HEADER)
+    if length is not None and request.count_header(LENGTH_HEADER) > 1:
         raise InvalidRequestError("duplicate header Inference-Header-Content-Length; give it once")
     return length
 
@@ -150,6 +126,8 @@ def _get_json_length(scope: Scope) -> bytes | None:
 def list_protocol_routes(service: Service) -> list[Route]:
     """Return the routes of the protocol, the most frequent first."""
     oip, model = _ProtocolEndpoints(service), "/v2/repository/models/{name}"
+    live = always_send(make_json_reply(LiveServer(live=True)))
+    metadata = always_send(make_json_reply(SERVER_METADATA))
     routes = []
     for place in ("/v2/models/{name}", "/v2/models/{name}/versions/{version}"):
         routes += [
@@ -159,10 +137,10 @@ def list_protocol_routes(service: Service) -> list[Route]:
         ]
     return [
         *routes,
-        Route("GET", "/v2/health/live", oip.server_live, "health"),
+        Route("GET", "/v2/health/live", live, "health"),
         Route("GET", "/v2/health/ready", oip.server_ready, "health"),
-        Route("GET", "/v2", oip.server_metadata, "server"),
-        Route("GET", "/v2/", oip.server_metadata, "server"),  # as in the protocol's OpenAPI file
+        Route("GET", "/v2", metadata, "server"),
+        Route("GET", "/v2/", metadata, "server"),  # as in the protocol's OpenAPI file
         Route("POST", "/v2/repository/index", oip.list_models, "repository"),
         Route("POST", f"{model}/load", partial(oip.change_model, "load"), "repository"),
         Route("POST", f"{model}/unload", partial(oip.change_model, "unload"), "repository"),

@@ -191,10 +191,8 @@ def _describe_operation(operation: Operation, answer: Item, body: Item | None) -
     }
     if body is not None:
         required = operation.body not in (IndexRequest, ControlRequest)
-        described["requestBody"] = {
-            "required": required,
-            "content": {_JSON_TYPE: {"schema": body}},
-        }
+        content = {_JSON_TYPE: {"schema": body}}
+        described["requestBody"] = {"required": required, "content": content}
     if operation.query is not None:
         described["parameters"] = _describe_query(operation.query)
     if operation.answer in (ReadyServer, ReadyModel):  # also sent with the status 503
@@ -204,11 +202,11 @@ def _describe_operation(operation: Operation, answer: Item, body: Item | None) -
             "content": {_JSON_TYPE: {"schema": either}},
         }
     elif operation.answer is InferResponse:
-        content = {"schema": {"description": "JSON, then the bytes of tensors."}}
+        tensors = {"schema": {"description": "JSON, then the bytes of tensors."}}
         name = "Inference-Header-Content-Length"
-        described["requestBody"]["content"][_BYTES_TYPE] = content
+        described["requestBody"]["content"][_BYTES_TYPE] = tensors
         described["parameters"] = [{"name": name, "in": "header", **_LENGTH_HEADER}]
-        success["content"][_BYTES_TYPE] = content
+        success["content"][_BYTES_TYPE] = tensors
         success["headers"] = {name: _LENGTH_HEADER}
     elif operation.answer is str:
         success["content"] = {media: {"schema": answer} for media in _METRICS_TYPES}
@@ -217,15 +215,9 @@ def _describe_operation(operation: Operation, answer: Item, body: Item | None) -
 
 def _describe_query(query: type[msgspec.Struct]) -> list[Item]:
     _, components = msgspec.json.schema_components([query])
-    properties = components[query.__name__]["properties"]
-    return [
+    described = []
+    for name, schema in components[query.__name__]["properties"].items():
         # A null default means an absent parameter, which has no text.
-        {"name": name, "in": "query", "required": False, "schema": _drop_null(schema)}
-        for name, schema in properties.items()
-    ]
-
-
-def _drop_null(schema: Item) -> Item:
-    if "anyOf" not in schema:
-        return schema
-    return next(own for own in schema["anyOf"] if own != {"type": "null"})
+        own, *_ = (kind for kind in schema.get("anyOf", [schema]) if kind != {"type": "null"})
+        described.append({"name": name, "in": "query", "required": False, "schema": own})
+    return described

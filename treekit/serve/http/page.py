@@ -8,7 +8,6 @@ else.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Awaitable, Callable
 from functools import cache
 from typing import Annotated, Any, Literal
 
@@ -20,7 +19,7 @@ from treekit.model.model import Model
 from treekit.plot import plot
 from treekit.rules.language import list_languages, load_language
 from treekit.serve.errors import InvalidRequestError, TooLargeError
-from treekit.serve.http import Receive, Reply, Route, Scope
+from treekit.serve.http import Handle, Reply, Request, Route, always_send
 from treekit.serve.http.json_routes import Count, Language
 from treekit.serve.http.json_rows import parse_query
 from treekit.serve.protocol.messages import convert_request
@@ -45,23 +44,16 @@ _MEDIA_TYPES = {
     ".svg": "image/svg+xml",
 }
 
-_SECURITY_HEADERS = (
-    (b"cross-origin-resource-policy", b"same-origin"),
-    (b"cross-origin-opener-policy", b"same-origin"),
-)
-
 
 @cache
 def _load_files() -> dict[str, Reply]:
     """Return the files of the page by path, equal for all clients and without a token."""
     folder = next(folder / "serve" for folder in list_shipped_folders())
-    found = {
-        f"/{file.relative_to(folder).as_posix()}": _make_file_reply(
-            file.read_bytes(), _MEDIA_TYPES[file.suffix]
-        )
-        for file in sorted(folder.rglob("*"))
-        if file.suffix in _MEDIA_TYPES
-    }
+    found = {}
+    for file in sorted(folder.rglob("*")):
+        if media := _MEDIA_TYPES.get(file.suffix):
+            path = f"/{file.relative_to(folder).as_posix()}"
+            found[path] = _make_file_reply(file.read_bytes(), media)
     found["/"] = found.pop("/page.html")
     found["/page/words.json"] = _make_file_reply(_encode_phrases(), "application/json")
     return found
@@ -73,21 +65,18 @@ def _make_file_reply(body: bytes, media: str) -> Reply:
         (b"content-security-policy", PAGE_POLICY.encode()),
         (b"cache-control", b"no-cache"),
         (b"etag", tag),
-        *_SECURITY_HEADERS,
+        (b"cross-origin-resource-policy", b"same-origin"),
+        (b"cross-origin-opener-policy", b"same-origin"),
     )
     return Reply(body, 200, f"{media}; charset=utf-8".encode(), headers)
 
 
 def _encode_phrases() -> bytes:
     """Return the phrases of the page in all included languages as JSON."""
-    spoken = {
-        code: {
-            key: phrase
-            for key, phrase in load_language(code).phrases.items()
-            if key.startswith(_PHRASE_PREFIXES)
-        }
-        for code in list_languages()
-    }
+    spoken = {}
+    for code in list_languages():
+        phrases = load_language(code).phrases.items()
+        spoken[code] = {key: text for key, text in phrases if key.startswith(_PHRASE_PREFIXES)}
     return msgspec.json.encode(spoken)
 
 
@@ -102,25 +91,9 @@ def list_page_paths() -> frozenset[str]:
 def list_page_routes(service: Service) -> list[Route]:
     """Return the routes of the page and its pictures."""
     return [
-        *(
-            Route("GET", path, _make_file_endpoint(reply), "page")
-            for path, reply in _load_files().items()
-        ),
+        *(Route("GET", path, always_send(reply), "page") for path, reply in _load_files().items()),
         Route("GET", "/models/{name}/tree.svg", _make_picture_endpoint(service), "picture"),
     ]
-
-
-def _make_file_endpoint(reply: Reply) -> Callable[[Scope, Receive], Awaitable[Reply]]:
-    """Return an endpoint that sends a reply, or status 304 if it has not changed."""
-    tag = dict(reply.headers)[b"etag"]
-
-    async def send_file(scope: Scope, receive: Receive) -> Reply:
-        del receive
-        if scope["treekit"].headers.get(b"if-none-match") == tag:
-            return Reply(b"", 304, reply.media, reply.headers)
-        return reply
-
-    return send_file
 
 
 # ---------------------------------------------------------------- pictures
@@ -138,10 +111,8 @@ MAX_BOXES = 400
 _MAX_MARKED = 500
 _NodeNumber = Annotated[int, msgspec.Meta(ge=0, le=999_999_999)]
 
-_PICTURE_HEADERS = (
-    (b"content-security-policy", PICTURE_POLICY.encode()),
-    (b"cross-origin-resource-policy", b"same-origin"),
-)
+_SAME_ORIGIN = (b"cross-origin-resource-policy", b"same-origin")
+_PICTURE_HEADERS = ((b"content-security-policy", PICTURE_POLICY.encode()), _SAME_ORIGIN)
 
 
 class TreeQuery(msgspec.Struct, forbid_unknown_fields=True):
@@ -154,14 +125,12 @@ class TreeQuery(msgspec.Struct, forbid_unknown_fields=True):
     path: str = ""
 
 
-def _make_picture_endpoint(service: Service) -> Callable[[Scope, Receive], Awaitable[Reply]]:
+def _make_picture_endpoint(service: Service) -> Handle:
     """Return an endpoint that draws one tree of a model, with the decision path of a row marked."""
 
-    async def send_tree(scope: Scope, receive: Receive) -> Reply:
-        del receive
-        query = parse_query(scope["query_string"], TreeQuery)
-        served = service.repository.get(scope["path_params"]["name"], query.version)
-        model = served.model
+    async def send_tree(request: Request) -> Reply:
+        query = parse_query(request.scope["query_string"], TreeQuery)
+        model = service.repository.get(request.parameters["name"], query.version).model
         if query.tree > model.n_trees:
             raise InvalidRequestError(f"'tree' must be 1 to {model.n_trees}, got {query.tree}")
         settings = {

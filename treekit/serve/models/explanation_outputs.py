@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import threading
-from functools import cached_property
+from collections.abc import Callable
+from functools import cache, cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -128,12 +129,12 @@ def _append_largest_parts(
     model: Model, matrix: npt.NDArray[Any], texts: npt.NDArray[np.object_]
 ) -> npt.NDArray[np.object_]:
     """Append the largest part to the texts of fractional instances."""
-    ways = DecisionPaths(model)
+    find_path = make_path_finder(model)
     for row, cells in enumerate(round_to_dtype(matrix, model.schema.dtype)):
         if not (model.schema.nominal.any() or np.isnan(cells).any()):
             continue  # no value is missing, or an unseen category
         for tree in range(model.n_trees):
-            _, leaves = ways.find_path(tree, cells.tolist())
+            _, leaves = find_path(tree, cells.tolist())
             part = max(mass for _, mass in leaves) / model.mass
             if len(leaves) > 1:
                 texts[row, tree] += f" [{100 * part:.3g}% of the row, its largest part]"
@@ -154,22 +155,26 @@ _MAX_EXACT_INTEGER = 1 << 53
 """Every integer up to this one is exactly representable as a double."""
 
 
-class DecisionPaths:
-    """Decision paths of rows through the trees of a model; nodes are read on demand."""
+Path = tuple[list[Passage], list[tuple[int, int]]]
 
-    def __init__(self, model: Model) -> None:
-        self._model = model
-        self._nodes: dict[int, tuple[TreeNodes, Integers | None]] = {}
 
-    def find_path(self, tree: int, row: list[float]) -> tuple[list[Passage], list[tuple[int, int]]]:
-        """Return the decision path of a row; see `treekit.explain.decision_path.trace_row`."""
-        model = self._model
-        if tree not in self._nodes:
-            own = model.trees[tree]
-            bounds = compute_mass_bounds(own) if model.missing == "fractional" else None
-            self._nodes[tree] = TreeNodes(own, model.schema), bounds
-        nodes, bounds = self._nodes[tree]
+def make_path_finder(model: Model) -> Callable[[int, list[float]], Path]:
+    """Return a function of a tree's index and a row that returns the row's decision path.
+
+    See `treekit.explain.decision_path.trace_row`; nodes are read on demand.
+    """
+
+    @cache
+    def read_tree(tree: int) -> tuple[TreeNodes, Integers | None]:
+        own = model.trees[tree]
+        bounds = compute_mass_bounds(own) if model.missing == "fractional" else None
+        return TreeNodes(own, model.schema), bounds
+
+    def find_path(tree: int, row: list[float]) -> Path:
+        nodes, bounds = read_tree(tree)
         return trace_row(nodes, row, model.mass, bounds)
+
+    return find_path
 
 
 class FeatureContributions:
@@ -194,9 +199,8 @@ class FeatureContributions:
         self._divisor = model.unit_total * compute_unit_factor(model) if votes else model.divisor
         self._exponent = 0 if votes else model.exponent
         self.bias = self._to_doubles(np.array(self._bias, dtype=object))
-        self._forest_climber = (
-            _ForestClimber(model, self._units) if _can_climb(model, self._units) else None
-        )
+        can_climb = _can_climb(model, self._units)
+        self._forest_climber = _ForestClimber(model, self._units) if can_climb else None
 
     def compute_contributions(self, matrix: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
         """Return contributions (rows, features, values) of encoded rows (rows, features)."""
@@ -210,14 +214,10 @@ class FeatureContributions:
         ModelError
             If they do not add up to the prediction, which is a bug in treekit.
         """
-        found = (
-            self._compute_by_row(matrix)
-            if self._forest_climber is None
-            else self._forest_climber.compute_contributions(matrix)
-        )
-        expected = sum_leaf_values(self._model, matrix).astype(object) * compute_unit_factor(
-            self._model
-        )
+        climber, factor = self._forest_climber, compute_unit_factor(self._model)
+        compute = self._compute_by_row if climber is None else climber.compute_contributions
+        found = compute(matrix)
+        expected = sum_leaf_values(self._model, matrix).astype(object) * factor
         total = found.sum(axis=1).astype(object) + np.array(self._bias, dtype=object)
         if (total != expected).any():
             row = int((total != expected).any(axis=1).argmax())
@@ -230,21 +230,17 @@ class FeatureContributions:
 
     def _compute_by_row(self, matrix: npt.NDArray[Any]) -> npt.NDArray[np.object_]:
         model = self._model
-        ways, n_values = DecisionPaths(model), model.schema.n_values
+        find_path, n_values = make_path_finder(model), model.schema.n_values
         found = np.zeros((len(matrix), model.schema.n_features, n_values), dtype=object)
         for at, row in enumerate(round_to_dtype(matrix, model.schema.dtype).tolist()):
-            walks = [
-                (self._units[t], ways.find_path(t, row)[0], model.mass)
-                for t in range(model.n_trees)
-            ]
+            walks = [(own, find_path(t, row)[0], model.mass) for t, own in enumerate(self._units)]
             for column, own in sum_contributions(walks, row, n_values).by_column.items():
                 found[at, column] = own
         return found
 
     def _to_doubles(self, integers: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
         """Convert integers to doubles as `treekit.explain.explanation.Sums.number`."""
-        least, most = (int(f(integers)) if integers.size else 0 for f in (np.min, np.max))
-        if max(-least, most, self._divisor) > _MAX_EXACT_INTEGER:
+        if max(np.abs(integers).max(initial=0), self._divisor) > _MAX_EXACT_INTEGER:
             # Python rounds any quotient correctly.
             shares = (integers.astype(object) / self._divisor).astype(np.float64)
         else:
@@ -259,10 +255,8 @@ class _ForestClimber:
         self._model = model
         counts = [tree.n_nodes for tree in model.trees]
         self._root = np.cumsum([0, *counts[:-1]])
-        parts = []
-        for root, parent in zip(self._root.tolist(), (t.parent for t in model.trees), strict=True):
-            parts.append(np.where(parent < 0, -1, parent + root))
-        self._parent = np.concatenate(parts)
+        parent = np.concatenate([tree.parent for tree in model.trees])
+        self._parent = np.where(parent < 0, -1, parent + np.repeat(self._root, counts))
         feature = np.concatenate([tree.feature for tree in model.trees])
         self._column = feature[self._parent].astype(np.int64)  # arbitrary and unused at roots
         own = np.concatenate(units)
@@ -272,8 +266,7 @@ class _ForestClimber:
         """Return contributions (rows, features, values) int64."""
         model = self._model
         n_rows, n_features = len(matrix), model.schema.n_features
-        n_values = model.schema.n_values
-        found = np.zeros((n_rows * n_features, n_values), dtype=np.int64)
+        found = np.zeros((n_rows * n_features, model.schema.n_values), dtype=np.int64)
         node = (leaf_indices(model, matrix) + self._root).ravel()
         cell = np.repeat(np.arange(n_rows) * n_features, model.n_trees)
         while len(node):
@@ -281,7 +274,7 @@ class _ForestClimber:
             node, cell = node[inner], cell[inner]
             np.add.at(found, cell + self._column[node], self._node_change[node])
             node = self._parent[node]
-        return found.reshape(n_rows, n_features, n_values)
+        return found.reshape(n_rows, n_features, found.shape[1])
 
 
 def _can_climb(model: Model, units: list[Integers]) -> bool:

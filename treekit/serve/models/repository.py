@@ -44,11 +44,6 @@ Stamp = tuple[int, ...]
 """Identity of a file's content: device, inode, modification times and size."""
 
 
-def read_stamp(path: Path) -> Stamp:
-    """Return the current stamp of a file; FileNotFoundError if it does not exist."""
-    return _make_stamp(path.stat())
-
-
 def _make_stamp(found: Any) -> Stamp:
     # Includes ctime: a copy that preserves times (cp -p), of the same path and size, may also
     # have the same inode number.
@@ -138,12 +133,6 @@ class Repository:
         Function that loads a model file, `read_served` unless in tests.
     clock : callable
         Monotonic clock in seconds.
-
-    Attributes
-    ----------
-    everywhere : callable, optional
-        With several worker processes: function that executes `load` and `unload` in all of
-        them and returns the changes of this one.
     """
 
     def __init__(
@@ -160,7 +149,6 @@ class Repository:
         self._lock = threading.RLock()
         self._is_started = False
         self._subscribers: list[Callable[[list[Change]], None]] = []
-        self.everywhere: Callable[[Do, str], list[Change]] | None = None
 
     def subscribe(self, tell: Callable[[list[Change]], None]) -> None:
         """Call `tell` with the changes after each refresh or request that changed models."""
@@ -251,10 +239,27 @@ class Repository:
             If there is no file of this name.
         InvalidRequestError
             If one of its files cannot be loaded; the previous version continues to be served.
-        UnavailableError
-            If a worker process does not confirm it.
         """
-        return (self.everywhere or self.do_here)("load", name)
+        with self._lock:
+            found, _ = self._locations.find_models()
+            if name not in found:
+                raise NotFoundError(
+                    f"there is no file of a model {name!r}; {suggest_names(name, found)}"
+                )
+            was_unloaded = name in self._unloaded
+            self._unloaded.discard(name)
+            for entry in self._list_entries(name):
+                entry.force_reload()
+            changes = self._refresh_model(name, found[name], 1)
+            entries = self._list_entries(name)
+            is_refused = any(change.what in ("kept", "refused") for change in changes)
+            if is_refused and was_unloaded and not any(entry.served for entry in entries):
+                self._unloaded.add(name)
+            self._publish_table(changes)
+            if is_refused:
+                reason = next(entry.public_reason for entry in entries if entry.reason)
+                raise InvalidRequestError(f"model {name!r} was not loaded: {reason}")
+            return changes
 
     def unload(self, name: str) -> list[Change]:
         """Unload a model until it is loaded again; its file is kept.
@@ -263,48 +268,18 @@ class Repository:
         ------
         NotFoundError
             If the model does not exist.
-        UnavailableError
-            If a worker process does not confirm it.
         """
-        return (self.everywhere or self.do_here)("unload", name)
-
-    def do_here(self, what: Do, name: str) -> list[Change]:
-        """Load or unload a model in this process only."""
         with self._lock:
-            return self._load_here(name) if what == "load" else self._unload_here(name)
-
-    def _load_here(self, name: str) -> list[Change]:
-        found, _ = self._locations.find_models()
-        if name not in found:
-            raise NotFoundError(
-                f"there is no file of a model {name!r}; {suggest_names(name, found)}"
-            )
-        was_unloaded = name in self._unloaded
-        self._unloaded.discard(name)
-        for entry in self._list_entries(name):
-            entry.force_reload()
-        changes = self._refresh_model(name, found[name], 1)
-        entries = self._list_entries(name)
-        is_refused = any(change.what in ("kept", "refused") for change in changes)
-        if is_refused and was_unloaded and not any(entry.served for entry in entries):
+            entries = self._list_entries(name)
+            if not entries and name not in self._unloaded:
+                raise self._table.make_error(name)
             self._unloaded.add(name)
-        self._publish_table(changes)
-        if is_refused:
-            reason = next(entry.public_reason for entry in entries if entry.reason)
-            raise InvalidRequestError(f"model {name!r} was not loaded: {reason}")
-        return changes
-
-    def _unload_here(self, name: str) -> list[Change]:
-        entries = self._list_entries(name)
-        if not entries and name not in self._unloaded:
-            raise self._table.make_error(name)
-        self._unloaded.add(name)
-        changes = [Change(name, own.version, "unloaded") for own in entries if own.served]
-        for entry in entries:
-            entry.forget()
-            entry.is_required = True
-        self._publish_table(changes)
-        return changes
+            changes = [Change(name, own.version, "unloaded") for own in entries if own.served]
+            for entry in entries:
+                entry.forget()
+                entry.is_required = True
+            self._publish_table(changes)
+            return changes
 
     def _list_entries(self, name: str) -> list[ModelEntry]:
         return list(self._entries.get(name, {}).values())
@@ -320,10 +295,6 @@ class Repository:
                 for entry in self._list_all_entries()
                 if entry.location.is_explicit and entry.served is None and entry.reason
             ]
-
-    def leave_out(self, names: Iterable[str]) -> None:
-        """Mark models as unloaded before the first refresh, as in the other processes."""
-        self._unloaded |= set(names)
 
     def _refresh_model(self, name: str, places: list[ModelLocation], looks: int) -> list[Change]:
         """Check the files of a model, and remove versions that `looks` checks did not find."""
@@ -440,7 +411,7 @@ class ModelEntry:
             Current time of a monotonic clock in seconds.
         """
         try:
-            if self._is_settled and read_stamp(self.location.path) == self._stamp:
+            if self._is_settled and _make_stamp(self.location.path.stat()) == self._stamp:
                 return None
             return self._check_content(read, now)
         except (TreekitError, OSError) as error:
@@ -635,10 +606,13 @@ class ModelFinder:
                 troubles.append(error)
             pairs += self._last_found.get(source, ())
         for name, place in sorted(pairs, key=lambda pair: pair[1].path not in self._known_paths):
-            twin = _find_conflict(place, found.get(name, ()))
-            if twin is None:
-                found.setdefault(name, []).append(place)
-            elif twin.path != place.path:
+            known = found.setdefault(name, [])
+            # Of the same version, or one with and one without a version.
+            twins = [own for own in known if None in (own.version, place.version)]
+            twins += [own for own in known if own.version == place.version]
+            if not twins:
+                known.append(place)
+            elif (twin := twins[0]).path != place.path:
                 troubles.append(
                     DataError(
                         f"{str(twin.path)!r} and {str(place.path)!r} are both model {name!r}; "
@@ -649,25 +623,15 @@ class ModelFinder:
         return found, troubles
 
 
-def _find_conflict(place: ModelLocation, others: Sequence[ModelLocation]) -> ModelLocation | None:
-    """Return a conflicting location: same version, or one with and one without a version."""
-    for other in others:
-        if other.version == place.version or None in (other.version, place.version):
-            return other
-    return None
-
-
 def _find_in_source(source: Path) -> Iterator[tuple[str, ModelLocation]]:
     """Yield names and locations of the models in a file or folder."""
     if source.suffix == SUFFIX and not source.is_dir():
         yield source.stem, ModelLocation(source, None, is_explicit=True)
         return
     if source.exists() and not source.is_dir():
-        remedy = (
-            "convert a tree model with 'treekit import', or serve it with onnxruntime"
-            if source.suffix == ".onnx"
-            else f"give {SUFFIX} files, or folders"
-        )
+        remedy = f"give {SUFFIX} files, or folders"
+        if source.suffix == ".onnx":
+            remedy = "convert a tree model with 'treekit import', or serve it with onnxruntime"
         raise DataError(f"{str(source)!r} is not a model file of treekit; {remedy}")
     for path in sorted(source.iterdir()):
         if path.name.startswith("."):

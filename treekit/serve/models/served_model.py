@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from treekit.data.cells import is_number
+from treekit.data.cells import is_number, make_object_array
 from treekit.data.encoding import encode_rows
 from treekit.data.features import round_to_dtype
 from treekit.data.schema import Column, Output, python_label
@@ -30,7 +30,7 @@ from treekit.model.scoring import (
 from treekit.serve.errors import InvalidRequestError
 from treekit.serve.models.explanation_outputs import Explanations
 from treekit.serve.models.fast_path import FastPath
-from treekit.serve.models.tensors import Tensor, TensorSpec, get_numpy_type
+from treekit.serve.models.tensors import DATATYPES, Tensor, TensorSpec
 
 ONE_TENSOR = "input"
 """Name of the input with all columns."""
@@ -157,7 +157,7 @@ class Served:
             raise InvalidRequestError("duplicate input; give each column once")
         for name in given:
             if name not in schema.names:
-                raise InvalidRequestError(self._unknown_input_message(name))
+                raise self._unknown_input_error(name)
         for name in schema.names:
             if name not in given:
                 raise InvalidRequestError(
@@ -178,15 +178,15 @@ class Served:
             return self._encode_table(columns, untyped=False)
         return np.stack([round_to_dtype(column, schema.dtype) for column in columns], axis=1)
 
-    def _unknown_input_message(self, name: str) -> str:
+    def _unknown_input_error(self, name: str) -> InvalidRequestError:
         schema = self.model.schema
         if name == ONE_TENSOR:
-            return (
+            return InvalidRequestError(
                 f"input {name!r} must have shape [rows, {schema.n_features}]: all columns of "
                 f"model {self.name!r} in schema order"
             )
-        names = list(dict.fromkeys((ONE_TENSOR, *schema.names)))
-        return f"model {self.name!r} has no input {name!r}; {suggest_names(name, names)}"
+        hint = suggest_names(name, [ONE_TENSOR, *schema.names])
+        return InvalidRequestError(f"model {self.name!r} has no input {name!r}; {hint}")
 
     def _encode_table(self, columns: Iterable[npt.NDArray[Any]], *, untyped: bool) -> Matrix:
         model = self.model
@@ -201,7 +201,7 @@ class Served:
         levels = {column.name: column.levels for column in self.model.schema.columns}
         tensors = []
         for name, datatype, shape in self.inputs:
-            cells = np.zeros((rows, *shape[1:]), get_numpy_type(name, datatype))
+            cells = np.zeros((rows, *shape[1:]), DATATYPES[datatype])
             if datatype == "BYTES":
                 cells[...] = levels[name][0] if levels[name] else ""
             tensors.append(Tensor(name, datatype, cells))
@@ -318,6 +318,4 @@ def _convert_labels(output: Output) -> tuple[str, npt.NDArray[Any]]:
         return "INT64", np.array(labels, dtype=np.int64)
     if isinstance(labels[0], float):
         return "FP64", np.array(labels, dtype=np.float64)
-    texts = np.empty(len(labels), dtype=object)
-    texts[:] = [str(label) for label in labels]
-    return "BYTES", texts
+    return "BYTES", make_object_array([str(label) for label in labels])

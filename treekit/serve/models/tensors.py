@@ -62,19 +62,17 @@ class Tensor(NamedTuple):
         return self.cells.shape
 
 
-def get_numpy_type(name: str, datatype: str) -> np.dtype[Any]:
-    """Return the NumPy type for the datatype of input `name`.
+def input_error(name: str, problem: str) -> InvalidRequestError:
+    """Return the error for an input of a request."""
+    return InvalidRequestError(f"input {shown(name)} {problem}")
 
-    Raises
-    ------
-    InvalidRequestError
-        If the protocol or this server does not have the datatype.
-    """
-    try:
-        return DATATYPES[datatype]
-    except KeyError:
+
+def check_datatype(name: str, datatype: str) -> None:
+    """Raise `InvalidRequestError` if this server does not have the datatype of input `name`."""
+    if datatype not in DATATYPES:
         remedy = "; send it as FP32" if datatype == "BF16" else ""
-        raise InvalidRequestError(
-            f"input {shown(name)} has datatype {shown(datatype)}, which this server does not "
-            f"support{remedy}; supported: {', '.join(DATATYPES)}"
-        ) from None
+        raise input_error(
+            name,
+            f"has datatype {shown(datatype)}, which this server does not support{remedy}; "
+            f"supported: {', '.join(DATATYPES)}",
+        )

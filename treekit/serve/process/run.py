@@ -121,13 +121,8 @@ def log_addresses(
 ) -> None:
     """Log the addresses of the server; the HTTP address comes last."""
     if settings.token_file is None and not is_loopback(settings.host):
-        log_event(
-            "open",
-            f"any client that reaches {settings.host} may send requests without a token; "
-            "see --token-file",
-            level="warning",
-            host=settings.host,
-        )
+        text = f"any client that reaches {settings.host} may send requests without a token"
+        log_event("open", f"{text}; see --token-file", level="warning", host=settings.host)
     if grpc_port is not None:
         log_event("listening-grpc", f"gRPC on {settings.host}:{grpc_port}", port=grpc_port)
     page = f"{get_server_url(settings, sockets, nearby=True)}/"
@@ -220,6 +215,11 @@ def _check_ports(settings: ServeSettings) -> None:
         )
     if settings.workers < 1:
         raise SettingError(f"got {settings.workers} workers; give 1 or more")
+    if settings.workers > 1 and settings.control:
+        raise SettingError(
+            "--control needs one worker: with several, add, replace and remove files in a folder, "
+            "which all workers check"
+        )
     if settings.grpc_port is not None:
         if settings.grpc_port == settings.port != 0:
             raise SettingError(

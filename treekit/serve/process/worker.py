@@ -22,7 +22,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 from treekit.errors import MissingExtraError, ModelFileError, SettingError, TreekitError
 
@@ -34,13 +34,12 @@ try:
 except ImportError as missing:
     raise MissingExtraError("uvicorn and httptools", "serve") from missing
 
-from treekit.serve.errors import UnavailableError
 from treekit.serve.http import Receive, Send
 from treekit.serve.http.app import make_app
 from treekit.serve.http.auth import Access
 from treekit.serve.http.logs import configure_logging, log_changes, log_event, log_request
 from treekit.serve.http.metrics import Metrics, forget_process
-from treekit.serve.models.repository import Change, Do, Repository
+from treekit.serve.models.repository import Change, Repository
 from treekit.serve.scheduling import Runner, Service
 from treekit.serve.settings import ServeSettings
 
@@ -63,9 +62,6 @@ _UPGRADE_HEADER = re.compile(rb"(?i)\r\nupgrade:")
 
 _LOADING_SECONDS = 2.0
 """Seconds of loading before a message is logged."""
-
-_EXTRA_SECONDS = 5.0
-"""Seconds to wait for other workers, in addition to the time limit of a request."""
 
 _RESTART_SECONDS = 5.0
 """Seconds that a worker waits before it ends if it cannot start while others serve."""
@@ -312,14 +308,19 @@ def make_worker_app(settings: ServeSettings, path: Path) -> Any:
             signal.signal(getattr(signal, name), signal.SIG_IGN)
     threading.Thread(target=_end_with_parent, name="treekit-parent", daemon=True).start()
     shared = SharedState(path)
+    shared.join()
     service = make_service(settings)
-    shared.join(service.repository, settings.limits.seconds + _EXTRA_SECONDS)
     configure_logging(settings.log, shared.number)
     try:
         changes = load_models(service.repository)
     except (TreekitError, OSError) as error:
-        _end_failed_worker(shared, error)
-    shared.follow_changes()
+        if not shared.is_started:  # ends the server; later, the other workers serve
+            shared.report_error(error)
+            sys.exit(STARTUP_FAILURE)
+        text = f"worker {shared.number} cannot start: {error}"
+        log_event("worker-failed", text, level="error")
+        time.sleep(_RESTART_SECONDS)
+        sys.exit(1)
     if shared.number == 1 and not shared.is_started:
         log_models(changes)
 
@@ -334,17 +335,6 @@ def make_worker_app(settings: ServeSettings, path: Path) -> Any:
     return process.app
 
 
-def _end_failed_worker(shared: SharedState, error: Exception) -> NoReturn:
-    """End a worker that cannot start, and at startup the server; others continue to serve."""
-    if not shared.is_started:
-        shared.report_error(error)
-        sys.exit(STARTUP_FAILURE)
-    number = shared.number
-    log_event("worker-failed", f"worker {number} cannot start: {error}", level="error")
-    time.sleep(_RESTART_SECONDS)
-    sys.exit(1)
-
-
 def _end_with_parent() -> None:
     """End the process gracefully when its parent has ended."""
     parent = multiprocessing.parent_process()
@@ -354,18 +344,12 @@ def _end_with_parent() -> None:
 
 
 # ---------------------------------------------------------------- shared state
-# uvicorn's supervisor passes no messages, so workers and their parent share a database.  A request
-# to load or unload a model is a row that each worker executes after the rows before; it is answered
-# when all workers have executed it, so no worker serves a model after the request that unloaded it
-# was answered.
+# uvicorn's supervisor passes no messages, so workers and their parent share a database.
 
-_POLL_SECONDS = 0.02
 _LOCK_SECONDS = 30.0
 _TABLES = (
     "CREATE TABLE IF NOT EXISTS worker (number INTEGER PRIMARY KEY, pid INTEGER, "
-    "done INTEGER, is_ready INTEGER DEFAULT 0, error TEXT DEFAULT '')",
-    "CREATE TABLE IF NOT EXISTS change (number INTEGER PRIMARY KEY AUTOINCREMENT, "
-    "what TEXT, name TEXT)",
+    "is_ready INTEGER DEFAULT 0)",
     "CREATE TABLE IF NOT EXISTS server (event TEXT PRIMARY KEY, message TEXT)",
 )
 
@@ -385,19 +369,14 @@ class SharedState:
     """
 
     def __init__(self, path: Path) -> None:
-        self._database = sqlite3.connect(
-            path, timeout=_LOCK_SECONDS, isolation_level=None, check_same_thread=False
-        )
-        self._lock = threading.Lock()
+        self._database = sqlite3.connect(path, timeout=_LOCK_SECONDS, isolation_level=None)
         self.number = 0
-        self._errors: dict[int, Exception] = {}
         for statement in _TABLES:
             self._run(statement)
 
     def _run(self, statement: str, *values: Any) -> list[tuple[Any, ...]]:
         """Run a statement, which is a transaction by itself."""
-        with self._lock:
-            return self._database.execute(statement, values).fetchall()
+        return self._database.execute(statement, values).fetchall()
 
     # ---------------------------------------------------------------- parent
 
@@ -436,81 +415,18 @@ class SharedState:
 
     # ---------------------------------------------------------------- workers
 
-    def join(self, repository: Repository, patience: float) -> None:
-        """Join as a worker, whose models are not loaded yet; changes wait `patience` seconds."""
-        self._repository, self._patience = repository, patience
-        [(self.number, self._done)] = self._run(
-            "INSERT INTO worker (number, pid, done) VALUES ("
+    def join(self) -> None:
+        """Join as a worker, with the first free number."""
+        [(self.number,)] = self._run(
+            "INSERT INTO worker (number, pid) VALUES ("
             "(SELECT min(n) FROM (SELECT 1 AS n UNION SELECT number + 1 FROM worker) "
-            "WHERE n NOT IN (SELECT number FROM worker)), ?, "
-            "(SELECT coalesce(max(number), 0) FROM change)) RETURNING number, done",
+            "WHERE n NOT IN (SELECT number FROM worker)), ?) RETURNING number",
             os.getpid(),
         )
-        unloaded = self._run(
-            "SELECT name FROM change WHERE what = 'unload' AND number IN "
-            "(SELECT max(number) FROM change WHERE number <= ? GROUP BY name)",
-            self._done,
-        )
-        repository.leave_out(name for (name,) in unloaded)
-        repository.everywhere = self._broadcast
 
     def mark_ready(self) -> None:
         """Record that this worker serves requests."""
         self._run("UPDATE worker SET is_ready = 1 WHERE number = ?", self.number)
-
-    def follow_changes(self) -> None:
-        """Execute all changes, now and in a thread."""
-        while self._execute_next():
-            pass
-        threading.Thread(target=self._follow, name="treekit-changes", daemon=True).start()
-
-    def _follow(self) -> None:
-        while True:
-            if not self._execute_next():
-                time.sleep(_POLL_SECONDS)
-
-    def _execute_next(self) -> bool:
-        found = self._run(
-            "SELECT number, what, name FROM change WHERE number > ? ORDER BY number LIMIT 1",
-            self._done,
-        )
-        for number, what, name in found:
-            text = ""
-            try:
-                self._repository.do_here(what, name)
-            # Any error must be reported, as another worker waits for the result.
-            except Exception as error:  # noqa: BLE001
-                self._errors[number] = error.with_traceback(None)
-                text = str(error).encode(errors="backslashreplace").decode()
-            self._done = number
-            statement = "UPDATE worker SET done = ?, error = ? WHERE number = ?"
-            self._run(statement, number, text, self.number)
-        return bool(found)
-
-    def _broadcast(self, what: Do, name: str) -> list[Change]:
-        """Load or unload a model in all workers; `Repository.everywhere`.
-
-        Raises
-        ------
-        ServeError
-            If a worker fails, or does not confirm it in time.
-        """
-        statement = "INSERT INTO change (what, name) VALUES (?, ?) RETURNING number"
-        [(number,)] = self._run(statement, what, name)
-        end = time.monotonic() + self._patience
-        while late := self._run("SELECT number FROM worker WHERE done < ?", number):
-            if time.monotonic() > end:
-                raise UnavailableError(
-                    f"worker {late[0][0]} has not confirmed that model {name!r} was {what}ed; retry"
-                )
-            time.sleep(_POLL_SECONDS)
-        if error := self._errors.pop(number, None):
-            self._run("DELETE FROM change WHERE number = ?", number)  # for workers that start later
-            raise error
-        failed = "SELECT number, error FROM worker WHERE done = ? AND error <> ''"
-        for other, text in self._run(failed, number):
-            raise UnavailableError(f"worker {other}: {text}")
-        return []
 
 
 # ---------------------------------------------------------------- supervisor
@@ -565,19 +481,14 @@ class WorkerSupervisor(Multiprocess):
             if code is None or pid is None:
                 continue
             cause = f"exit code {code}" if code >= 0 else f"signal {-code}"
-            number = self._shared.find_number(pid)
             if not self._shared.is_started:
                 raise SettingError(
                     self._shared.read_error() or f"a worker ended at startup: {cause}"
                 )
             forget_process(pid)
-            log_event(
-                "worker-died",
-                f"worker {number} ended: {cause}; restarting",
-                level="error",
-                worker=number,
-                pid=pid,
-            )
+            number = self._shared.find_number(pid)
+            text = f"worker {number} ended: {cause}; restarting"
+            log_event("worker-died", text, level="error", worker=number, pid=pid)
             self.processes[place] = Process(self.config, self.sockets)
             self.processes[place].start()
         # Those replaced or ended by SIGHUP and SIGTTOU, too.

@@ -18,11 +18,10 @@ from msgspec import UNSET, Meta, UnsetType
 from treekit._version import __version__
 from treekit.data.table import suggest_names
 from treekit.serve.errors import InvalidRequestError, TooLargeError, shown
-from treekit.serve.models.tensors import DATATYPES, Tensor, get_numpy_type
+from treekit.serve.models.tensors import DATATYPES, Tensor, check_datatype, input_error
 from treekit.serve.protocol.tensor_data import (
     MAX_DIMENSIONS,
-    decode_byte_cells,
-    decode_json_cells,
+    decode_cells,
     encode_bytes,
     split_body,
 )
@@ -342,28 +341,24 @@ def decode_tensors(
 
 def _decode_tensor(given: InputRequest, rest: memoryview) -> tuple[Tensor, memoryview]:
     """Decode one input; return its tensor and the remaining bytes."""
-    name, datatype, shape = given.name, given.datatype, given.shape
+    name = given.name
     raw: Any = given.data
-    dtype = get_numpy_type(name, datatype)
+    check_datatype(name, given.datatype)
     if "binary_data_size" in given.parameters:
         size = given.parameters["binary_data_size"]
         if raw is not UNSET:
-            raise InvalidRequestError(
-                f"input {shown(name)} has both data and binary_data_size; give only one"
-            )
+            raise input_error(name, "has both data and binary_data_size; give only one")
         if type(size) is not int or not 0 <= size <= len(rest):
-            raise InvalidRequestError(
-                f"input {shown(name)} has binary_data_size {shown(size)}; {len(rest):,} bytes "
-                "are left after the previous inputs and the JSON, whose length is given by the "
-                "header Inference-Header-Content-Length"
+            raise input_error(
+                name,
+                f"has binary_data_size {shown(size)}; {len(rest):,} bytes are left after the "
+                "previous inputs and the JSON, whose length is given by the header "
+                "Inference-Header-Content-Length",
             )
         raw, rest = rest[:size], rest[size:]
     if raw is UNSET:
-        raise InvalidRequestError(
-            f"input {shown(name)} has no data; give data, or binary_data_size and bytes"
-        )
-    decode = decode_byte_cells if isinstance(raw, bytes | memoryview) else decode_json_cells
-    return Tensor(name, datatype, decode(name, datatype, shape, raw, dtype)), rest
+        raise input_error(name, "has no data; give data, or binary_data_size and bytes")
+    return Tensor(name, given.datatype, decode_cells(given, raw)), rest
 
 
 # ------------------------------------------------------------------------- responses
@@ -378,34 +373,23 @@ def encode_response(
     """
     parts, descriptions = [], []
     for output in outputs:
-        if request.is_binary(output.name):
-            data = encode_bytes(output)
-            parts.append(data)
-            name, datatype, cells = output
-            size = {"binary_data_size": len(data)}
-            descriptions.append(ResponseOutput(name, datatype, cells.shape, parameters=size))
-        else:
-            descriptions.append(_output_to_json(output))
-    head = _encode_json(
-        InferResponse(
-            model_name=served.name,
-            model_version=served.version,
-            id=UNSET if request.id is None else request.id,
-            outputs=descriptions,
-        )
+        name, datatype, cells = output
+        described = ResponseOutput(name, datatype, cells.shape)
+        descriptions.append(described)
+        if request.is_binary(name):
+            parts.append(encode_bytes(output))
+            described.parameters = {"binary_data_size": len(parts[-1])}
+            continue
+        described.data = cells.ravel().tolist()  # msgspec writes null for what is not finite
+        if cells.dtype.kind == "f" and not np.isfinite(cells).all():
+            described.parameters = {"not_finite": int((~np.isfinite(cells)).sum())}
+    response = InferResponse(
+        model_name=served.name, model_version=served.version, outputs=descriptions
     )
+    if request.id is not None:
+        response.id = request.id
+    head = _encode_json(response)
     return b"".join((head, *parts)), len(head) if parts else None
-
-
-def _output_to_json(output: Tensor) -> ResponseOutput:
-    name, datatype, cells = output
-    # msgspec writes null for what is not finite
-    described = ResponseOutput(name, datatype, cells.shape, cells.ravel().tolist())
-    if cells.dtype.kind == "f":
-        lost = cells.size - int(np.count_nonzero(np.isfinite(cells)))
-        if lost:
-            described.parameters = {"not_finite": lost}
-    return described
 
 
 # ---------------------------------------------------------------- metadata

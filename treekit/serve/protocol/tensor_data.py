@@ -11,14 +11,18 @@ import struct
 import zlib
 from functools import lru_cache
 from itertools import chain
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import numpy as np
 import numpy.typing as npt
 
+from treekit.data.cells import make_object_array
 from treekit.serve.errors import InvalidRequestError, TooLargeError, UnsupportedError, shown
-from treekit.serve.models.tensors import Tensor
+from treekit.serve.models.tensors import DATATYPES, Tensor, input_error
+
+if TYPE_CHECKING:
+    from treekit.serve.protocol.messages import InputRequest
 
 # ---------------------------------------------------------------- JSON data
 
@@ -28,70 +32,65 @@ MAX_DIMENSIONS = 8
 _MAX_CELLS = 2**48
 
 Values = list[Any]
+Bytes = bytes | memoryview
 
 
-def check_shape(name: str, shape: list[int]) -> int:
-    """Return the number of cells of a shape; InvalidRequestError if it is invalid."""
-    if not 0 < len(shape) <= MAX_DIMENSIONS or min(shape) < 0:
-        raise InvalidRequestError(
-            f"input {shown(name)} has shape {shown(shape)}; a shape has 1 to {MAX_DIMENSIONS} "
-            "lengths, none of them negative, the number of rows first"
-        )
-    if math.prod(length or 1 for length in shape) > _MAX_CELLS:  # NumPy rejects [0, 2**62]
-        raise InvalidRequestError(
-            f"input {shown(name)} has shape {shown(shape)}, which is too large for an array"
-        )
-    return math.prod(shape)
-
-
-def decode_json_cells(
-    name: str, datatype: str, shape: list[int], raw: msgspec.Raw | Values, dtype: np.dtype[Any]
-) -> npt.NDArray[Any]:
-    """Decode the cells of input `name` from JSON.
+def decode_cells(given: InputRequest, raw: msgspec.Raw | Values | Bytes) -> npt.NDArray[Any]:
+    """Decode the cells of an input from JSON or bytes.
 
     Parameters
     ----------
-    name, datatype : str
-    shape : list of int
-        Shape in the request.
-    raw : msgspec.Raw or list
-        Well-formed JSON, or the list decoded from JSON with NaN or Infinity.
-    dtype : dtype
-        NumPy type of `datatype`.
+    given : InputRequest
+        Input of a supported datatype.
+    raw : msgspec.Raw, list, bytes or memoryview
+        Well-formed JSON; the list decoded from JSON with NaN or Infinity; or exactly the bytes of
+        the input.
 
     Returns
     -------
-    array of `shape`
-        Cells as in `treekit.serve.models.tensors.Tensor`.
+    array of the input's shape
+        Cells as in `treekit.serve.models.tensors.Tensor`; a copy.
 
     Raises
     ------
     InvalidRequestError
-        If the data do not match the datatype, range, nesting or shape.
+        If the data do not match the datatype, range, nesting or shape, or the shape is invalid.
     """
-    size = check_shape(name, shape)
-    values = _decode_values(name, datatype, shape, raw)
-    if len(values) != size:
-        raise InvalidRequestError(
-            f"input {shown(name)} has {len(values):,} values, but its shape {shown(shape)} "
-            f"requires {size:,}"
+    shape = given.shape
+    if not 0 < len(shape) <= MAX_DIMENSIONS or min(shape) < 0:
+        raise input_error(
+            given.name,
+            f"has shape {shown(shape)}; a shape has 1 to {MAX_DIMENSIONS} lengths, none of them "
+            "negative, the number of rows first",
         )
-    if dtype.kind == "f":
-        return _values_to_floats(name, datatype, values, dtype).reshape(shape)
-    has_null = None in values if isinstance(raw, list) else b"null" in bytes(raw)
-    return _values_to_array(name, datatype, values, dtype, has_null).reshape(shape)
+    if math.prod(length or 1 for length in shape) > _MAX_CELLS:  # NumPy rejects [0, 2**62]
+        raise input_error(given.name, f"has shape {shown(shape)}, which is too large for an array")
+    decode: Any = _decode_bytes if isinstance(raw, bytes | memoryview) else _decode_json
+    cells: npt.NDArray[Any] = decode(given, raw, DATATYPES[given.datatype], math.prod(shape))
+    return cells.reshape(shape)
 
 
 # ------------------------------------------------------------------ JSON to values
 
-_CELL_TYPES: dict[str, type] = {
-    **dict.fromkeys(("FP16", "FP32", "FP64"), float),
-    **dict.fromkeys(("INT8", "INT16", "INT32", "INT64"), int),
-    **dict.fromkeys(("UINT8", "UINT16", "UINT32", "UINT64"), int),
-    "BOOL": bool,
-    "BYTES": str,
-}
+_CELL_TYPES: dict[str, type] = {"f": float, "i": int, "u": int, "b": bool, "O": str}
+"""Type of a JSON value by kind of the NumPy type."""
+
 _OPENING = re.compile(rb"[\[ \t\r\n]*")
+
+
+def _decode_json(
+    given: InputRequest, raw: msgspec.Raw | Values, dtype: np.dtype[Any], size: int
+) -> npt.NDArray[Any]:
+    values = _decode_values(given, raw, dtype)
+    if len(values) != size:
+        raise input_error(
+            given.name,
+            f"has {len(values):,} values, but its shape {shown(given.shape)} requires {size:,}",
+        )
+    if dtype.kind == "f":
+        return _values_to_floats(given, values, dtype)
+    has_null = None in values if isinstance(raw, list) else b"null" in bytes(raw)
+    return _values_to_array(given, values, dtype, has_null)
 
 
 @lru_cache
@@ -102,25 +101,25 @@ def _make_decoder(cell: type, depth: int) -> msgspec.json.Decoder[Any]:
     return msgspec.json.Decoder(nested)
 
 
-def _decode_values(name: str, datatype: str, shape: list[int], raw: msgspec.Raw | Values) -> Values:
+def _decode_values(given: InputRequest, raw: msgspec.Raw | Values, dtype: np.dtype[Any]) -> Values:
     """Decode the values in row-major order."""
     depth = _nesting_depth(raw)
-    if depth not in (1, len(shape)):
+    if depth not in (1, len(given.shape)):
         kind = f"nested {depth} deep" if depth else "that are not a list"
-        raise InvalidRequestError(
-            f"input {shown(name)} has data {kind}; give one flat list, or lists "
-            f"nested according to its shape {shape}"
+        raise input_error(
+            given.name,
+            f"has data {kind}; give one flat list, or lists nested according to its shape "
+            f"{given.shape}",
         )
     try:
-        decoder = _make_decoder(_CELL_TYPES[datatype], depth)
+        decoder = _make_decoder(_CELL_TYPES[dtype.kind], depth)
         values: Values = (
             msgspec.convert(raw, decoder.type) if isinstance(raw, list) else decoder.decode(raw)
         )
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise InvalidRequestError(
-            f"input {shown(name)} has data that are not {datatype}: {_explain_error(error)}"
-        ) from None
-    return values if depth == 1 else _flatten_lists(name, shape, values)
+        problem = f"has data that are not {given.datatype}: {_explain_error(error)}"
+        raise input_error(given.name, problem) from None
+    return values if depth == 1 else _flatten_lists(given, values)
 
 
 def _nesting_depth(raw: msgspec.Raw | Values) -> int:
@@ -135,15 +134,16 @@ def _nesting_depth(raw: msgspec.Raw | Values) -> int:
     return depth
 
 
-def _flatten_lists(name: str, shape: list[int], values: Values) -> Values:
+def _flatten_lists(given: InputRequest, values: Values) -> Values:
     """Flatten nested lists and check their lengths against the shape."""
     lists = [values]
-    for place, length in enumerate(shape):
-        if not set(map(len, lists)) <= {length}:
-            wrong = next(found for found in map(len, lists) if found != length)
-            raise InvalidRequestError(
-                f"input {shown(name)} has a list of length {wrong:,} at depth {place + 1}, but "
-                f"its shape {shape} requires length {length:,}"
+    for place, length in enumerate(given.shape, 1):
+        wrong = next((found for found in map(len, lists) if found != length), None)
+        if wrong is not None:
+            raise input_error(
+                given.name,
+                f"has a list of length {wrong:,} at depth {place}, but its shape {given.shape} "
+                f"requires length {length:,}",
             )
         lists = list(chain.from_iterable(lists))
     return lists
@@ -154,36 +154,39 @@ def _explain_error(error: Exception) -> str:
     if isinstance(error, UnicodeDecodeError):
         return "a string is not UTF-8"
     text = str(error)
-    if "out of range" in text:
-        return f"{text}; it does not fit into 64 bits"
-    if "got `str`" in text:
-        return f"{text}; write numbers without quotes, and null for a missing value"
-    if "Expected `str | null`" in text:
-        return f"{text}; write every cell in quotes, also numbers, and null for a missing value"
+    for part, remedy in _REMEDIES.items():
+        if part in text:
+            return f"{text}; {remedy}"
     return text
 
+
+_REMEDIES = {
+    "out of range": "it does not fit into 64 bits",
+    "got `str`": "write numbers without quotes, and null for a missing value",
+    "Expected `str | null`": "write every cell in quotes, also numbers, and null for a missing "
+    "value",
+}
+"""Remedies by a part of msgspec's message."""
 
 # --------------------------------------------------------------- values to an array
 
 
 def _values_to_array(
-    name: str, datatype: str, values: Values, dtype: np.dtype[Any], has_null: bool
+    given: InputRequest, values: Values, dtype: np.dtype[Any], has_null: bool
 ) -> npt.NDArray[Any]:
     """Convert integers, booleans or strings to an array (values,), with nulls as in `Tensor`."""
     if dtype.kind == "O" or (dtype.kind == "b" and has_null):
-        cells = np.empty(len(values), dtype=object)
-        cells[:] = values
-        return cells
+        return make_object_array(values)
     known = [value for value in values if value is not None] if has_null else values
     try:
         cells = np.array(known, dtype=dtype)
     except OverflowError:
-        raise _range_error(name, datatype, min(known), max(known), np.iinfo(dtype)) from None
+        raise _range_error(given, min(known), max(known), np.iinfo(dtype)) from None
     return np.array(values, dtype=np.float64) if len(known) < len(values) else cells
 
 
 def _values_to_floats(
-    name: str, datatype: str, values: Values, dtype: np.dtype[Any]
+    given: InputRequest, values: Values, dtype: np.dtype[Any]
 ) -> npt.NDArray[np.floating[Any]]:
     """Convert values to doubles, then round to the type; null is NaN."""
     doubles = np.array(values, dtype=np.float64)
@@ -191,21 +194,19 @@ def _values_to_floats(
         return doubles
     with np.errstate(over="ignore", under="ignore"):
         cells: npt.NDArray[np.floating[Any]] = doubles.astype(dtype)
-    infinite = np.isinf(cells)
-    if infinite.any():
-        infinite &= np.isfinite(doubles)
-    if infinite.any():  # a number became infinite
+    if (np.isinf(cells) & np.isfinite(doubles)).any():  # a number became infinite
         found = doubles[np.isfinite(doubles)]
-        raise _range_error(name, datatype, found.min(), found.max(), np.finfo(dtype))
+        raise _range_error(given, found.min(), found.max(), np.finfo(dtype))
     return cells
 
 
 def _range_error(
-    name: str, datatype: str, low: Any, high: Any, limits: np.iinfo[Any] | np.finfo[Any]
+    given: InputRequest, low: Any, high: Any, limits: np.iinfo[Any] | np.finfo[Any]
 ) -> InvalidRequestError:
-    return InvalidRequestError(
-        f"input {shown(name)} has values from {low!s:.80} to {high!s:.80}, out of the range of "
-        f"{datatype}, {limits.min} to {limits.max}"
+    return input_error(
+        given.name,
+        f"has values from {low!s:.80} to {high!s:.80}, out of the range of {given.datatype}, "
+        f"{limits.min} to {limits.max}",
     )
 
 
@@ -251,51 +252,30 @@ def split_body(body: bytes, length: bytes | None) -> tuple[bytes, memoryview]:
     return body[:end], memoryview(body)[end:]
 
 
-def decode_byte_cells(
-    name: str, datatype: str, shape: list[int], data: bytes | memoryview, dtype: np.dtype[Any]
+def _decode_bytes(
+    given: InputRequest, data: Bytes, dtype: np.dtype[Any], size: int
 ) -> npt.NDArray[Any]:
-    """Decode the cells of input `name` from bytes, as a copy.
-
-    Parameters
-    ----------
-    name, datatype : str
-    shape : list of int
-    data : bytes or memoryview
-        Exactly the bytes of the input.
-    dtype : dtype
-        NumPy type of `datatype`.
-
-    Returns
-    -------
-    array of `shape`
-
-    Raises
-    ------
-    InvalidRequestError
-        If the number of bytes does not match the shape, or bytes are not valid cells.
-    """
-    size = check_shape(name, shape)
     if dtype.kind == "O":
-        return _decode_strings(name, size, data).reshape(shape)
+        return _decode_strings(given.name, size, data)
     if len(data) != size * dtype.itemsize:
-        raise InvalidRequestError(
-            f"input {shown(name)} has {len(data):,} bytes of data; shape {shown(shape)} of "
-            f"{datatype} requires {size * dtype.itemsize:,}"
+        raise input_error(
+            given.name,
+            f"has {len(data):,} bytes of data; shape {shown(given.shape)} of {given.datatype} "
+            f"requires {size * dtype.itemsize:,}",
         )
     if dtype.kind == "b":
         flags = np.frombuffer(data, dtype=np.uint8)
         if flags.max(initial=0) > 1:
             place = int((flags > 1).argmax())
-            raise InvalidRequestError(
-                f"input {shown(name)} has the byte {flags[place]} as value {place} (counting "
-                "from 0); a BOOL is 0 or 1"
+            raise input_error(
+                given.name,
+                f"has the byte {flags[place]} as value {place} (counting from 0); a BOOL is 0 or 1",
             )
     # A copy: aligned, in native byte order, and without a reference to the body.
-    cells = np.frombuffer(data, dtype=dtype.newbyteorder("<")).astype(dtype)
-    return cells.reshape(shape)
+    return np.frombuffer(data, dtype=dtype.newbyteorder("<")).astype(dtype)
 
 
-def _decode_strings(name: str, size: int, data: bytes | memoryview) -> npt.NDArray[Any]:
+def _decode_strings(name: str, size: int, data: Bytes) -> npt.NDArray[Any]:
     """Decode the elements of BYTES as strings."""
     raw, texts = bytes(data), []
     end = 0
@@ -312,13 +292,12 @@ def _decode_strings(name: str, size: int, data: bytes | memoryview) -> npt.NDArr
             f"{error.reason}"
         ) from None
     if end != len(raw):
-        raise InvalidRequestError(
-            f"input {shown(name)} has {len(raw):,} bytes of data, which are not {size:,} elements "
-            "of BYTES; each is a 4-byte little-endian length followed by that many bytes"
+        raise input_error(
+            name,
+            f"has {len(raw):,} bytes of data, which are not {size:,} elements of BYTES; each is a "
+            "4-byte little-endian length followed by that many bytes",
         )
-    cells = np.empty(size, dtype=object)
-    cells[:] = texts
-    return cells
+    return make_object_array(texts)
 
 
 def encode_bytes(tensor: Tensor) -> bytes:
