@@ -7,6 +7,7 @@ from functools import cache
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from tests.reference import grow as reference
 from treekit.components.criteria import make_entropy, make_gain_ratio, make_gini, make_squared_error
@@ -23,16 +24,20 @@ from treekit.grow.compile_criterion import (
 from treekit.grow.compile_plugin import Origin
 from treekit.grow.compile_splitter import compile_splitter
 from treekit.grow.recipe import GrownTree, Recipe, SurrogateRule
+from treekit.grow.route import encode_splits
 from treekit.grow.target_statistics import (
     TargetStatistics,
-    make_class_target,
-    make_multioutput_class_target,
-    make_multioutput_number_target,
-    make_number_target,
+    choose_part_steps,
+    copy_rows,
     make_rank_target,
+    place_target,
+    scale_class_target,
+    scale_number_target,
 )
 from treekit.grow.tree_builder import allocate_scratch, grow_tree
-from treekit.kernels.records import PLAIN_RULES, Limits, SplitRules
+from treekit.kernels.grow_tree import NODE_DTYPE
+from treekit.kernels.records import PLAIN_RULES, Limits, Rows, SplitRules, Table
+from treekit.kernels.route_rows import route_rows
 from treekit.model.tree import Split, Tree
 
 BUILT_IN: dict[str, Callable[..., CriterionFunctions]] = {
@@ -65,18 +70,27 @@ def built_in(
 
 def target_of(problem: reference.Problem) -> TargetStatistics:
     weights = None if problem.weights is None else np.array(problem.weights, float)
-    if problem.several and problem.several[0]:
-        return make_multioutput_class_target(
-            np.array(problem.y, np.int32), problem.several, weights
-        )
-    if problem.several:
-        return make_multioutput_number_target(np.array(problem.y, float), weights)
-    if problem.n_classes:
-        return make_class_target(np.array(problem.y, np.int32), problem.n_classes, weights)
+    n_classes = problem.several if problem.several and problem.several[0] else problem.n_classes
+    if n_classes:
+        codes = np.array(problem.y, np.int32)
+        return place_target(scale_class_target(len(codes), n_classes, weights), codes, weights)
     y = np.array(problem.y, float)
     if problem.quantile is not None:
         return make_rank_target(y, weights, float(problem.quantile))
-    return make_number_target(y, weights)
+    return place_target(scale_number_target(y, weights), y, weights)
+
+
+def node_statistics(
+    tree: Tree, table: Table, rows: Rows, size: int, *, fractional: bool
+) -> npt.NDArray[np.float64]:
+    """Sum the statistics of rows at every node by the kernel `route_rows`."""
+    stats = np.zeros((tree.n_nodes, size))
+    route_rows(
+        encode_splits(tree, table), np.ones(tree.n_nodes), table, copy_rows(rows),
+        choose_part_steps(rows.values), fractional, True, 0, tree.kind == Split.LEAF, stats,
+        np.zeros(tree.n_nodes, NODE_DTYPE),
+    )  # fmt: skip
+    return stats
 
 
 def recipe_of(

@@ -97,13 +97,7 @@ KINDS: dict[str, Kind] = {
             (("recognises", 1), ("read", 1)),
         ),
         Kind("document", Document, "treekit_documents", "treekit.documents", (("render", 1),)),
-        Kind(
-            "simplifier",
-            Simplifier,
-            "treekit_simplifiers",
-            "",
-            (("simplify", 3),),
-        ),
+        Kind("simplifier", Simplifier, "treekit_simplifiers", "", (("simplify", 3),)),
         Kind("explainer", Explainer, "treekit_explainers", "", (("explain", 1),)),
     )
 }

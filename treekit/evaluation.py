@@ -218,12 +218,8 @@ class Evaluation:
             for one in self.classes:
                 parts = [_format_row("", score)[1:3] for score in (one.precision, one.recall)]
                 table.append([repr(one.label), _format_count(one.rows), *parts[0], *parts[1]])
-            lines += [
-                "",
-                *_align_columns(table),
-                "",
-                "rows by true class (down) and predicted class",
-            ]
+            lines += ["", *_align_columns(table), ""]
+            lines.append("rows by true class (down) and predicted class")
             names = [repr(one.label) for one in self.classes]
             cells = zip(names, self.confusion, strict=True)
             lines += _align_columns(
@@ -751,26 +747,18 @@ def _format_number(value: float | None) -> str:
 
 
 def _format_interval(score: Score) -> str:
-    return (
-        "-" if score.low is None else f"{_format_number(score.low)} to {_format_number(score.high)}"
-    )
+    low, high = _format_number(score.low), _format_number(score.high)
+    return "-" if score.low is None else f"{low} to {high}"
 
 
 def _format_row(name: str, score: Score) -> list[str]:
-    return [
-        name,
-        _format_number(score.value),
-        _format_interval(score),
-        _format_number(score.baseline),
-    ]
+    value, baseline = _format_number(score.value), _format_number(score.baseline)
+    return [name, value, _format_interval(score), baseline]
 
 
 def _align_columns(rows: Sequence[Sequence[str]]) -> list[str]:
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return [
-        "  ".join(
-            text.ljust(width) if at == 0 else text.rjust(width)
-            for at, (text, width) in enumerate(zip(row, widths, strict=True))
-        ).rstrip()
+        "  ".join([row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:])]).rstrip()
         for row in rows
     ]

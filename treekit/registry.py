@@ -113,7 +113,6 @@ T = TypeVar("T")
 
 
 _host: Host | None = None
-_host_lock = threading.Lock()
 
 
 def configure(*, strict: bool | None = None) -> None:
@@ -128,8 +127,7 @@ def configure(*, strict: bool | None = None) -> None:
     global _host  # noqa: PLW0603 - the one registry of the process
     if strict is None:
         strict = os.environ.get("TREEKIT_STRICT_PLUGINS", "") not in ("", "0")
-    with _host_lock:
-        _host = Host(strict)
+    _host = Host(strict)
 
 
 def _get_host() -> Host:
@@ -317,9 +315,7 @@ def _find_component(record: Record) -> Component | None:
 
 
 def make(
-    record: Criterion | Splitter | Pruner,
-    given: Mapping[str, Any],
-    layout: Layout | None = None,
+    record: Criterion | Splitter | Pruner, given: Mapping[str, Any], layout: Layout | None = None
 ) -> tuple[Any, dict[str, Any]]:
     """Return the functions of a record for given settings.
 

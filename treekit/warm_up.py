@@ -8,6 +8,7 @@ the machine code from the cache, or from a wheel (``hatch_build.py``).
 from __future__ import annotations
 
 import argparse
+import itertools
 import os
 import subprocess
 import sys
@@ -195,20 +196,11 @@ def _make_served_models(dtypes: Sequence[Dtype]) -> Iterator[Model]:
     from treekit.model.builder import build_tree
     from treekit.model.model import make_model
 
-    columns = (
-        (Column("x"), Column("z")),
-        (Column("x"), Column("colour", "nominal", ("a", "b", "c"))),
-    )
-    for dtype in dtypes:
-        for taken in columns:
-            for schema in (
-                Schema(taken, classes=("n", "y"), dtype=dtype),
-                Schema(taken, task="regression", dtype=dtype),
-            ):
-                for n_trees in (1, 12):
-                    yield make_model(
-                        schema, [build_tree(_make_served_tree(schema), schema)] * n_trees
-                    )
+    second = (Column("z"), Column("colour", "nominal", ("a", "b", "c")))
+    tasks: tuple[dict[str, Any], ...] = ({"classes": ("n", "y")}, {"task": "regression"})
+    for dtype, column, task, n_trees in itertools.product(dtypes, second, tasks, (1, 12)):
+        schema = Schema((Column("x"), column), dtype=dtype, **task)
+        yield make_model(schema, [build_tree(_make_served_tree(schema), schema)] * n_trees)
 
 
 def _make_served_tree(schema: Schema) -> Node:

@@ -14,7 +14,15 @@ from hypothesis import strategies as st
 import treekit
 from tests.examples import examples
 from tests.grow.test_grow_tree import problem_of
-from tests.growing import built_in, grow, level_branches, recipe_of, same_tree, target_of
+from tests.growing import (
+    built_in,
+    grow,
+    level_branches,
+    node_statistics,
+    recipe_of,
+    same_tree,
+    target_of,
+)
 from tests.reference import fractional as oracle
 from tests.reference import grow as reference
 from tests.reference import surrogates as slow
@@ -22,7 +30,7 @@ from tests.reference.grow import Problem
 from tests.tiers import later
 from treekit.data.dataset import make_dataset
 from treekit.grow.recipe import GrownTree, Recipe, SurrogateRule
-from treekit.grow.route import compute_leaf_shares, compute_node_statistics, partition_node_rows
+from treekit.grow.route import compute_leaf_shares
 from treekit.grow.tree_builder import grow_tree
 from treekit.kernels.records import SplitRules
 from treekit.kernels.thresholds import MIDPOINT, VALUE_BELOW
@@ -209,19 +217,8 @@ def test_rows_led_through_a_tree_again_leave_its_statistics(problem: Problem) ->
     recipe = parts_recipe(problem)
     grown = grow_parts(recipe)
     rows = all_rows(recipe)
-    again = compute_node_statistics(
-        grown.tree, recipe.table, rows, recipe.target.size, fractional=True
-    )
+    again = node_statistics(grown.tree, recipe.table, rows, recipe.target.size, fractional=True)
     np.testing.assert_array_equal(again, grown.stats)
-    if grown.tree.n_nodes > 1:
-        first = int(grown.tree.first_child[0])
-        parts = partition_node_rows(grown.tree, recipe.table, rows, 0, fractional=True)
-        for child, own in enumerate(parts, first):
-            below = compute_node_statistics(
-                grown.tree, recipe.table, own, recipe.target.size, fractional=True, start=child
-            )
-            np.testing.assert_allclose(below[child], grown.stats[child], atol=1e-9)
-            assert not below[:child].any()
 
 
 @few
@@ -548,7 +545,7 @@ def test_held_out_rows_go_where_the_model_sends_them(splitter: str) -> None:
     model = treekit.model.model.make_model(dataset.schema, [grown.tree], missing="surrogate")
     ends = leaf_indices(model, matrix_of(dataset)[grown.held_ids])[:, 0]
     assert ends.tolist() == grown.held_leaf.tolist()
-    again = compute_node_statistics(grown.tree, recipe.table, rows, 2, fractional=False)
+    again = node_statistics(grown.tree, recipe.table, rows, 2, fractional=False)
     np.testing.assert_array_equal(again, grown.stats)
 
 

@@ -44,7 +44,12 @@ from treekit.estimators import (
     RandomForestRegressor,
 )
 from treekit.grow.forest_builder import make_sampler
-from treekit.grow.target_statistics import TargetStatistics, choose_part_steps, make_layout_target
+from treekit.grow.target_statistics import (
+    TargetStatistics,
+    choose_part_steps,
+    place_target,
+    scale_layout_target,
+)
 from treekit.kernels.records import Table
 from treekit.model.tree import Split
 from treekit.testing import check_pruner
@@ -399,7 +404,8 @@ def test_class_weights_change_no_draw_of_dense_statistics(weights):
     codes = Table(np.zeros((0, 60), np.uint8), np.zeros(0, np.uint32), *4 * [nothing])
     samples = []
     for factors in (None, np.where(y, 3.7, 0.3)):
-        target = make_layout_target(placed, layout, 2, weights, factors, drawn=True)
+        whole = scale_layout_target(60, placed, layout, 2, weights, factors, drawn=True)
+        target = place_target(whole, placed, weights, factors)
         ids = np.arange(60, dtype=np.uint32)
         bootstrap = make_sampler(ids, codes, target)
         samples.append((bootstrap.ids, bootstrap.draw_counts(7)))
@@ -414,7 +420,8 @@ def test_numbers_of_unlike_size_keep_a_grid_fine_enough_for_each():
     layout = Layout(6, lambda *_: placed, lambda stats: stats, tuple("abcdef"))
     weights = np.random.default_rng(0).random(100)
     for factors in (None, np.where(y > 3, 0.0, 1.7)):
-        target = make_layout_target(placed, layout, 6, weights, factors)
+        whole = scale_layout_target(100, placed, layout, 6, weights, factors)
+        target = place_target(whole, placed, weights, factors)
         wanted = placed * (weights * (1.0 if factors is None else factors))[:, None]
         assert np.allclose(target.values, wanted, rtol=1e-9, atol=0.0)
         sums = target.values.sum(axis=0)

@@ -22,7 +22,7 @@ from numba.core import ir, types
 from numba.core.compiler import CompilerBase, DefaultPassBuilder
 from numba.core.compiler_machinery import FunctionPass, PassManager, register_pass
 
-from tests.growing import grow, recipe_of
+from tests.growing import grow, node_statistics, recipe_of
 from tests.reference.grow import Problem
 from treekit.components.criteria import make_gini, make_quantile_loss
 from treekit.data import out_of_core as room
@@ -31,7 +31,6 @@ from treekit.data.schema import Column, Schema
 from treekit.grow.compile_criterion import compile_criterion
 from treekit.grow.compile_plugin import Origin
 from treekit.grow.recipe import GrownTree, Recipe
-from treekit.grow.route import compute_node_statistics
 from treekit.grow.tree_builder import grow_tree, has_exact_terms
 from treekit.kernels import axis_splits as axis
 from treekit.kernels import feature_codes as keys
@@ -168,7 +167,7 @@ def test_subscripts_in_growth_are_unsigned() -> None:
     recipe = recipe_of(problem)
     grow(problem)
     parts = grow(problem, ways=SplitRules(known_only=True), fractional=True)
-    compute_node_statistics(parts.tree, recipe.table, parts.rows, 2, fractional=True)
+    node_statistics(parts.tree, recipe.table, parts.rows, 2, fractional=True)
     signed = signed_subscripts(
         axis.find_axis_split.py_func, recipe.splitter.find.pointer_signature.args
     )

@@ -112,6 +112,7 @@ def compile_criterion(
     Parameters
     ----------
     functions : CriterionFunctions
+        Valid, see `treekit.discovery.check_functions`.
     cells : int
         S, the length of a node's statistics.
     dense : bool
@@ -129,22 +130,17 @@ def compile_criterion(
     nominal : bool
         Whether there are nominal columns; without them additive statistics need no `key`.
     """
-    if functions.score is None and functions.impurity is None:
-        raise PluginError(f"{origin} defines neither impurity nor score; define one of them")
-    if functions.choose is not None and (functions.score is None or functions.impurity is None):
-        raise PluginError(f"{origin} defines choose, which requires impurity and score")
     impurity = gain = score = None
     if functions.impurity is not None:
         impurity = compile_function(functions.impurity, (FROZEN_CELLS,), origin, "impurity")
-        impurity = impurity if blocks is None else make_mean(impurity, blocks, _make_block_impurity)
+        impurity = _average_blocks(impurity, blocks, _make_block_impurity)
         gain = _make_gain(impurity, dense)
     if functions.score is not None:
         score = compile_function(functions.score, (FROZEN_CELLS, FROZEN_MATRIX), origin, "score")
-        score = score if blocks is None else make_mean(score, blocks, _make_block_score)
+        score = _average_blocks(score, blocks, _make_block_score)
     final = score if score is not None else gain
-    rank = gain if functions.choose is not None else final
+    branches = rank = gain if functions.choose is not None else final
     whole = final  # score of all branches together, as splitter plugins call it
-    branches = rank
     ranked = isinstance(functions.statistics, Ranks)
     if known_only and not ranked:  # ranks do not add up: the kernel computes them from the rows
         branches = _restrict_to_known(rank, dense)
@@ -219,6 +215,13 @@ def _restrict_to_known(rank: Any, dense: bool) -> Any:
     return score_known_rows
 
 
+def _choose_allocators(cells: int) -> tuple[Any, Any]:
+    """Return the functions that allocate an array of cells, and one of rows of cells."""
+    if cells <= MAX_STACK_CELLS:
+        return allocate_stack_cells, allocate_stack_matrix
+    return _allocate_cells, _allocate_matrix
+
+
 @nb.njit
 def _allocate_matrix(rows, columns):  # type: ignore[no-untyped-def]
     return np.empty((rows, columns))
@@ -241,12 +244,7 @@ def _make_cut_scan(rank: Any, cells: int, dense: bool, bounded: bool, tolerance:
     """
     weigh = cells if not dense else 1
     constraint = cells + 2  # offset of the monotonic constraint in `best`
-    small = cells <= MAX_STACK_CELLS
-    new_matrix, new_cells = (
-        (allocate_stack_matrix, allocate_stack_cells)
-        if small
-        else (_allocate_matrix, _allocate_cells)
-    )
+    new_cells, new_matrix = _choose_allocators(cells)
 
     def scan_cuts(rows, count, start, totals, limit, impurity, best):  # type: ignore[no-untyped-def]
         children = new_matrix(2, cells)
@@ -458,9 +456,7 @@ def _make_priority_pointer(
     if functions.priority is None:
         return _make_value_pointer(None)
     priority = compile_function(functions.priority, (FROZEN_CELLS,), origin, "priority")
-    if blocks is not None:
-        priority = make_mean(priority, blocks, _make_block_impurity)
-    return _make_value_pointer(priority)
+    return _make_value_pointer(_average_blocks(priority, blocks, _make_block_impurity))
 
 
 def _make_keys_pointer(
@@ -468,13 +464,12 @@ def _make_keys_pointer(
 ) -> FunctionPointer:
     """Return the pointer to the sort keys of categories for subset splits."""
     if functions.order is None:
+        default = order_by_mean if dense else order_by_share
         if blocks is not None:
-            return get_default_pointer(order_by_cell, CATEGORY_KEYS_SIGNATURE)
-        if isinstance(functions.statistics, Ranks):
-            return get_default_pointer(order_by_quantile, CATEGORY_KEYS_SIGNATURE)
-        return get_default_pointer(
-            order_by_mean if dense else order_by_share, CATEGORY_KEYS_SIGNATURE
-        )
+            default = order_by_cell
+        elif isinstance(functions.statistics, Ranks):
+            default = order_by_quantile
+        return get_default_pointer(default, CATEGORY_KEYS_SIGNATURE)
     order = compile_function(functions.order, (FROZEN_CELLS,), origin, "order")
     if blocks is not None:
         return _make_cached_pointer(make_block_keys(order, blocks).py_func, CATEGORY_KEYS_SIGNATURE)
@@ -652,7 +647,7 @@ class TargetBlocks:
 def make_python_mean_impurity(
     impurity: Callable[[Numbers], float], blocks: TargetBlocks
 ) -> Callable[[Numbers], float]:
-    """Return `make_mean` of an impurity as plain Python, for a few nodes."""
+    """Return the mean of an impurity over all targets as plain Python, for a few nodes."""
 
     def average_impurity(stats: Numbers) -> float:
         own = (blocks.select_target(stats[None, :], k)[0] for k in range(blocks.n_targets))
@@ -661,11 +656,15 @@ def make_python_mean_impurity(
     return average_impurity
 
 
-def make_mean(function: Any, blocks: TargetBlocks, make_block: Callable[..., Any]) -> Any:
-    """Return an impurity or a score as the mean over several targets.
+def _average_blocks(
+    function: Any, blocks: TargetBlocks | None, make_block: Callable[..., Any]
+) -> Any:
+    """Return an impurity or a score as the mean over several targets, if there are several.
 
     `make_block` is `_make_block_impurity` or `_make_block_score`.
     """
+    if blocks is None:
+        return function
     total: Any = _return_zero
     for size, starts in blocks.first_cells_by_size.items():
         firsts = tuple(first for first in starts if first >= 0)
@@ -724,7 +723,7 @@ def _add_block_keys(otherwise: Any, block: Any, starts: tuple[int, ...]) -> Any:
 def _make_block_impurity(impurity: Any, size: int, classes: bool) -> Any:
     """Return ``block(first, stats)``: the impurity of the block of `size` cells at `first`."""
     cells, shift = (size, 0) if classes else (2, 1)  # of a number: the weight, then ``w * y``
-    new_cells = allocate_stack_cells if cells <= MAX_STACK_CELLS else _allocate_cells
+    new_cells, _ = _choose_allocators(cells)
 
     @nb.njit(error_model="numpy")
     def compute_block_impurity(first, stats):  # type: ignore[no-untyped-def]
@@ -740,9 +739,7 @@ def _make_block_impurity(impurity: Any, size: int, classes: bool) -> Any:
 def _make_block_score(score: Any, size: int, classes: bool) -> Any:
     """Return ``block(first, parent, children)``: the score of the `size` cells at `first`."""
     cells, shift = (size, 0) if classes else (2, 1)
-    small = cells <= MAX_STACK_CELLS
-    new_cells = allocate_stack_cells if small else _allocate_cells
-    new_matrix = allocate_stack_matrix if small else _allocate_matrix
+    new_cells, new_matrix = _choose_allocators(cells)
 
     @nb.njit(error_model="numpy")
     def copy_block(parent, children, first, own, sides):  # type: ignore[no-untyped-def]

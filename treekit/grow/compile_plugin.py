@@ -63,13 +63,12 @@ def compile_function(
     if complaint is None:
         return jitted
     core = get_python_function(function)
-    if complaint.wrong_type == "None":  # numba's type of a function that always raises, too
-        return _make_python_call(core, origin, name, returns)
-    if complaint.wrong_type:
+    if complaint.wrong_type not in ("", "None"):
         raise origin.make_error(
             f"returns {complaint.wrong_type} from {name}, not {_EXPECTED_RETURNS[returns]}"
         )
-    warn_of_python(origin, name, core, complaint)
+    if not complaint.wrong_type:  # "None" is numba's type of a function that always raises, too
+        warn_of_python(origin, name, core, complaint)
     return _make_python_call(core, origin, name, returns)
 
 
@@ -181,12 +180,10 @@ def parse_numba_error(error: Exception) -> CompileFailure:
     place = [found for found in place if not found[0].startswith(_NUMBA_FOLDER)][:1]
     place = place or re.findall(r'File "([^"]*)", line (\d+)', text)
     place += re.findall(r"Raised from (.+) \((\d+)\)", text)
-    reason = re.sub(
-        r" (?:at 0x[0-9a-f]+|from '[^']*')(?=>)", "", _extract_reason(text) or repr(error)
-    )
-    return (
-        CompileFailure(reason, place[-1][0], int(place[-1][1])) if place else CompileFailure(reason)
-    )
+    reason = _extract_reason(text) or repr(error)
+    file, line = place[-1] if place else ("", 0)
+    reason = re.sub(r" (?:at 0x[0-9a-f]+|from '[^']*')(?=>)", "", reason)
+    return CompileFailure(reason, file, int(line))
 
 
 _IN_PLACE_BUG = "'NoneType' object has no attribute 'args'"
@@ -204,11 +201,8 @@ def _extract_reason(text: str) -> str:
         own = re.sub(r"^\w*Error: ", "", line)
         rejected |= line.startswith("Rejected as")
         vague = own.startswith(("Rejected as", "Failed in", "No implementation", ">>>"))
-        if (
-            rejected
-            and not vague
-            and not re.match(r"There are|- Of which|Over|Intr|With|No m", own)
-        ):
+        vague |= bool(re.match(r"There are|- Of which|Over|Intr|With|No m", own))
+        if rejected and not vague:
             return own
     call = next((line.removeprefix(">>> ") for line in lines if line.startswith(">>> ")), "")
     return f"numba has no {call}" if call else lines[0]
@@ -337,7 +331,7 @@ def call_checked(
         with np.errstate(all="ignore"):  # as in compiled code
             # Copies: the kernel's arrays may live in a stack frame.
             value = function(
-                *[make_read_only(np.copy(a)) if _is_array(a) else a for a in arguments]
+                *[make_read_only(np.copy(a)) if isinstance(a, np.ndarray) else a for a in arguments]
             )
     except (DataError, PluginError, SettingError):
         raise
@@ -374,7 +368,3 @@ def make_read_only(record: Any) -> Any:
         arrays = {k: v for k, v in own.items() if isinstance(v, np.ndarray | tuple)}
         return replace(record, **{name: make_read_only(value) for name, value in arrays.items()})
     return record
-
-
-def _is_array(value: Any) -> bool:
-    return isinstance(value, np.ndarray)

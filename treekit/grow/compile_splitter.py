@@ -29,11 +29,8 @@ from treekit.grow.compile_plugin import (
     thread_state,
     warn_of_python,
 )
-from treekit.grow.function_identity import (
-    compute_fingerprint,
-    compute_identity,
-    copy_for_compilation,
-)
+from treekit.grow.function_identity import compute_fingerprint, copy_for_compilation
+from treekit.grow.target_statistics import copy_rows
 from treekit.kernels.compile import SplitterKernel
 from treekit.kernels.function_pointers import FunctionPointer, freeze_array
 from treekit.kernels.quantile_statistics import summarise_rows
@@ -102,7 +99,10 @@ def compile_splitter(
         )
     core = get_python_function(functions.find)
     try:
-        find = _get_plugin_pointer(core, functions.sums, functions.intervals, signature)
+        _register_splitting_functions()
+        kinds = functions.sums, functions.intervals
+        call = _make_compiled_find(copy_for_compilation(core), *kinds)
+        find = FunctionPointer(call, signature, mark=compute_fingerprint(call, *kinds))
     except Exception as error:  # noqa: BLE001 - numba has errors outside its own hierarchy
         warn_of_python(origin, "find", core, parse_numba_error(error))
         find = FunctionPointer(_make_python_find(core, functions, origin), signature)
@@ -124,32 +124,6 @@ def make_find_signature(
         types.Array(types.int64, 1, "C"),
         types.Array(types.float64, 1, "C"),
     )
-
-
-def _get_plugin_pointer(core: Any, sums: bool, intervals: bool, signature: Any) -> FunctionPointer:
-    """Return a pointer to a plugin's `find`; each function is compiled once per process."""
-    key: Any = None
-    known: FunctionPointer | None = None
-    try:
-        key = compute_identity(core), sums, intervals, signature
-        known = _plugin_pointers.get(key)
-    except (TypeError, ValueError):  # its closure holds an object without a value-based key
-        key = None
-    if known is None:
-        _register_splitting_functions()
-        call = _make_compiled_find(copy_for_compilation(core), sums, intervals)
-        known = FunctionPointer(call, signature, mark=compute_fingerprint(call, sums, intervals))
-        if key is not None:
-            if len(_plugin_pointers) >= MAX_PLUGIN_POINTERS:
-                _plugin_pointers.pop(next(iter(_plugin_pointers)), None)
-            _plugin_pointers[key] = known
-    return known
-
-
-MAX_PLUGIN_POINTERS = 64
-"""Number of compiled splitters that are kept; the oldest is dropped first."""
-
-_plugin_pointers: dict[Any, FunctionPointer] = {}
 
 
 @cache
@@ -328,11 +302,8 @@ def make_read_only_node(node):  # type: ignore[no-untyped-def]
 
 def copy_node(node: Node) -> Node:
     """Copy a node for a `find` that runs in the interpreter and may keep references to it."""
-    ids, cells, values = node.rows
-    rows = Rows(ids.copy(), cells.copy(), values.copy())
-    copy: Node = make_read_only(
-        node._replace(table=thread_state.table, rows=rows, stats=node.stats.copy())
-    )
+    rows, stats = copy_rows(node.rows), node.stats.copy()
+    copy: Node = make_read_only(node._replace(table=thread_state.table, rows=rows, stats=stats))
     return copy
 
 

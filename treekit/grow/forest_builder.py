@@ -29,9 +29,14 @@ from treekit.kernels.route_rows import sum_votes
 from treekit.model.fixed_point import MASS
 from treekit.model.tree import Tree
 
+Numbers = npt.NDArray[np.float64]
+Integers = npt.NDArray[np.int64]
+RowIds = npt.NDArray[np.uint32]
+Hashes = npt.NDArray[np.uint64]
+
 # ---------------------------------------------------------------- forest
 
-VoteFunction = Callable[[Tree, npt.NDArray[np.int64]], npt.NDArray[np.float64]]
+VoteFunction = Callable[[Tree, Integers], Numbers]
 
 
 @dataclass(frozen=True)
@@ -49,13 +54,13 @@ class Forest:
     """
 
     trees: list[Tree]
-    votes: npt.NDArray[np.float64] | None
-    times: npt.NDArray[np.int64] | None
+    votes: Numbers | None
+    times: Integers | None
 
 
 def grow_forest(
     recipe: Recipe,
-    ids: npt.NDArray[np.uint32],
+    ids: RowIds,
     n_trees: int,
     seed: np.random.SeedSequence,
     *,
@@ -65,7 +70,7 @@ def grow_forest(
     last: int | None = None,
     vote: VoteFunction | None = None,
     vote_step: float = 1.0,
-    finish: Callable[[GrownTree, npt.NDArray[np.uint32]], GrownTree] | None = None,
+    finish: Callable[[GrownTree, RowIds], GrownTree] | None = None,
     progress: Callable[[int], None] | None = None,
 ) -> Forest:
     """Grow trees of a forest of `n_trees` trees on the training rows `ids`.
@@ -92,9 +97,7 @@ def grow_forest(
     """
     from joblib import Parallel, delayed
 
-    def grow_one_tree(
-        tree_seed: int,
-    ) -> tuple[Tree, npt.NDArray[np.uint32], npt.NDArray[np.int64], npt.NDArray[np.float64]]:
+    def grow_one_tree(tree_seed: int) -> tuple[Tree, RowIds, Integers, Numbers]:
         rows, out = _draw_rows(recipe, ids, tree_seed, sampler, vote is not None)
         grown = grow_with_validation(recipe, rows, out, tree_seed)
         if finish is not None:
@@ -130,9 +133,7 @@ def grow_forest(
     return Forest(trees, votes, times)
 
 
-def number_leaves(
-    leaf: npt.NDArray[np.int64], n_nodes: int
-) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+def number_leaves(leaf: Integers, n_nodes: int) -> tuple[Integers, Integers]:
     """Return the leaves that rows reach, ascending, and the position among them of each row's."""
     reached = np.zeros(n_nodes, np.bool_)
     reached[leaf] = True
@@ -149,7 +150,7 @@ def draw_samples(
     n_trees: int,
     seed: np.random.SeedSequence,
     max_samples: int | float | None = None,
-) -> Iterator[tuple[Rows, npt.NDArray[np.uint32]]]:
+) -> Iterator[tuple[Rows, RowIds]]:
     """Yield the bootstrap samples that `grow_forest` draws, and the rows out of each bag."""
     ids = np.arange(len(recipe.target.values), dtype=np.uint32)
     sampler = make_sampler(ids, recipe.table, recipe.target, max_samples)
@@ -159,11 +160,7 @@ def draw_samples(
 
 
 def _draw_rows(
-    recipe: Recipe,
-    ids: npt.NDArray[np.uint32],
-    seed: int,
-    sampler: BootstrapSampler | None,
-    out_of_bag: bool,
+    recipe: Recipe, ids: RowIds, seed: int, sampler: BootstrapSampler | None, out_of_bag: bool
 ) -> tuple[Rows, Rows]:
     """Return the rows of one tree and its out-of-bag rows, both in table order."""
     target = recipe.target
@@ -221,15 +218,15 @@ class BootstrapSampler:
         Weight of one draw, before a row's factor.
     """
 
-    ids: npt.NDArray[np.uint32]
-    hashes: npt.NDArray[np.uint64]
-    first: npt.NDArray[np.uint64]
-    copies: npt.NDArray[np.int64]
-    parts: npt.NDArray[np.uint64]
-    cumulative: npt.NDArray[np.uint64]
+    ids: RowIds
+    hashes: Hashes
+    first: Hashes
+    copies: Integers
+    parts: Hashes
+    cumulative: Hashes
     unit: float = 1.0
 
-    def draw_counts(self, seed: int) -> npt.NDArray[np.float64]:
+    def draw_counts(self, seed: int) -> Numbers:
         """Draw a sample, as the number of times that each of `ids` occurs: (rows,) float64.
 
         A sample without rows is drawn again with the next seed.
@@ -240,7 +237,7 @@ class BootstrapSampler:
             counts, drawn = self.draw_once(seed)
         return counts
 
-    def draw_once(self, seed: int) -> tuple[npt.NDArray[np.float64], int]:
+    def draw_once(self, seed: int) -> tuple[Numbers, int]:
         """Draw a sample, which may be empty; return the counts and their sum."""
         counts = np.empty(len(self.ids))
         drawn = draw_bag(
@@ -251,10 +248,7 @@ class BootstrapSampler:
 
 
 def make_sampler(
-    ids: npt.NDArray[np.uint32],
-    table: Table,
-    target: TargetStatistics,
-    max_samples: int | float | None = None,
+    ids: RowIds, table: Table, target: TargetStatistics, max_samples: int | float | None = None
 ) -> BootstrapSampler:
     """Create the sampler of the training rows `ids`.
 
@@ -277,9 +271,7 @@ def make_sampler(
     )  # fmt: skip
 
 
-def count_copies(
-    ids: npt.NDArray[np.uint32], target: TargetStatistics
-) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.uint64]]:
+def count_copies(ids: RowIds, target: TargetStatistics) -> tuple[Integers, Hashes]:
     """Return the number of copies of each row, and the part of one; see `draw_bag`.
 
     Both are empty for rows that all count once.
@@ -292,13 +284,13 @@ def count_copies(
 
 
 def hash_drawn_rows(
-    ids: npt.NDArray[np.uint32],
+    ids: RowIds,
     table: Table,
     target: TargetStatistics,
     *,
     parted: bool,
     present: Sequence[npt.NDArray[np.bool_]] | None = None,
-) -> npt.NDArray[np.uint64]:
+) -> Hashes:
     """Hash the rows of a sampler; `parted`: whether a training row has a part of a copy."""
     hashes = hash_rows(ids, table, target, present=present)
     if parted and target.draw_weights is not None:
@@ -306,7 +298,7 @@ def hash_drawn_rows(
     return hashes
 
 
-def select_drawn(ids: npt.NDArray[np.uint32], target: TargetStatistics) -> npt.NDArray[np.uint32]:
+def select_drawn(ids: RowIds, target: TargetStatistics) -> RowIds:
     """Select the rows that may be drawn: those of positive weight."""
     ids = ids[target.values[ids, 0] > 0]
     return ids if target.draw_weights is None else ids[target.draw_weights[ids] > 0]
@@ -319,7 +311,7 @@ def compute_draw_rate(n_draws: int, max_samples: int | float | None) -> float:
     return max_samples / max(n_draws, 1)
 
 
-def mix_rows(recipe: Recipe, ids: npt.NDArray[np.uint32], seed: int) -> npt.NDArray[np.uint32]:
+def mix_rows(recipe: Recipe, ids: RowIds, seed: int) -> RowIds:
     """Return rows in a random order that depends on their contents and the seed alone."""
     hashes = hash_rows(ids, recipe.table, recipe.target, per_weight=True)
     numbers = number_copies(hashes, np.empty(0, np.int64))
@@ -327,9 +319,7 @@ def mix_rows(recipe: Recipe, ids: npt.NDArray[np.uint32], seed: int) -> npt.NDAr
     return ids[np.argsort(keys, kind="stable")]
 
 
-def number_copies(
-    hashes: npt.NDArray[np.uint64], copies: npt.NDArray[np.int64]
-) -> npt.NDArray[np.uint64]:
+def number_copies(hashes: Hashes, copies: Integers) -> Hashes:
     """Return the number of each row's first copy among the copies of rows with its hash."""
     first = np.zeros(len(hashes), np.uint64)
     order = np.argsort(hashes, kind="stable")
@@ -346,7 +336,7 @@ def number_copies(
 
 
 @cache
-def compute_poisson_table(rate: float) -> npt.NDArray[np.uint64]:
+def compute_poisson_table(rate: float) -> Hashes:
     """Return the probabilities of at most 0, 1, ... draws at this rate, in units of 2**-64.
 
     Decimal arithmetic gives the same table on every machine.
@@ -365,7 +355,7 @@ def compute_poisson_table(rate: float) -> npt.NDArray[np.uint64]:
     return np.array(found, np.uint64)
 
 
-def find_codes_present(ids: npt.NDArray[np.uint32], table: Table) -> list[npt.NDArray[np.bool_]]:
+def find_codes_present(ids: RowIds, table: Table) -> list[npt.NDArray[np.bool_]]:
     """Return which codes some rows have, for each column."""
     found = []
     for f, codes in enumerate(table.codes):
@@ -376,13 +366,13 @@ def find_codes_present(ids: npt.NDArray[np.uint32], table: Table) -> list[npt.ND
 
 
 def hash_rows(
-    ids: npt.NDArray[np.uint32],
+    ids: RowIds,
     table: Table,
     target: TargetStatistics,
     *,
     per_weight: bool = False,
     present: Sequence[npt.NDArray[np.bool_]] | None = None,
-) -> npt.NDArray[np.uint64]:
+) -> Hashes:
     """Hash the values and target of each row: (rows,) uint64.
 
     `per_weight` divides the statistics of a row by its weight first.  `present` are the codes
@@ -420,7 +410,7 @@ def hash_rows(
     return np.asarray(key, dtype=np.uint64)
 
 
-def _mix_bits(key: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
+def _mix_bits(key: Hashes) -> Hashes:
     """Mix the bits of 64-bit keys by a permutation that does not map 0 to itself."""
     key = (key + _MULTIPLIER) * _MULTIPLIER
     key ^= key >> np.uint64(29)

@@ -37,11 +37,7 @@ class HeldOutRows:
 
 
 def encode_held_table(
-    columns: Sequence[npt.NDArray[Any]],
-    table: Table,
-    coding: Coding,
-    dtype: Dtype,
-    placement: int,
+    columns: Sequence[npt.NDArray[Any]], table: Table, coding: Coding, dtype: Dtype, placement: int
 ) -> tuple[Table, Table]:
     """Encode validation columns; return the training and validation tables, with one code type.
 

@@ -21,9 +21,10 @@ from treekit.grow.compile_plugin import get_python_function
 from treekit.grow.compile_splitter import get_builtin_pointer, make_find_signature
 from treekit.grow.forest_builder import BootstrapSampler
 from treekit.grow.recipe import Recipe
-from treekit.grow.target_statistics import TargetStatistics, allocate_rows
+from treekit.grow.target_statistics import TargetStatistics, allocate_rows, copy_rows
 from treekit.grow.tree_builder import (
     GrowthStart,
+    allocate_nodes,
     allocate_scratch,
     assemble_tree,
     call_kernel,
@@ -141,11 +142,7 @@ def draw_bags(partition: Partition, seeds: Sequence[int]) -> tuple[Bags, list[fl
             drawn, times = partition.sampler.ids, partition.sampler.draw_once(seed)[0]
         bags.append(target.select_rows(drawn, times))
     ends = np.cumsum([0, *(len(own.ids) for own in bags)])
-    rows = Rows(
-        np.concatenate([own.ids for own in bags]),
-        np.concatenate([own.cells for own in bags]),
-        np.concatenate([own.values for own in bags]),
-    )
+    rows = Rows(*map(np.concatenate, zip(*bags, strict=True)))
     weights = [float(own.values[:, 0].sum()) for own in bags]
     return Bags(rows, np.stack([ends[:-1], ends[1:]], axis=1)), weights
 
@@ -184,7 +181,7 @@ def move_bags(partition: Partition, bags: Bags, level: Level) -> Bags:
     """Sort the rows into the children of the last splits; return them in new arrays."""
     if not len(level.splits):
         return bags
-    rows = Rows(bags.rows.ids.copy(), bags.rows.cells.copy(), bags.rows.values.copy())
+    rows = copy_rows(bags.rows)
     spans = np.zeros((level.n_nodes, 2), np.int64)
     spans[: len(bags.spans)] = bags.spans
     n, target = len(rows.ids) + 1, partition.target
@@ -289,10 +286,7 @@ def split_block(
         alike[:, 0] = alike[-1, 1:] = 1.0
         alike[1:-2:2, 1:] = (low > high)[:, 1:]
     starts = _locate(_allocate_draws(recipe), recipe, opened.nodes["seed"].copy(), opened.n_columns)
-    room = GrowthArrays(
-        np.zeros(3 * n, NODE_DTYPE), np.zeros((3 * n, s)), np.zeros((3 * n, s)),
-        np.zeros(16, np.int32),
-    )  # fmt: skip
+    room = allocate_nodes(3 * n, target)
     room.nodes[:n] = opened.nodes
     room.nodes["begin"][:n], room.nodes["end"][:n] = starts[:-1], starts[1:]
     bounds = np.empty((1, 2))
@@ -330,10 +324,7 @@ def split_block(
     grown, n, status = call_kernel(recipe, lambda *_: split_nodes, arguments, table, whole)
     if status:
         raise error_for_status(recipe, status, grown, n, scratch.best)
-    kept = bounds[:n].copy() if len(bounds) > 1 else bounds[:0]
-    return Growth(
-        grown.nodes[:n].copy(), grown.stats[:n].copy(), grown.levels.copy(), lacking, kept
-    )
+    return _copy_growth(grown, n, lacking, bounds[: n if len(bounds) > 1 else 0])
 
 
 def grow_block(
@@ -343,9 +334,9 @@ def grow_block(
     recipe, found = get_recipe(), []
     for i, pieces in enumerate(zip(*blocks, strict=True)):
         node = opened.nodes[i]
-        codes = np.ascontiguousarray(np.concatenate([piece.codes for piece in pieces], axis=1))
-        cells = np.concatenate([piece.cells for piece in pieces])
-        values = np.concatenate([piece.values for piece in pieces])
+        parts = zip(*pieces, strict=True)
+        codes = np.ascontiguousarray(np.concatenate(next(parts), axis=1))
+        cells, values = map(np.concatenate, parts)
         table = recipe.table._replace(codes=codes)
         own = replace(recipe, table=table, row_major_codes=copy_row_major(codes))
         rows = Rows(np.arange(len(values), dtype=np.uint32), cells, values)
@@ -355,13 +346,16 @@ def grow_block(
         )
         grown, n = grow_rows(own, rows, none, int(node["seed"]), start=start)
         bounds = np.zeros((n if len(opened.bounds) else 0, 2))  # not read again
-        found.append(
-            Growth(
-                grown.nodes[:n].copy(), grown.stats[:n].copy(), grown.levels.copy(),
-                np.zeros(1, np.bool_), bounds,
-            )
-        )  # fmt: skip
+        found.append(_copy_growth(grown, n, np.zeros(1, np.bool_), bounds))
     return found
+
+
+def _copy_growth(
+    grown: GrowthArrays, n: int, lacking: npt.NDArray[np.bool_], bounds: Numbers
+) -> Growth:
+    """Return the first `n` nodes, without the room for more."""
+    nodes, stats = grown.nodes[:n].copy(), grown.stats[:n].copy()
+    return Growth(nodes, stats, grown.levels.copy(), lacking, bounds.copy())
 
 
 # ---------------------------------------------------------------- all levels

@@ -22,6 +22,8 @@ from treekit.grow.compile_criterion import TargetBlocks
 from treekit.kernels.partition_rows import take_rows
 from treekit.kernels.records import Rows
 
+Numbers = npt.NDArray[np.float64]
+
 # ---------------------------------------------------------------- target
 
 
@@ -71,18 +73,18 @@ class TargetStatistics:
     """
 
     cells: npt.NDArray[np.uint32]
-    values: npt.NDArray[np.float64]
+    values: Numbers
     size: int
-    center: float | npt.NDArray[np.float64] = 0.0
+    center: float | Numbers = 0.0
     noise: float = 0.0
-    draw_weights: npt.NDArray[np.float64] | None = None
+    draw_weights: Numbers | None = None
     draw_unit: float = 1.0
     quantile: float | None = None
     blocks: TargetBlocks | None = None
     layout: Layout | None = None
     n_answers: int = 0
-    placed: npt.NDArray[np.float64] | None = None
-    step: float | npt.NDArray[np.float64] = 1.0
+    placed: Numbers | None = None
+    step: float | Numbers = 1.0
     weight_step: float = 0.0
     factor_step: float = 1.0
     total_weight: float | None = None
@@ -106,9 +108,7 @@ class TargetStatistics:
             return self.blocks.ends[-1]
         return 1 if self.is_dense else self.size
 
-    def select_rows(
-        self, ids: npt.NDArray[np.integer[Any]], repeats: npt.NDArray[np.float64] | None
-    ) -> Rows:
+    def select_rows(self, ids: npt.NDArray[np.integer[Any]], repeats: Numbers | None) -> Rows:
         """Return the rows of one tree; `repeats` (rows,) are bootstrap counts.
 
         Rows of weight zero are left out, since they must not shape the tree.  Rows of a
@@ -124,6 +124,11 @@ class TargetStatistics:
             order = np.argsort(rows.values[:, 1], kind="stable")
             rows = Rows(rows.ids[order], rows.cells, rows.values[order])
         return rows
+
+
+def copy_rows(rows: Rows) -> Rows:
+    """Return a copy of rows, since growth permutes them."""
+    return Rows(rows.ids.copy(), rows.cells.copy(), rows.values.copy())
 
 
 def allocate_rows(size: int, width: int, *, dense: bool) -> Rows:
@@ -144,84 +149,27 @@ class Values(Protocol):
         """Return the values of some rows."""
 
 
-def make_class_target(
-    y: npt.NDArray[np.int32],
-    n_classes: int,
-    weights: npt.NDArray[np.float64] | None,
-    factors: npt.NDArray[np.float64] | None = None,
+def scale_class_target(
+    n_rows: int,
+    n_classes: int | Sequence[int],
+    weights: Numbers | None,
+    factors: Values | None = None,
     *,
     drawn: bool = False,
 ) -> TargetStatistics:
-    """Make a cell target of class codes.
+    """Choose the grids of a target of class codes, or of several; return it without rows.
 
     Parameters
     ----------
-    y : (rows,) int32
+    n_rows : int
+    n_classes : int, or sequence of int
+        Of several targets, those of each, which has a block of class weights.
     weights : (rows,) float64, or None = 1
     factors : (rows,) float64, or None = 1
         Class weights: they multiply a row's statistics, but not its bootstrap probability.
     drawn : bool
         Whether rows will be drawn in proportion to their weight, not weighted by it.
     """
-    whole = scale_class_target(len(y), n_classes, weights, factors, drawn=drawn)
-    return place_target(whole, y, weights, factors)
-
-
-def make_number_target(
-    y: npt.NDArray[np.float64],
-    weights: npt.NDArray[np.float64] | None,
-    *,
-    drawn: bool = False,
-    centred: bool = True,
-) -> TargetStatistics:
-    """Make a target of dense statistics ``(w, w * (y - center))``; see `make_class_target`.
-
-    The center is the weighted median (0 unless `centred`).  It minimises
-    ``sum(w * |y - center|)``, which allows the finest grid, and is the same number for
-    any order of the rows and for repeated rows in place of weights.
-
-    Raises
-    ------
-    DataError
-        If squares of the target, or weighted sums of them, are out of range for float64.
-    """
-    whole = scale_number_target(y, weights, drawn=drawn, centred=centred)
-    return place_target(whole, y, weights, None)
-
-
-def make_multioutput_class_target(
-    y: npt.NDArray[np.int32],
-    n_classes: Sequence[int],
-    weights: npt.NDArray[np.float64] | None,
-    factors: npt.NDArray[np.float64] | None = None,
-    *,
-    drawn: bool = False,
-) -> TargetStatistics:
-    """Make a target of class codes (rows, targets), with one block of class weights each."""
-    whole = scale_class_target(len(y), n_classes, weights, factors, drawn=drawn)
-    return place_target(whole, y, weights, factors)
-
-
-def make_multioutput_number_target(
-    y: npt.NDArray[np.float64],
-    weights: npt.NDArray[np.float64] | None,
-    *,
-    drawn: bool = False,
-    centred: bool = True,
-) -> TargetStatistics:
-    """Make a target of several numbers (rows, targets); see `make_number_target`."""
-    return make_number_target(y, weights, drawn=drawn, centred=centred)
-
-
-def scale_class_target(
-    n_rows: int,
-    n_classes: int | Sequence[int],
-    weights: npt.NDArray[np.float64] | None,
-    factors: Values | None = None,
-    *,
-    drawn: bool = False,
-) -> TargetStatistics:
-    """Choose the grids of a target of class codes, or of several; return it without rows."""
     known = measure_weights(n_rows, weights, drawn=drawn)
     whole = _make_empty_target(known, 1)
     if isinstance(n_classes, int):
@@ -235,13 +183,20 @@ def scale_class_target(
 
 
 def scale_number_target(
-    y: npt.NDArray[np.float64],
-    weights: npt.NDArray[np.float64] | None,
-    *,
-    drawn: bool = False,
-    centred: bool = True,
+    y: Numbers, weights: Numbers | None, *, drawn: bool = False, centred: bool = True
 ) -> TargetStatistics:
-    """Choose the center and the grid of a target of one or several numbers."""
+    """Choose the center and the grid of a target of one or several numbers (rows, targets).
+
+    Statistics are ``(w, w * (y - center))``.  The center is the weighted median (0 unless
+    `centred`).  It minimises ``sum(w * |y - center|)``, which allows the finest grid, and is the
+    same number for any order of the rows and for repeated rows in place of weights.  The other
+    parameters are those of `scale_class_target`.
+
+    Raises
+    ------
+    DataError
+        If squares of the target, or weighted sums of them, are out of range for float64.
+    """
     known = measure_weights(len(y), weights, drawn=drawn)
     if y.ndim == 1:
         return _scale_numbers(y, weights, known, centred=centred)
@@ -259,11 +214,7 @@ def scale_number_target(
 
 
 def _scale_numbers(
-    y: npt.NDArray[np.float64],
-    weights: npt.NDArray[np.float64] | None,
-    known: WeightScale,
-    *,
-    centred: bool,
+    y: Numbers, weights: Numbers | None, known: WeightScale, *, centred: bool
 ) -> TargetStatistics:
     center = 0.0
     if centred:
@@ -277,7 +228,7 @@ def _scale_numbers(
     check_target_range(low, high, center, known.total)
     spread = max(abs(low - center), abs(high - center))
 
-    def measure_distances() -> Iterator[npt.NDArray[np.float64]]:
+    def measure_distances() -> Iterator[Numbers]:
         for own, w in _iterate_blocks(y, weights):
             if w is None:
                 yield np.abs(own - center)
@@ -312,13 +263,13 @@ def _make_empty_target(known: WeightScale, width: int) -> TargetStatistics:
 def _scale_factors(
     whole: TargetStatistics,
     n_rows: int,
-    weights: npt.NDArray[np.float64] | None,
+    weights: Numbers | None,
     factors: Values,
     known: WeightScale,
 ) -> TargetStatistics:
     """Choose the grid of weights that are multiplied by factors."""
 
-    def multiply() -> Iterator[tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]]:
+    def multiply() -> Iterator[tuple[Numbers, Numbers]]:
         for rows in _iterate_slices(n_rows):
             w = round_weights_to_step(_get_weights(weights, rows), known.step)
             yield w, factors[rows]
@@ -336,14 +287,10 @@ def _scale_factors(
 
 
 def make_rank_target(
-    y: npt.NDArray[np.float64],
-    weights: npt.NDArray[np.float64] | None,
-    quantile: float,
-    *,
-    drawn: bool = False,
+    y: Numbers, weights: Numbers | None, quantile: float, *, drawn: bool = False
 ) -> TargetStatistics:
-    """Make a target for criteria of ranks, `treekit.contracts.Ranks`; see `make_number_target`."""
-    sums = make_number_target(y, weights, drawn=drawn)
+    """Make a target for criteria of ranks, `treekit.contracts.Ranks`; see `scale_number_target`."""
+    sums = place_target(scale_number_target(y, weights, drawn=drawn), y, weights)
     values = np.column_stack([sums.values[:, 0], y, sums.values[:, 1]])
     return replace(sums, values=values, size=4, center=0.0, quantile=quantile)
 
@@ -354,8 +301,8 @@ def make_rank_target(
 def place_target(
     whole: TargetStatistics,
     y: npt.NDArray[Any],
-    weights: npt.NDArray[np.float64] | None,
-    factors: npt.NDArray[np.float64] | None,
+    weights: Numbers | None,
+    factors: Numbers | None = None,
 ) -> TargetStatistics:
     """Return the statistics of some rows, or of all, on the grids chosen from all rows.
 
@@ -394,9 +341,7 @@ def place_target(
     )  # fmt: skip
 
 
-def fill_class_blocks(
-    y: npt.NDArray[np.int32], blocks: TargetBlocks, w: npt.NDArray[np.float64]
-) -> npt.NDArray[np.float64]:
+def fill_class_blocks(y: npt.NDArray[np.int32], blocks: TargetBlocks, w: Numbers) -> Numbers:
     """Return statistics (rows, S): the weight of each row, also in its class cell per target."""
     values = np.zeros((len(y), blocks.n_cells))
     values[:, 0] = w
@@ -450,9 +395,7 @@ class WeightScale(NamedTuple):
     may_be_copies: bool
 
 
-def measure_weights(
-    n_rows: int, weights: npt.NDArray[np.float64] | None, *, drawn: bool = False
-) -> WeightScale:
+def measure_weights(n_rows: int, weights: Numbers | None, *, drawn: bool = False) -> WeightScale:
     """Choose the grid of weights, and the weight of a draw if rows are `drawn` by weight."""
     if weights is None:
         return WeightScale(n_rows, n_rows, 0.0, float(n_rows), None, True)
@@ -489,7 +432,7 @@ def check_target_range(low: float, high: float, center: float, total: float) -> 
         )
 
 
-def compute_weighted_median(y: npt.NDArray[np.float64], w: npt.NDArray[np.float64] | None) -> float:
+def compute_weighted_median(y: Numbers, w: Numbers | None) -> float:
     """Return the lower weighted median; `w` None = 1, else weights on a grid."""
     if w is None or np.all(w == 1.0):
         middle = (len(y) - 1) // 2
@@ -510,7 +453,7 @@ def compute_weighted_median(y: npt.NDArray[np.float64], w: npt.NDArray[np.float6
         y, w, below = y[larger], w[larger], upto
 
 
-def count_draws(weights: npt.NDArray[np.float64]) -> int:
+def count_draws(weights: Numbers) -> int:
     """Return the number of rows that a bootstrap sample draws.
 
     For integer weights, it is their sum: a row of weight w is drawn like w rows of the
@@ -529,14 +472,14 @@ def choose_draws(total: float, rows: int, *, whole: bool) -> int:
 def round_weights(
     n: int, weights: npt.NDArray[np.float64] | None
 ) -> tuple[npt.NDArray[np.float64], bool]:
-    """Return weights rounded to the grid, and whether they are integers."""
+    """Return weights rounded to the grid, and whether they are integers; for plugins."""
     if weights is None:
         return np.ones(n), True
     step = choose_weight_step(weights)
     return round_weights_to_step(weights, step), step == 0.0
 
 
-def choose_weight_step(weights: npt.NDArray[np.float64] | None) -> float:
+def choose_weight_step(weights: Numbers | None) -> float:
     """Return the grid step of weights; 0 for integers, which are not rounded."""
     if weights is None:
         return 0.0
@@ -552,16 +495,14 @@ def choose_weight_step(weights: npt.NDArray[np.float64] | None) -> float:
     return choose_step(bound_sums(total, float(weights.max())))
 
 
-def round_weights_to_step(weights: npt.NDArray[np.float64], step: float) -> npt.NDArray[np.float64]:
+def round_weights_to_step(weights: Numbers, step: float) -> Numbers:
     """Round weights to the grid; positive ones stay positive."""
     if step == 0.0:
         return weights.astype(np.float64, copy=False)
     return np.maximum(round_to_step(weights, step), np.where(weights > 0, step, 0.0))
 
 
-def multiply_weights(
-    unit: float | npt.NDArray[np.float64], factors: npt.NDArray[np.float64], step: float
-) -> npt.NDArray[np.float64]:
+def multiply_weights(unit: float | Numbers, factors: Numbers, step: float) -> Numbers:
     """Multiply weights by factors and round them to multiples of `step`; 0 stays 0."""
     product = unit * factors
     return np.maximum(round_to_step(product, step), np.where(product > 0, step, 0.0))
@@ -572,7 +513,7 @@ def bound_sums(total: float, largest: float) -> float:
     return 2.0 * total + 32.0 * largest
 
 
-def sum_upwards(numbers: npt.NDArray[np.float64]) -> float:
+def sum_upwards(numbers: Numbers) -> float:
     """Return an upper bound of the sum of non-negative numbers that does not depend on their order.
 
     Each is rounded up to a multiple of 2**-31 of the largest (at least of 2**-1000), so that
@@ -581,7 +522,7 @@ def sum_upwards(numbers: npt.NDArray[np.float64]) -> float:
     return sum_blocks_upwards(lambda: (own for (own,) in _iterate_blocks(numbers)))
 
 
-def sum_blocks_upwards(make_blocks: Callable[[], Iterable[npt.NDArray[np.float64]]]) -> float:
+def sum_blocks_upwards(make_blocks: Callable[[], Iterable[Numbers]]) -> float:
     """Return the bound of `sum_upwards` for numbers that are computed in blocks, twice."""
     largest = max((float(own.max(initial=0.0)) for own in make_blocks()), default=0.0)
     if not 0.0 < largest < math.inf:
@@ -607,7 +548,7 @@ def _iterate_blocks(first: npt.NDArray[Any], *others: Any) -> Iterator[tuple[Any
         yield first[rows], *(None if own is None else own[rows] for own in others)
 
 
-def _get_weights(weights: npt.NDArray[np.float64] | None, rows: slice) -> npt.NDArray[np.float64]:
+def _get_weights(weights: Numbers | None, rows: slice) -> Numbers:
     return np.ones(rows.stop - rows.start) if weights is None else weights[rows]
 
 
@@ -618,9 +559,7 @@ def choose_step(reach: float) -> float:
     return math.ldexp(1.0, max(math.frexp(reach)[1] - _EXACT_BITS, -1000))
 
 
-def choose_common_steps(
-    steps: npt.NDArray[np.float64], largest: npt.NDArray[np.float64], total: float
-) -> npt.NDArray[np.float64]:
+def choose_common_steps(steps: Numbers, largest: Numbers, total: float) -> Numbers:
     """Choose a common grid, the coarsest needed, for columns whose sums are compared.
 
     Equal numbers in two columns are then rounded alike, so that equal columns have equal
@@ -651,9 +590,7 @@ def choose_common_steps(
     return shared
 
 
-def choose_part_steps(
-    values: npt.NDArray[np.float64], *, common: bool = False
-) -> npt.NDArray[np.float64]:
+def choose_part_steps(values: Numbers, *, common: bool = False) -> Numbers:
     """Return grid steps (columns,) float64 for fractional instances of rows.
 
     The steps are powers of two, small enough that all sums of parts of `values` (rows,
@@ -667,9 +604,7 @@ def choose_part_steps(
     return choose_common_steps(steps, largest, float(values[:, 0].sum()))
 
 
-def round_to_step(
-    values: npt.NDArray[np.float64], step: float | npt.NDArray[np.float64]
-) -> npt.NDArray[np.float64]:
+def round_to_step(values: Numbers, step: float | Numbers) -> Numbers:
     """Round to the nearest multiples of `step`, ties to even."""
     return np.asarray(np.rint(values / step) * step)
 
@@ -677,16 +612,17 @@ def round_to_step(
 # ---------------------------------------------------------------- layouts of tasks
 
 
-def make_layout_target(
-    placed: npt.NDArray[np.int64] | npt.NDArray[np.float64],
+def scale_layout_target(
+    n_rows: int,
+    placed: Values,
     layout: Layout,
     n_answers: int,
-    weights: npt.NDArray[np.float64] | None,
-    factors: npt.NDArray[np.float64] | None = None,
+    weights: Numbers | None,
+    factors: Values | None = None,
     *,
     drawn: bool = False,
 ) -> TargetStatistics:
-    """Make the target of a plugin's task from cells (rows,) or statistics (rows, S).
+    """Choose the grids of a plugin's task, of cells (rows,) or statistics (rows, S).
 
     Statistics of similar size, including weights, share a grid (`choose_common_steps`), so that
     equal quantities in two columns have equal sums.
@@ -697,30 +633,13 @@ def make_layout_target(
     n_answers : int
         V.
     weights, factors, drawn
-        See `make_class_target`.
+        See `scale_class_target`.
 
     Raises
     ------
     DataError
         If squares of the statistics leave float64.
     """
-    whole = scale_layout_target(
-        len(placed), placed, layout, n_answers, weights, factors, drawn=drawn
-    )
-    return place_target(whole, placed, weights, factors)
-
-
-def scale_layout_target(
-    n_rows: int,
-    placed: Values,
-    layout: Layout,
-    n_answers: int,
-    weights: npt.NDArray[np.float64] | None,
-    factors: Values | None = None,
-    *,
-    drawn: bool = False,
-) -> TargetStatistics:
-    """Choose the grids of a plugin's task; see `make_layout_target`."""
     if placed[slice(0, 1)].ndim == 1:
         counting = scale_class_target(n_rows, layout.size, weights, factors, drawn=drawn)
         return replace(counting, layout=layout, n_answers=n_answers)
@@ -729,7 +648,7 @@ def scale_layout_target(
     if factors is not None:
         whole = _scale_factors(whole, n_rows, weights, factors, known)
 
-    def weigh() -> Iterator[tuple[Any, npt.NDArray[np.float64], npt.NDArray[np.float64]]]:
+    def weigh() -> Iterator[tuple[Any, Numbers, Numbers]]:
         """Yield statistics, expected weights, and weights in statistics, block by block."""
         for rows in _iterate_slices(n_rows):
             expected = round_weights_to_step(_get_weights(weights, rows), known.step)
@@ -752,7 +671,7 @@ def scale_layout_target(
     for k, most in enumerate(largest.tolist()):
         check_target_range(low[k], high[k], 0.0, total)
 
-        def weigh_column(k: int = k) -> Iterator[npt.NDArray[np.float64]]:
+        def weigh_column(k: int = k) -> Iterator[Numbers]:
             return (np.abs(counted[:, k]) * expected for counted, expected, _ in weigh())
 
         needed.append(choose_step(bound_sums(sum_blocks_upwards(weigh_column), one * most)))
@@ -768,13 +687,7 @@ def scale_layout_target(
     )  # fmt: skip
 
 
-def _place_statistics(
-    placed: npt.NDArray[np.float64],
-    own: npt.NDArray[np.float64],
-    steps: npt.NDArray[np.float64],
-    *,
-    exact: bool,
-) -> npt.NDArray[np.float64]:
+def _place_statistics(placed: Numbers, own: Numbers, steps: Numbers, *, exact: bool) -> Numbers:
     """Multiply statistics (rows, S) by weights, on the grids of the columns."""
     counted = np.where(own[:, None] > 0, placed, 0.0)
     if exact:

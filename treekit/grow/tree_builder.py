@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future
 from typing import Any, NamedTuple
 
 import numba as nb
@@ -22,7 +23,12 @@ from treekit.grow.compile_plugin import Origin, call_checked, format_statistics,
 from treekit.grow.node_generator import make_node_generator
 from treekit.grow.recipe import GrownTree, Recipe, SurrogateRule
 from treekit.grow.route import compute_leaf_shares
-from treekit.grow.target_statistics import TargetStatistics, allocate_rows, choose_part_steps
+from treekit.grow.target_statistics import (
+    TargetStatistics,
+    allocate_rows,
+    choose_part_steps,
+    copy_rows,
+)
 from treekit.kernels.axis_splits import SUBSETS_PER_SCAN
 from treekit.kernels.function_pointers import FunctionPointer
 from treekit.kernels.grow_tree import (
@@ -44,7 +50,6 @@ from treekit.kernels.records import (
     BAD_PENALTY,
     BAD_PRIORITY,
     BAD_SCORE,
-    Limits,
     Rows,
     Scratch,
     SplitRules,
@@ -77,42 +82,30 @@ def error_for_status(
     criterion, splitter = recipe.criterion.origin, recipe.splitter.origin
     parent, functions = grown.stats[node], recipe.criterion.functions
     branch = best[2 : 2 + recipe.target.size].copy()
-    if status == BAD_NUMBER:
-        return _find_failing_call(
-            recipe, _iterate_calls(recipe, parent, branch)
-        ) or criterion.make_error(
-            "returned NaN or an infinite number; the statistics it was given were "
-            f"{format_statistics((branch,))}, of a node of {format_statistics((parent,))}"
-        )
-    if status == BAD_ORDER:
-        calls = [("order", functions.order, (own,)) for own in _split_by_target(recipe, branch)]
-        return _find_failing_call(recipe, iter(calls)) or criterion.make_error(
-            f"returned a category key from order that {_NOT_FINITE}; the statistics it was given "
-            f"were {format_statistics((branch,))}"
-        )
-    if status == BAD_PRIORITY:
-        calls = [
-            ("priority", functions.priority, (own,)) for own in _split_by_target(recipe, parent)
-        ]
-        return _find_failing_call(recipe, iter(calls)) or criterion.make_error(
-            f"returned a priority that {_NOT_FINITE}; the statistics it was given were "
-            f"{format_statistics((parent,))}"
-        )
-    if status == BAD_PENALTY:
-        weight = float(grown.nodes["weight"][node])
-        return criterion.make_error(
-            f"returned a penalty that {_NOT_FINITE}, for {int(best[0])} candidates at a node of "
-            f"weight {weight!r}"
-        )
-    if status == BAD_CHOICE:
-        return criterion.make_error(
-            "chose a column that does not exist, or has no split; choose must return the position "
-            "of a gain that is not NaN, or -1"
-        )
+    at_node, at_branch = format_statistics((parent,)), format_statistics((branch,))
+    calls = {
+        BAD_NUMBER: _iterate_calls(recipe, parent, branch),
+        BAD_ORDER: _iterate_targets(recipe, "order", functions.order, branch),
+        BAD_PRIORITY: _iterate_targets(recipe, "priority", functions.priority, parent),
+    }
+    if status in calls and (failure := _find_failing_call(recipe, calls[status])):
+        return failure
+    given, weight = "the statistics it was given were", float(grown.nodes["weight"][node])
+    causes = {
+        BAD_NUMBER: f"returned NaN or an infinite number; {given} {at_branch}, of a node of "
+        f"{at_node}",
+        BAD_ORDER: f"returned a category key from order that {_NOT_FINITE}; {given} {at_branch}",
+        BAD_PRIORITY: f"returned a priority that {_NOT_FINITE}; {given} {at_node}",
+        BAD_PENALTY: f"returned a penalty that {_NOT_FINITE}, for {best[0]:.0f} candidates at a "
+        f"node of weight {weight!r}",
+        BAD_CHOICE: "chose a column that does not exist, or has no split; choose must return the "
+        "position of a gain that is not NaN, or -1",
+    }
+    if status in causes:
+        return criterion.make_error(causes[status])
     if status == BAD_SCORE:
         return splitter.make_error(
-            "returned a split whose score is NaN or infinite, at a node of "
-            f"{format_statistics((parent,))}; "
+            f"returned a split whose score is NaN or infinite, at a node of {at_node}; "
             f"a score returned by criterion.score comes from {criterion}"
         )
     known = ""
@@ -124,8 +117,7 @@ def error_for_status(
         )
     return splitter.make_error(
         "returned a split with an empty branch or an impossible column, or of a kind that its "
-        "SplitterFunctions do not declare (sums, intervals), at a node of "
-        f"{format_statistics((parent,))}; "
+        f"SplitterFunctions do not declare (sums, intervals), at a node of {at_node}; "
         f"create splits with the functions of treekit.splitting{known}"
     )
 
@@ -165,19 +157,19 @@ def check_branch_weights(recipe: Recipe, grown: GrowthArrays, n: int) -> None:
         return
     nodes, limits = grown.nodes[:n], recipe.limits
     branches, split = _find_branches(nodes)
-    heavy = np.bincount(split, _are_heavy_enough(nodes["weight"][branches], limits), minlength=n)
+    weights = nodes["weight"][branches]
+    heavy_enough = (weights >= limits.min_weight_leaf * (1.0 - 1e-9)) & (weights > 0.0)
+    heavy = np.bincount(split, heavy_enough, minlength=n)
     is_split = np.zeros(n, np.bool_)
     is_split[split] = True
     light = is_split & (heavy < 2)
     if light.any():
         node = int(light.argmax())
-        weights = nodes["weight"][branches[split == node]]
         raise recipe.splitter.origin.make_error(
             f"split a node with statistics {format_statistics((grown.stats[node],))} into branches "
-            "with weights "
-            f"{format_statistics((weights,))}, but min_weight_leaf is "
-            f"{limits.min_weight_leaf:g}; check "
-            "candidate splits with treekit.splitting.heavy_enough"
+            f"with weights {format_statistics((weights[split == node],))}, but min_weight_leaf is "
+            f"{limits.min_weight_leaf:g}; check candidate splits with "
+            "treekit.splitting.heavy_enough"
         )
 
 
@@ -200,10 +192,6 @@ def _find_branches(
     return branches, split
 
 
-def _are_heavy_enough(weights: Numbers, limits: Limits) -> npt.NDArray[np.bool_]:
-    return np.asarray((weights >= limits.min_weight_leaf * (1.0 - 1e-9)) & (weights > 0.0))
-
-
 def _iterate_calls(
     recipe: Recipe, parent: Numbers, left: Numbers
 ) -> Iterator[tuple[str, Any, tuple[Any, ...]]]:
@@ -213,12 +201,19 @@ def _iterate_calls(
     sides = [left] if ranked else [left, parent - left]  # rank statistics cannot be subtracted
     for name in ("impurity", "priority", "order"):
         for stats in (parent, *sides):
-            for own in _split_by_target(recipe, stats):
-                yield name, getattr(functions, name), (own,)
+            yield from _iterate_targets(recipe, name, getattr(functions, name), stats)
     if not ranked:
         parts = zip(*(_split_by_target(recipe, stats) for stats in (parent, *sides)), strict=True)
         for own, *branches in parts:
             yield "score", functions.score, (own, np.array(branches))
+
+
+def _iterate_targets(
+    recipe: Recipe, name: str, function: Any, stats: Numbers
+) -> Iterator[tuple[str, Any, tuple[Any, ...]]]:
+    """Yield the calls of a function with the statistics of each target."""
+    for own in _split_by_target(recipe, stats):
+        yield name, function, (own,)
 
 
 def _split_by_target(recipe: Recipe, stats: Numbers) -> list[Numbers]:
@@ -247,11 +242,7 @@ def _find_failing_call(
 
 
 def grow_tree(
-    recipe: Recipe,
-    rows: Rows,
-    held: Rows,
-    seed: int,
-    held_table: Table | None = None,
+    recipe: Recipe, rows: Rows, held: Rows, seed: int, held_table: Table | None = None
 ) -> GrownTree:
     """Grow one tree on `rows` and route the `held` (held-out) rows through it.
 
@@ -262,7 +253,7 @@ def grow_tree(
     """
     whole, kept = rows, held
     if recipe.fractional:  # growth splits rows into fractional instances, in place
-        whole, kept = _copy_rows(rows), _copy_rows(held)
+        whole, kept = copy_rows(rows), copy_rows(held)
     grown, n = grow_rows(recipe, rows, held, seed, held_table)
     return assemble_tree(recipe, grown, n, whole, kept, held_table or recipe.table)
 
@@ -298,7 +289,7 @@ def grow_rows(
     `start` is given for a subtree; the other parameters are those of `grow_tree`.
     """
     start = start or GrowthStart(0, float(rows.values[:, 0].sum()))
-    criterion, splitter, s = recipe.criterion, recipe.splitter, recipe.target.size
+    criterion, splitter = recipe.criterion, recipe.splitter
     most = max(len(rows.ids), len(held.ids))
     scratch = allocate_scratch(
         recipe.table, recipe.target, most, seed, splitter.options, recipe.monotonic_signs,
@@ -309,9 +300,7 @@ def grow_rows(
     sums = None
     if splitter.sums:
         sums = SideColumns(np.empty_like(table.codes[0]), np.empty_like(others.codes[0]))
-    room = GrowthArrays(
-        np.zeros(64, NODE_DTYPE), np.zeros((64, s)), np.zeros((64, s)), np.zeros(16, np.int32)
-    )
+    room = allocate_nodes(64, recipe.target)
     room.nodes["depth"][0] = start.depth
     scratch.best[-2:] = start.lowest, start.highest
     surrogacy = None
@@ -354,6 +343,12 @@ def grow_rows(
     return grown, n
 
 
+def allocate_nodes(n: int, target: TargetStatistics) -> GrowthArrays:
+    """Allocate room for `n` nodes; kernels that need more enlarge it."""
+    stats, held_stats = np.zeros((n, target.size)), np.zeros((n, target.size))
+    return GrowthArrays(np.zeros(n, NODE_DTYPE), stats, held_stats, np.zeros(16, np.int32))
+
+
 def has_exact_terms(recipe: Recipe, rows: Rows) -> bool:
     """Check whether sums of the criterion's terms are exact for all sums of these rows."""
     criterion, weights = recipe.criterion, rows.values[:, 0]
@@ -379,16 +374,11 @@ def make_split_rules(recipe: Recipe) -> SplitRules:
 
 def _make_generator(recipe: Recipe, scratch: Scratch) -> np.random.Generator:
     """Return the generator that a splitter plugin draws from; built-in splitters do not use it."""
-    if recipe.splitter.origin.is_foreign:
-        return make_node_generator(scratch.state)
-    return np.random.default_rng(0)
+    foreign = recipe.splitter.origin.is_foreign
+    return make_node_generator(scratch.state) if foreign else np.random.default_rng(0)
 
 
-def _copy_rows(rows: Rows) -> Rows:
-    return Rows(rows.ids.copy(), rows.cells.copy(), rows.values.copy())
-
-
-def _bound_part_noise(values: npt.NDArray[np.float64], steps: npt.NDArray[np.float64]) -> float:
+def _bound_part_noise(values: Numbers, steps: Numbers) -> float:
     """Bound the rounding error of dense statistics of rows that are split repeatedly."""
     if values.shape[1] == 1 or not len(values):
         return 0.0
@@ -419,25 +409,25 @@ def call_kernel(
     PluginError
         If a plugin stopped it.
     """
-    return _call_off_main_thread(_run_kernel, recipe, get_kernel, arguments, table, rows)
+
+    def run_kernel() -> Any:
+        thread_state.score, thread_state.rng = recipe.criterion.pointers.score, arguments[-2]
+        thread_state.table, thread_state.failures = table, []
+        try:
+            outcome = get_kernel(arguments)(*arguments)
+        except Exception as error:
+            failures = thread_state.failures or [
+                attribute_exception(recipe, error, _sum_rows(recipe, rows))
+            ]
+            raise failures[0] from error
+        if thread_state.failures:
+            raise thread_state.failures[0]
+        return outcome
+
+    return _call_off_main_thread(run_kernel)
 
 
-def _run_kernel(
-    recipe: Recipe, get_kernel: Any, arguments: tuple[Any, ...], table: Table, rows: Rows
-) -> Any:
-    thread_state.score, thread_state.rng = recipe.criterion.pointers.score, arguments[-2]
-    thread_state.table, thread_state.failures = table, []
-    try:
-        outcome = get_kernel(arguments)(*arguments)
-    except Exception as error:
-        plugin_error = thread_state.failures[0] if thread_state.failures else None
-        raise plugin_error or attribute_exception(recipe, error, _sum_rows(recipe, rows)) from error
-    if thread_state.failures:
-        raise thread_state.failures[0]
-    return outcome
-
-
-def _sum_rows(recipe: Recipe, rows: Rows) -> npt.NDArray[np.float64]:
+def _sum_rows(recipe: Recipe, rows: Rows) -> Numbers:
     """Return the statistics (S,) of all rows; only the weight for a rank target."""
     if len(rows.cells):
         counts = np.bincount(rows.cells, rows.values[:, 0], minlength=recipe.target.size)
@@ -447,30 +437,26 @@ def _sum_rows(recipe: Recipe, rows: Rows) -> npt.NDArray[np.float64]:
     return np.array([rows.values[:, 0].sum(), 0.0, 0.0, 0.0])
 
 
-def _call_off_main_thread(function: Callable[..., Any], *arguments: Any) -> Any:
-    """Call ``function(*arguments)`` outside the main thread.
+def _call_off_main_thread(function: Callable[[], Any]) -> Any:
+    """Call a function outside the main thread.
 
     Ctrl-C raises in the main thread only, between any two lines of Python.  numba passes
     function pointers in Python code: an exception there would leave a null pointer, and
     the call would crash the process.
     """
     if threading.current_thread() is not threading.main_thread():
-        return function(*arguments)
-    outcome: list[Any] = []
-    failure: list[BaseException] = []
+        return function()
+    outcome: Future[Any] = Future()
 
     def store_outcome() -> None:
         try:
-            outcome.append(function(*arguments))
-        except BaseException as error:  # noqa: BLE001 - raised again below
-            failure.append(error)
+            outcome.set_result(function())
+        except BaseException as error:  # noqa: BLE001 - raised again by `result`
+            outcome.set_exception(error)
 
-    thread = threading.Thread(target=store_outcome, daemon=True)
-    thread.start()
-    thread.join()
-    if failure:
-        raise failure[0]
-    return outcome[0]
+    # Not of an executor: the interpreter would wait for its thread after Ctrl-C.
+    threading.Thread(target=store_outcome, daemon=True).start()
+    return outcome.result()
 
 
 def _get_compiled_grow(arguments: tuple[Any, ...]) -> Any:
@@ -579,7 +565,7 @@ def _gather_pool_entries(
     return entries, starts
 
 
-def _compute_thresholds(recipe: Recipe, g: npt.NDArray[np.void]) -> npt.NDArray[np.float64]:
+def _compute_thresholds(recipe: Recipe, g: npt.NDArray[np.void]) -> Numbers:
     """Return the splitter's own thresholds, else midpoints between the codes on either side."""
     table = recipe.table
     kind = np.ascontiguousarray(g["kind"])
@@ -589,13 +575,10 @@ def _compute_thresholds(recipe: Recipe, g: npt.NDArray[np.void]) -> npt.NDArray[
     known = ~np.isnan(proposed)
     given[own[known]] = floor_to_dtype(proposed[known], recipe.dtype)
     own = own[~known]
-    base = table.value_start[g["feature"][own]]
-    cut = g["cut"][own]
-    after = g["after"][own] if recipe.splitter.coding == "exact" else cut + 1
     oblique = np.flatnonzero(kind == Split.OBLIQUE)
     given[oblique] = g["threshold"][oblique]
     placement = recipe.split_rules.placement
-    low, high = table.high[base + cut], table.low[base + after]
+    after, low, high = _find_gaps(recipe, g[own])
     given[own] = place_threshold(low, high, recipe.dtype, placement)
     if placement == VALUE_BELOW:
         for f in np.unique(g["feature"][own]).tolist():
@@ -611,9 +594,17 @@ def _compute_thresholds(recipe: Recipe, g: npt.NDArray[np.void]) -> npt.NDArray[
     return given
 
 
-def _fill_empty_nodes(
-    stats: npt.NDArray[np.float64], g: npt.NDArray[np.void]
-) -> npt.NDArray[np.float64]:
+def _find_gaps(
+    recipe: Recipe, splits: npt.NDArray[np.void]
+) -> tuple[npt.NDArray[np.integer[Any]], Numbers, Numbers]:
+    """Return the code after each cut, and the values on either side between which it lies."""
+    table, cut = recipe.table, splits["cut"]
+    base = table.value_start[splits["feature"]]
+    after = splits["after"] if recipe.splitter.coding == "exact" else cut + 1
+    return after, table.high[base + cut], table.low[base + after]
+
+
+def _fill_empty_nodes(stats: Numbers, g: npt.NDArray[np.void]) -> Numbers:
     """Return the statistics for node values; an empty branch takes those of its parent."""
     empty = np.flatnonzero(g["weight"] == 0.0)
     if len(empty):
@@ -635,8 +626,8 @@ def _find_parents(g: npt.NDArray[np.void]) -> npt.NDArray[np.int64]:
 
 
 def compute_node_values(
-    target: TargetStatistics, criterion: CompiledCriterion, stats: npt.NDArray[np.float64]
-) -> npt.NDArray[np.float64]:
+    target: TargetStatistics, criterion: CompiledCriterion, stats: Numbers
+) -> Numbers:
     """Compute the values (nodes, values) of nodes from their statistics (nodes, S).
 
     Values are class weights, or a number for each target.
@@ -649,13 +640,11 @@ def compute_node_values(
         return stats[:, 1:]
     leaf_value = criterion.functions.leaf_value
     if leaf_value is not None:
-        blocks = target.blocks
-        own = (
-            [stats]
-            if blocks is None
-            else [blocks.select_target(stats, k) for k in range(blocks.n_targets)]
-        )
-        values = [_compute_criterion_values(criterion, leaf_value, each) for each in own]
+        blocks, values = target.blocks, []
+        for k in range(1 if blocks is None else blocks.n_targets):
+            own = stats if blocks is None else blocks.select_target(stats, k)
+            calls = (call_checked(criterion.origin, "leaf_value", leaf_value, row) for row in own)
+            values.append(np.array(list(calls)))
         return np.stack(values, axis=1) + target.center
     if target.quantile is not None:
         return stats[:, 1:2]
@@ -663,8 +652,8 @@ def compute_node_values(
 
 
 def _compute_task_values(
-    layout: Layout, n_answers: int, criterion: CompiledCriterion, stats: npt.NDArray[np.float64]
-) -> npt.NDArray[np.float64]:
+    layout: Layout, n_answers: int, criterion: CompiledCriterion, stats: Numbers
+) -> Numbers:
     """Compute the node values of a plugin's task, and validate them."""
     origin = criterion.origin
     rows = stats.copy()
@@ -690,16 +679,6 @@ def _compute_task_values(
             f"{rows[at].tolist()}; it must return {expected}"
         )
     return values
-
-
-def _compute_criterion_values(
-    criterion: CompiledCriterion,
-    leaf_value: Callable[..., float],
-    stats: npt.NDArray[np.float64],
-) -> npt.NDArray[np.float64]:
-    """Compute node values by a criterion's `leaf_value`, one call per node."""
-    origin = criterion.origin
-    return np.array([call_checked(origin, "leaf_value", leaf_value, row) for row in stats])
 
 
 # ---------------------------------------------------------------- surrogates
@@ -738,20 +717,15 @@ def make_surrogate_fields(
     """
     if grown.surrogates is None or grown.surrogate_levels is None:
         return {}
-    table = recipe.table
     found = grown.surrogates[inner[grown.surrogates["node"]]]
     found = found[np.argsort(found["node"], kind="stable")]
     counts = np.bincount(found["node"], minlength=len(inner))
     sizes = found["n_levels"]
     starts = np.concatenate([[0], np.cumsum(sizes)])
     threshold = np.full(len(found), np.nan)
-    numeric = table.nominal[found["feature"]] == 0
-    base = table.value_start[found["feature"][numeric]]
-    cut = found["cut"][numeric]
-    after = found["after"][numeric] if recipe.splitter.coding == "exact" else cut + 1
-    threshold[numeric] = place_threshold(
-        table.high[base + cut], table.low[base + after], recipe.dtype, recipe.split_rules.placement
-    )
+    numeric = recipe.table.nominal[found["feature"]] == 0
+    _, low, high = _find_gaps(recipe, found[numeric])
+    threshold[numeric] = place_threshold(low, high, recipe.dtype, recipe.split_rules.placement)
     return {
         "surrogate_offsets": np.concatenate([[0], np.cumsum(counts)]),
         "surrogate_feature": found["feature"],
@@ -773,7 +747,7 @@ def allocate_scratch(
     most: int,
     seed: int,
     options: tuple[float, ...] = (),
-    signs: npt.NDArray[np.float64] | None = None,
+    signs: Numbers | None = None,
     *,
     intervals: bool = False,
     lines: npt.NDArray[Any] | None = None,
@@ -830,9 +804,7 @@ def _enlarge_for_ranks(scratch: Scratch, codes: int, room: int) -> Scratch:
     )
 
 
-def _allocate_offers(
-    table: Table, target: TargetStatistics, signs: npt.NDArray[np.float64] | None
-) -> npt.NDArray[np.float64]:
+def _allocate_offers(table: Table, target: TargetStatistics, signs: Numbers | None) -> Numbers:
     """Return two empty rows to fill at each node, categories per training weight, and signs."""
     total = target.total_weight
     total = max(float(target.values[:, 0].sum()) if total is None else total, 1e-300)

@@ -28,10 +28,11 @@ from treekit.plot.svg import (
     TITLE_FONT_SIZE,
     class_colour,
     element,
-    escaped,
     format_coordinate,
     mixed,
     write_frame,
+    write_rect,
+    write_text,
 )
 from treekit.rules.wording import format_picture_label
 from treekit.training.importance import Importances, gain_importances
@@ -190,7 +191,7 @@ def _write_chart(chart: Chart) -> str:
     parts = []
     for line in title:
         y += TITLE_FONT_SIZE + 4
-        parts.append(_write_text(line, MARGIN, y, TITLE_FONT_SIZE, font_weight="bold"))
+        parts.append(write_text(line, MARGIN, y, TITLE_FONT_SIZE, font_weight="bold"))
     legend, y = _write_legend(chart, y, width)
     top = y + 16
     frame = _Frame(chart, left, top, WIDTH, tall)
@@ -199,21 +200,17 @@ def _write_chart(chart: Chart) -> str:
         parts.append(element("g", *frame.write_series(series)))
     y = top + tall + 2 * SMALL_LINE_HEIGHT + 8
     place = left + WIDTH / 2
-    parts.append(_write_text(chart.x.label, place, y, SMALL_FONT_SIZE, text_anchor="middle"))
+    parts.append(write_text(chart.x.label, place, y, SMALL_FONT_SIZE, text_anchor="middle"))
     if chart.y.label:
         x, middle = MARGIN + SMALL_FONT_SIZE - 2, top + tall / 2
         turn = f"rotate(-90 {format_coordinate(x)} {format_coordinate(middle)})"
         look: dict[str, str | float] = {"text_anchor": "middle", "transform": turn}
-        parts.append(_write_text(chart.y.label, x, middle, SMALL_FONT_SIZE, **look))
+        parts.append(write_text(chart.y.label, x, middle, SMALL_FONT_SIZE, **look))
     for note in chart.notes:
         for line in wrap_text(note, width - 2 * MARGIN, SMALL_FONT_SIZE, 6):
             y += SMALL_LINE_HEIGHT + 3
-            parts.append(_write_text(line, MARGIN, y, SMALL_FONT_SIZE, fill=MUTED))
+            parts.append(write_text(line, MARGIN, y, SMALL_FONT_SIZE, fill=MUTED))
     return write_frame(chart.title, chart.described, width, y + MARGIN - 4, parts)
-
-
-def _write_text(text: str, x: float, y: float, size: float, **attributes: str | float) -> str:
-    return element("text", escaped(text), x=x, y=y, font_size=size, **attributes)
 
 
 def _write_legend(chart: Chart, y: float, width: float) -> tuple[list[str], float]:
@@ -228,7 +225,7 @@ def _write_legend(chart: Chart, y: float, width: float) -> tuple[list[str], floa
             x, y = MARGIN, y + 20
         line = f"M{format_coordinate(x)} {format_coordinate(y - 4)}h22"
         parts.append(element("path", d=line, **_choose_look(series)))
-        parts.append(_write_text(text, x + 28, y, SMALL_FONT_SIZE))
+        parts.append(write_text(text, x + 28, y, SMALL_FONT_SIZE))
         x += room + 16
     return parts, y
 
@@ -265,13 +262,13 @@ class _Frame:
             x = self.find_x(value)
             yield _write_line((x, self.top), (x, bottom), **grid)
             here = x, bottom + SMALL_LINE_HEIGHT, SMALL_FONT_SIZE
-            yield _write_text(text, *here, text_anchor="middle", fill=MUTED)
+            yield write_text(text, *here, text_anchor="middle", fill=MUTED)
         for value, text in names:
             y = self.find_y(value)
             if not rows:
                 yield _write_line((self.left, y), (right, y), **grid)
             here = self.left - 8, y + 4, SMALL_FONT_SIZE
-            yield _write_text(text, *here, text_anchor="end", fill=INK if rows else MUTED)
+            yield write_text(text, *here, text_anchor="end", fill=INK if rows else MUTED)
 
     def write_series(self, series: Series) -> Iterator[str]:
         """Write lines, dots or bars, and the intervals."""
@@ -281,10 +278,9 @@ class _Frame:
             zero = self.find_x(0.0)
             yield _write_line((zero, self.top), (zero, self.top + self.height), stroke=EDGE)
             for value, row in series.points:
-                a, b = sorted((self.find_x(0.0), self.find_x(value)))
-                y = self.find_y(row) - thick / 2
-                fill = class_colour(series.entry)
-                yield element("rect", x=a, y=y, width=b - a, height=thick, fill=fill)
+                a, b = sorted((zero, self.find_x(value)))
+                y, fill = self.find_y(row) - thick / 2, class_colour(series.entry)
+                yield write_rect(a, y, b - a, thick, fill=fill)
         elif series.points:
             if series.kind == "line" and series.intervals:
                 yield self._write_band(series, colour)
@@ -297,30 +293,19 @@ class _Frame:
         for (x, y), (low, high) in zip(series.points, whiskers, strict=False):
             if math.isnan(low) or math.isnan(high):
                 continue
-            ends: list[Point]
             if series.kind == "bars":
-                row = self.find_y(y)
-                ends, cap = [(self.find_x(low), row), (self.find_x(high), row)], (0.0, 5.0)
+                ends, cap, ink = [(low, y), (high, y)], (0.0, 5.0), INK
             else:
-                column = self.find_x(x)
-                ends, cap = [(column, self.find_y(low)), (column, self.find_y(high))], (4.0, 0.0)
-            ink: dict[str, str | float] = {
-                "stroke": INK if series.kind == "bars" else colour,
-                "stroke_width": 1.5,
-            }
-            yield _write_line(ends[0], ends[1], **ink)
-            for at_x, at_y in ends:
-                yield _write_line(
-                    (at_x - cap[0], at_y - cap[1]), (at_x + cap[0], at_y + cap[1]), **ink
-                )
+                ends, cap, ink = [(x, low), (x, high)], (4.0, 0.0), colour
+            start, end = ((self.find_x(x), self.find_y(y)) for x, y in ends)
+            yield _write_line(start, end, stroke=ink, stroke_width=1.5)
+            for right, down in (start, end):
+                across = (right - cap[0], down - cap[1]), (right + cap[0], down + cap[1])
+                yield _write_line(*across, stroke=ink, stroke_width=1.5)
         if series.kind == "dots":
             for x, y in series.points:
-                look: dict[str, str | float] = {
-                    "fill": colour,
-                    "stroke": PAPER,
-                    "stroke_width": 1.0,
-                }
-                yield element("circle", cx=self.find_x(x), cy=self.find_y(y), r=4.0, **look)
+                place = {"cx": self.find_x(x), "cy": self.find_y(y), "r": 4.0}
+                yield element("circle", **place, fill=colour, stroke=PAPER, stroke_width=1.0)
 
     def _write_band(self, series: Series, colour: str) -> str:
         """Write the intervals of a line as one area; those that are NaN have no width."""

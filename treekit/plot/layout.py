@@ -118,17 +118,13 @@ class _LayoutPlan:
         inner_left, inner_right, outer_left, outer_right = child - 1, child, first, child
         sums = [self.mod[v] for v in (inner_left, inner_right, outer_left, outer_right)]
         while True:
-            below_left, below_right = (
-                self._get_next_right(inner_left),
-                self._get_next_left(inner_right),
-            )
+            below_left = self._get_next_right(inner_left)
+            below_right = self._get_next_left(inner_right)
             if below_left < 0 or below_right < 0:
                 break
             inner_left, inner_right = below_left, below_right
-            outer_left, outer_right = (
-                self._get_next_left(outer_left),
-                self._get_next_right(outer_right),
-            )
+            outer_left = self._get_next_left(outer_left)
+            outer_right = self._get_next_right(outer_right)
             self.ancestor[outer_right] = child
             gap = self._compute_distance(inner_left, inner_right)
             move = self.prelim[inner_left] + sums[0] + gap - self.prelim[inner_right] - sums[1]

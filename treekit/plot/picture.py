@@ -306,10 +306,7 @@ def _make_number_target(name: str, values: npt.NDArray[np.float64]) -> Target:
 
 
 def _make_class_target(
-    output: Output,
-    weights: npt.NDArray[np.float64],
-    labels: npt.NDArray[np.int64],
-    words: Language,
+    output: Output, weights: npt.NDArray[np.float64], labels: npt.NDArray[np.int64], words: Language
 ) -> Target:
     texts = list(map(format_picture_label, output.classes))
     entries, entry = texts, np.arange(len(texts))

@@ -89,11 +89,13 @@ def write_frame(
     return element("svg", "\n", *(f"{part}\n" for part in parts), **frame) + "\n"
 
 
-def _write_text(text: str, x: float, y: float, size: float, **attributes: str | float) -> str:
+def write_text(text: str, x: float, y: float, size: float, **attributes: str | float) -> str:
+    """Write a text that begins at `x`, or as its attributes say; `y` is its baseline."""
     return element("text", escaped(text), x=x, y=y, font_size=size, **attributes)
 
 
-def _write_rect(x: float, y: float, width: float, height: float, **attributes: str | float) -> str:
+def write_rect(x: float, y: float, width: float, height: float, **attributes: str | float) -> str:
+    """Write a rectangle; `x` and `y` are its upper left corner."""
     return element("rect", x=x, y=y, width=width, height=height, **attributes)
 
 
@@ -101,7 +103,7 @@ def _write_header(picture: Picture, width: float) -> tuple[list[str], float, flo
     """Write title and legends; return them, their width, and the top of the tree."""
     title = clip_text(picture.title, max(width, MAX_TITLE_WIDTH), TITLE_FONT_SIZE, bold=True)
     y = MARGIN + TITLE_FONT_SIZE - 2
-    parts = [_write_text(title, MARGIN, y, TITLE_FONT_SIZE, font_weight="bold")]
+    parts = [write_text(title, MARGIN, y, TITLE_FONT_SIZE, font_weight="bold")]
     widest = max(
         width if picture.nodes[0].n_children else 0.0,
         estimate_text_width(title, TITLE_FONT_SIZE, bold=True),
@@ -113,7 +115,7 @@ def _write_header(picture: Picture, width: float) -> tuple[list[str], float, flo
         x = MARGIN
         if len(picture.targets) > 1:
             text = clip_text(f"{target.name}:", MAX_ENTRY_WIDTH, SMALL_FONT_SIZE)
-            parts.append(_write_text(text, x, y, SMALL_FONT_SIZE, fill=MUTED))
+            parts.append(write_text(text, x, y, SMALL_FONT_SIZE, fill=MUTED))
             x += estimate_text_width(text, SMALL_FONT_SIZE) + 10
         for number, entry in enumerate(target.entries):
             text = clip_text(entry, MAX_ENTRY_WIDTH, SMALL_FONT_SIZE)
@@ -122,8 +124,8 @@ def _write_header(picture: Picture, width: float) -> tuple[list[str], float, flo
                 x, y = MARGIN, y + 18
             fill, size = class_colour(number), SWATCH_SIZE
             stroke = mixed(fill, INK, 0.25)
-            parts.append(_write_rect(x, y - 9.5, size, size, rx=2.0, fill=fill, stroke=stroke))
-            parts.append(_write_text(text, x + SWATCH_SIZE + 5, y, SMALL_FONT_SIZE))
+            parts.append(write_rect(x, y - 9.5, size, size, rx=2.0, fill=fill, stroke=stroke))
+            parts.append(write_text(text, x + SWATCH_SIZE + 5, y, SMALL_FONT_SIZE))
             x += room + 14
     return parts, widest, y + 22
 
@@ -177,7 +179,7 @@ def _write_node(picture: Picture, at: int, own: Box, x: float, top: float) -> st
         frame["stroke_dasharray"] = "4 3"
     if drawn.marked:
         frame |= {"stroke": INK, "stroke_width": PATH_WIDTH}
-    parts.append(_write_rect(left, top, own.width, own.height, **frame))
+    parts.append(write_rect(left, top, own.width, own.height, **frame))
     y = top + PADDING
     for line in own.head:
         y += LINE_HEIGHT
@@ -206,14 +208,14 @@ def _write_node(picture: Picture, at: int, own: Box, x: float, top: float) -> st
 
 
 def _write_small_text(text: str, x: float, below: float, fill: str) -> str:
-    return _write_text(text, x, below - 3.5, SMALL_FONT_SIZE, text_anchor="middle", fill=fill)
+    return write_text(text, x, below - 3.5, SMALL_FONT_SIZE, text_anchor="middle", fill=fill)
 
 
 def _write_branch_label(own: Box, x: float, top: float) -> Iterator[str]:
     """Write the label of the branch, with a background that hides the edge."""
     text = " ".join(filter(None, (own.branch, own.rest)))
     width = estimate_text_width(text, SMALL_FONT_SIZE) + 6
-    yield _write_rect(x - width / 2, top - 22, width, 16.0, rx=3.0, fill=PAPER)
+    yield write_rect(x - width / 2, top - 22, width, 16.0, rx=3.0, fill=PAPER)
     rest = element("tspan", escaped(own.rest), fill=MUTED) if own.rest else ""
     label = escaped(own.branch) + (" " if own.branch and rest else "") + rest
     size = SMALL_FONT_SIZE
@@ -235,7 +237,7 @@ def _write_bar(
 ) -> Iterator[str]:
     if not target.entries:
         scale = mixed(PAPER, EDGE, 0.45)
-        yield _write_rect(left, top + 3, width, BAR_HEIGHT - 6, rx=3.0, fill=scale)
+        yield write_rect(left, top + 3, width, BAR_HEIGHT - 6, rx=3.0, fill=scale)
         middle = left + 5 + answer.position * (width - 10)
         yield element("circle", cx=middle, cy=top + BAR_HEIGHT / 2, r=5.0, fill=class_colour(0))
         return
@@ -246,11 +248,11 @@ def _write_bar(
         if part <= 0:
             continue
         fill = class_colour(entry)
-        yield _write_rect(x, top, part, BAR_HEIGHT, fill=fill, stroke=PAPER, stroke_width=0.75)
+        yield write_rect(x, top, part, BAR_HEIGHT, fill=fill, stroke=PAPER, stroke_width=0.75)
         text = format_weight(weight)
         if estimate_text_width(text, BAR_FONT_SIZE) + 3 <= part:
             place = x + part / 2, top + BAR_HEIGHT - 3, BAR_FONT_SIZE
-            yield _write_text(text, *place, fill=ink_on(fill), text_anchor="middle")
+            yield write_text(text, *place, fill=ink_on(fill), text_anchor="middle")
         x += part
 
 
@@ -269,17 +271,17 @@ def write_histogram(histogram: Histogram, left: float, top: float, width: float)
                 height = room * rows / tallest
                 y -= height
                 size = step - gap, height
-                yield _write_rect(x + gap / 2, y, *size, fill=class_colour(entry))
+                yield write_rect(x + gap / 2, y, *size, fill=class_colour(entry))
         if named and step >= MIN_NAME_WIDTH:
             text = clip_text(histogram.ends[place], step - 2, BAR_FONT_SIZE)
             here = x + step / 2, bottom + 11, BAR_FONT_SIZE
-            yield _write_text(text, *here, fill=MUTED, text_anchor="middle")
+            yield write_text(text, *here, fill=MUTED, text_anchor="middle")
     if not named:
         for x, text, anchor in zip(
             (left, left + width), histogram.ends, ("start", "end"), strict=True
         ):
             here = x, bottom + 11, BAR_FONT_SIZE
-            yield _write_text(text, *here, fill=MUTED, text_anchor=anchor)
+            yield write_text(text, *here, fill=MUTED, text_anchor=anchor)
     line = f"M{format_coordinate(left)} {format_coordinate(bottom)}h{format_coordinate(width)}"
     yield element("path", d=line, stroke=EDGE, stroke_width=1.0)
     x = left + histogram.split_at * width
@@ -298,7 +300,7 @@ def _write_notes(picture: Picture, bottom: float, width: float) -> tuple[list[st
     for note in picture.notes:
         for line in wrap_text(note, width, SMALL_FONT_SIZE, 6):
             y += SMALL_LINE_HEIGHT
-            parts.append(_write_text(line, MARGIN, y, SMALL_FONT_SIZE, fill=MUTED))
+            parts.append(write_text(line, MARGIN, y, SMALL_FONT_SIZE, fill=MUTED))
     return parts, y + MARGIN - 4
 
 
