@@ -11,8 +11,8 @@ if TYPE_CHECKING:
 __all__ = ["MODULES", "everything"]
 
 MODULES = (
-    "training", "scoring", "generated_c", "generated_deep", "pruning", "startup", "scaling",
-    "accuracy", "forest_defaults", "third_party", "foreign", "rules", "serving",
+    "training", "scoring", "generated_c", "generated_deep", "pruning", "startup", "small",
+    "files", "scaling", "accuracy", "forest_defaults", "third_party", "foreign", "rules", "serving",
     "distributed",
 )  # fmt: skip
 """Modules that register benchmarks, in the order of the list."""

@@ -1,4 +1,4 @@
-"""Start-up: imports, the help of the command line, the first training on a machine, later ones.
+"""Start-up: imports, the help of the command line, the first use of a machine, later ones.
 
 Every measurement is a separate process; the time of the bare interpreter is a case, not
 subtracted. An empty kernel cache stands for a fresh machine.
@@ -33,6 +33,8 @@ IMPORTS = {
     "sklearn": "import sklearn.ensemble", "ydf": "import ydf", "lightgbm": "import lightgbm",
     "xgboost": "import xgboost", "treekit": "import treekit",
 }  # fmt: skip
+_ESTIMATORS = "import of the estimators"
+_IMPORT_ESTIMATORS = "from treekit import RandomForestClassifier"
 
 
 def _process(arguments: list[str], environment: Mapping[str, str]) -> tuple[dict[str, float], str]:
@@ -65,6 +67,12 @@ def _run(options: Options) -> Iterator[Entry]:
             if side not in missing:
                 yield Entry("import", side, _process(["-c", IMPORTS[side]], root)[0])
         yield Entry("treekit --help", "treekit", _process(["-m", "treekit", "--help"], root)[0])
+        yield Entry(_ESTIMATORS, "treekit", _process(["-c", _IMPORT_ESTIMATORS], root)[0])
+    if options.first:
+        place = {**root, "NUMBA_CACHE_DIR": str(options.folder / "demo")}
+        command = ["-m", "treekit", "demo", "--out", str(options.folder / "out")]
+        for what in ("with an empty kernel cache", "later"):
+            yield Entry(f"treekit demo, {what}", "treekit", _process(command, place)[0])
     trainings = {"a tree": "", "a forest": ', ensemble="forest", trees=10'}
     for number, (what, more) in enumerate(trainings.items() if options.first else ()):
         code = FIRST.format(rows=options.rows, train=TRAIN.format(more=more))
