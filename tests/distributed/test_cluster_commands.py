@@ -15,7 +15,7 @@ import pandas as pd
 import pytest
 from click.testing import CliRunner, Result
 
-from tests.distributed.test_whole_trees import make_frame
+from tests.distributed import make_frame
 from treekit.cli import main
 
 distributed = pytest.importorskip("distributed")

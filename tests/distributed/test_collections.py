@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import treekit
-from tests.distributed.test_whole_trees import ANY, FOREST, make_frame
+from tests.distributed import ANY, FOREST, make_frame
 from treekit.data.table import read_table
 from treekit.distributed.cluster import locate_part, locate_row
 from treekit.errors import DataError, SettingError

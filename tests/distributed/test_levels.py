@@ -15,7 +15,8 @@ from typing import Any
 import pytest
 
 import treekit
-from tests.distributed.test_whole_trees import ANY, make_frame, return_part, save, wait_for_no_tasks
+from tests.distributed import ANY, make_frame, save
+from tests.distributed.test_whole_trees import return_part, wait_for_no_tasks
 from treekit.errors import DataError, SettingError
 from treekit.grow import level_builder
 from treekit.training import levels, whole_trees

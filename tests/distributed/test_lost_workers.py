@@ -16,7 +16,7 @@ import pandas as pd
 import pytest
 
 import treekit
-from tests.distributed.test_whole_trees import ANY, FOREST, make_frame
+from tests.distributed import ANY, FOREST, make_frame
 from treekit import evaluation
 from treekit.data.parquet_files import find_files
 from treekit.distributed import cluster as clusters

@@ -12,7 +12,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 import treekit
-from tests.distributed.test_whole_trees import ANY, FOREST, make_frame
+from tests.distributed import ANY, FOREST, make_frame
 from tests.runtimes import need
 from treekit.cli import main
 from treekit.data.parquet_files import find_files, write_folder

@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 
 import treekit
-from tests.distributed.test_whole_trees import make_frame, save
+from tests.distributed import make_frame, save
 from treekit.distributed.cluster import ClusterError
 from treekit.errors import DataError, SettingError
 from treekit.grow.level_builder import LocalEngine

@@ -301,6 +301,8 @@ class LineHandler(logging.Handler):
         """Wait until all lines are written, but not long for a blocked stderr."""
         end = time.monotonic() + _FLUSH_SECONDS
         while (self._lines or self._is_writing) and time.monotonic() < end:
+            if self._is_closed.is_set():  # no thread writes what came later
+                return
             time.sleep(0.005)
 
     def close(self) -> None:
