@@ -138,7 +138,7 @@ table_options = _combine_options(
     ),
     click.option("--weights", metavar="COL", help="Column of row weights."),
     click.option(
-        *("--task",),
+        "--task",
         type=click.Choice(["classification", "regression"]),
         help="Task.  [default: inferred from the target]",
     ),

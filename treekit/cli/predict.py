@@ -198,8 +198,10 @@ def sum_leaf_values(model: Model, table: Table) -> npt.NDArray[np.int64]:
     from treekit.data.encoding import encode_rows
     from treekit.model.scoring import sum_leaf_values
 
-    policies: Any = {"missing": model.missing, "unknown": model.unknown}
-    matrix = encode_rows(table, model.schema, **policies, missing_marks=table.missing)
+    matrix = encode_rows(
+        table, model.schema, missing=model.missing, unknown=model.unknown,
+        missing_marks=table.missing,
+    )  # fmt: skip
     return sum_leaf_values(model, matrix)
 
 
