@@ -465,8 +465,8 @@ class Host:
         if self.strict:
             raise PluginError(fault)
         self.faults.append(fault)
-        warning = f"{fault}. It is left out (to remove this warning, update or uninstall "
-        warnings.warn(f"{warning}{source.distribution})", TreekitWarning, stacklevel=2)
+        warning = f"{fault}. treekit ignores it; to silence this warning, update or uninstall "
+        warnings.warn(f"{warning}{source.distribution}", TreekitWarning, stacklevel=2)
 
 
 def _raise_fault(source: Source, what: str) -> None:

@@ -131,9 +131,12 @@ class LanguageExport:
         profile = self.profile
         accepts, reserved = profile.settings[name].accepts, profile.literals.reserved
         if text and not re.fullmatch(_NAME_PATTERNS[accepts], text, re.ASCII):
-            raise ExportError(f"{name}={text!r} is not a valid {accepts} of {profile.name}")
+            raise ExportError(
+                f"{name}={text!r} is not a valid {accepts} name in {profile.name}; "
+                "use ASCII letters, digits and _, no digit first"
+            )
         if taken := [word for word in text.split(".") if word in reserved]:
-            raise ExportError(f"{name}={text!r}: {taken[0]!r} is a reserved word of {profile.name}")
+            raise ExportError(f"{name}={text!r}: rename {taken[0]!r}, reserved by {profile.name}")
         return Code(text)
 
 

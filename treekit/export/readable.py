@@ -123,7 +123,7 @@ def explain_replaced(folders: Sequence[Path], name: str) -> str:
 
 
 def add_reason(form_reason: Code, unreadable: str) -> Code:
-    """Add the reason why a model has no readable form, if there is one, to that for its form."""
+    """Append to `form_reason` why the model has no readable form; `unreadable` may be empty."""
     return form_reason + Code(f"{UNREADABLE}{unreadable}") if unreadable else form_reason
 
 

@@ -157,7 +157,7 @@ def scale_class_target(
     *,
     drawn: bool = False,
 ) -> TargetStatistics:
-    """Choose the grids of a target of class codes, or of several; return it without rows.
+    """Choose the grid steps of one or several class targets; return the target without rows.
 
     Parameters
     ----------
@@ -622,7 +622,7 @@ def scale_layout_target(
     *,
     drawn: bool = False,
 ) -> TargetStatistics:
-    """Choose the grids of a plugin's task, of cells (rows,) or statistics (rows, S).
+    """Choose the grid steps of the target of a plugin's task; return the target without rows.
 
     Statistics of similar size, including weights, share a grid (`choose_common_steps`), so that
     equal quantities in two columns have equal sums.
@@ -630,8 +630,9 @@ def scale_layout_target(
     Parameters
     ----------
     placed : (rows,) int64 or (rows, S) float64
+        Cell of each row, or its statistics.
     n_answers : int
-        V.
+        V, the number of node values.
     weights, factors, drawn
         See `scale_class_target`.
 

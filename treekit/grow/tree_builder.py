@@ -597,7 +597,7 @@ def _compute_thresholds(recipe: Recipe, g: npt.NDArray[np.void]) -> Numbers:
 def _find_gaps(
     recipe: Recipe, splits: npt.NDArray[np.void]
 ) -> tuple[npt.NDArray[np.integer[Any]], Numbers, Numbers]:
-    """Return the code after each cut, and the values on either side between which it lies."""
+    """Return for each cut the code above it, and the nearest values below and above it."""
     table, cut = recipe.table, splits["cut"]
     base = table.value_start[splits["feature"]]
     after = splits["after"] if recipe.splitter.coding == "exact" else cut + 1

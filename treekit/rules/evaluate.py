@@ -285,9 +285,10 @@ def compute_match_bits(
 
 
 def list_dividing_codes(rules: RuleList, first: int, last: int) -> Index:
-    """Return the categories that split rows, of the conditions of rules `first` to `last`.
+    """Return the categories in some rules' conditions that split a row into fractional instances.
 
-    As numbers ``condition * n + code``, ascending, and a larger one; n is `_count_codes`.
+    The rules are `first` to `last` - 1.  A category is ``condition * n + code``, where n is
+    `_count_codes`.  The result is sorted and ends with the largest int64, which is no category.
     """
     begin, stop = rules.bounds(first)[0], rules.bounds(last - 1)[1]
     at = begin + np.flatnonzero(rules.conditions.dividing[begin:stop])
@@ -305,7 +306,7 @@ def _count_codes(rules: RuleList) -> int:
 
 
 def compute_mass(rules: RuleList, rows: Matrix, dividing: Index, row: Index, rule: Index) -> Index:
-    """Return (pairs,) int64: the mass of fractional instances in the rules that they match.
+    """Return (pairs,) int64: how much of a row's mass reaches a rule; `MASS` is the whole row.
 
     Parameters
     ----------

@@ -171,7 +171,7 @@ def judge_laws(subject: Subject, stages: Sequence[Laws]) -> list[Verdict]:
 def _test_laws(
     test: LawTest, laws: Sequence[Law], subject: Subject, known: Mapping[str, Law]
 ) -> list[Verdict]:
-    """Run a test of some laws; return verdicts on them, or on another law that it finds broken."""
+    """Run one test; return a verdict on each of its `laws`, and on any other law found broken."""
     try:
         test(subject)
     except LawInapplicable as reason:

@@ -114,7 +114,7 @@ class RuntimeChoice:
     untried: tuple[Untried, ...]
 
     def list_failures(self) -> list[ArtifactResult]:
-        """Return the result of an artifact that no runtime, or not a requested one, can run."""
+        """Return one result with the error if `why_unavailable` is set; otherwise an empty list."""
         if not self.why_unavailable:
             return []
         error = f"{self.path.name!r} cannot be run here: {self.why_unavailable}"

@@ -96,7 +96,7 @@ class Dialect:
         return exp.Literal.number(repr(float(number)))
 
     def make_text(self, content: str) -> Sql:
-        """Build a text; literals cannot contain NUL, so a function returns it.
+        """Build a string expression; each NUL becomes a call of `nul_function`.
 
         Raises
         ------
