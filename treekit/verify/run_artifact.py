@@ -6,6 +6,7 @@ import tempfile
 import time
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +15,7 @@ import numpy.typing as npt
 from treekit._version import __version__
 from treekit.data.schema import Schema
 from treekit.errors import ModelFileError, VerificationError
-from treekit.rules import parse_rules
+from treekit.rules import RuleList, parse_rules
 from treekit.settings import suggestion
 from treekit.verify.answers import (
     Answers,
@@ -39,7 +40,7 @@ def run_rules(job: Job, rows: npt.NDArray[np.float64]) -> Iterator[tuple[str, An
     """Read rule text and execute it, without the model."""
     path, schema = job.path, job.schema
     try:
-        rules = parse_rules(path.read_bytes().decode())
+        rules = _parse_bytes(path.read_bytes())
     except (ModelFileError, UnicodeDecodeError) as error:
         raise VerificationError(f"{path.name!r} cannot be read: {error}") from error
     if (rules.schema.columns, rules.schema.outputs) != (schema.columns, schema.outputs):
@@ -48,6 +49,12 @@ def run_rules(job: Job, rows: npt.NDArray[np.float64]) -> Iterator[tuple[str, An
         )
     answered = ~rules.refused(rows)
     yield "rules", answers_from_sums(rules, rules.sums(rows[answered]), answered)
+
+
+@lru_cache(maxsize=1)  # the rows of a file are run in several blocks
+def _parse_bytes(text: bytes) -> RuleList:
+    """Parse the bytes of a rule text."""
+    return parse_rules(text.decode())
 
 
 RULES_RUNTIMES = (Runtime("treekit", run_rules, lambda: __version__),)
