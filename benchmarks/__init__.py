@@ -12,8 +12,8 @@ __all__ = ["MODULES", "everything"]
 
 MODULES = (
     "training", "scoring", "generated_c", "generated_deep", "pruning", "startup", "small",
-    "files", "scaling", "accuracy", "forest_defaults", "third_party", "foreign", "rules", "serving",
-    "distributed",
+    "files", "scaling", "accuracy", "missing", "forest_defaults", "third_party", "foreign",
+    "rules", "serving", "distributed",
 )  # fmt: skip
 """Modules that register benchmarks, in the order of the list."""
 
