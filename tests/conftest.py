@@ -68,10 +68,14 @@ _LATER = re.compile(r"^pytestmark = (\[\s*)?pytest\.mark\.(matrix|system)\b", re
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """Import no file of the later tiers, which may need libraries of `dev`, in the first tier."""
+    """Import no file of the later tiers, which may need libraries of `dev`, in the first tier.
+
+    A file that is named on the command line is imported.
+    """
     if config.option.markexpr.strip() != "not matrix and not system":
         return None
-    if collection_path.suffix != ".py":
+    named = {Path(argument.partition("::")[0]).resolve() for argument in config.args}
+    if collection_path.suffix != ".py" or collection_path in named:
         return None
     return True if _LATER.search(collection_path.read_text(encoding="utf-8")) else None
 
