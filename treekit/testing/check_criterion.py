@@ -446,7 +446,8 @@ def _measure_functions(subject: CriterionSubject) -> Iterator[tuple[str, str]]:
     """
     of = subject.countings[:2][-1]
     built_in, own = ("squared_error", make_squared_error) if of.dense else ("gini", make_gini)
-    base = _measure_cost("score", nb.njit(error_model="numpy")(own().score), of, compiled=True)
+    score: Any = own().score
+    base = _measure_cost("score", _compile_function("score", score)[0], of, compiled=True)
     for name, (dispatcher, complaint, seconds) in subject.compiled.items():
         how = f"compiled in {seconds:.2f} s"
         if complaint is not None:
