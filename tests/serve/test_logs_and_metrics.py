@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import math
 import os
 import re
 import subprocess
@@ -703,3 +704,14 @@ for pair in sys.argv[1:]:
     for library, told in zip(missing, done.stdout.splitlines(), strict=True):
         assert told.startswith(f"{library} MissingExtraError")
         assert "treekit-ml[serve]" in told
+
+
+def test_a_closed_log_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("treekit.serve.http.logs._FLUSH_SECONDS", math.inf)
+    handler = LineHandler("text", write=len)
+    handler.close()
+    handler.emit(logging.LogRecord("late", logging.ERROR, "", 0, "too late", None, None))
+    waiting = threading.Thread(target=handler.flush, daemon=True)
+    waiting.start()
+    waiting.join(2)
+    assert not waiting.is_alive()
