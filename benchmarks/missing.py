@@ -71,8 +71,9 @@ def _fit(side: str, table: Any, options: Options, seed: int) -> dict[str, float]
     else:
         way = side.removeprefix("treekit").strip(" ,") or "direction"
         model = treekit.train(
-            known.assign(_y=truth), "_y", algorithm="random_forest", trees=options.trees,
-            missing="direction" if way == "filled" else way, seed=seed, n_jobs=2,
+            known.assign(_y=truth), "_y", ensemble="forest", trees=options.trees, seed=seed,
+            missing="direction" if way == "filled" else way, min_weight_leaf=1, n_jobs=2,
+            max_features="all" if regression else "sqrt",  # as scikit-learn's
             task="regression" if regression else "classification",
         )  # fmt: skip
         leaves = model.n_leaves
