@@ -15,12 +15,11 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
+from treekit import hookspecs
 from treekit.cli import main
 from treekit.discovery import KINDS
 from treekit.errors import SettingError
 from treekit.scaffold import PluginNames, new_plugin, plugin_names
-from treekit.testing import reference
-from treekit.testing.reference import convert_docstring
 
 # ---------------------------------------------------------------- scaffold
 
@@ -246,136 +245,27 @@ def test_every_package_works_and_passes_its_tests_at_once(tmp_path: Path):
 
 
 # ---------------------------------------------------------------- reference
-# The reference page of the contract says what the docstrings say, and these say everything.
+# The documentation shows the docstrings of all that a plugin uses.
 
-PAGE = Path(__file__).resolve().parents[2] / "plugins" / "CONTRACT.md"
-
-
-def test_the_page_is_what_the_docstrings_say():
-    told = reference.write_reference()
-    assert PAGE.read_text(encoding="utf-8") == told, (
-        "plugins/CONTRACT.md is stale: python -m treekit.testing.reference > plugins/CONTRACT.md"
-    )
+CONTRACT_PAGE = (Path(__file__).resolve().parents[2] / "docs" / "contract.md").read_text("utf-8")
+MODULES = re.findall(r"automodule:: (\S+)\n +:members: ?(.*)", CONTRACT_PAGE)
 
 
-def test_every_hook_every_public_name_and_every_field_is_documented():
-    for part in reference.PARTS:
-        module = importlib.import_module(part.module)
-        assert list_undocumented(part) == []
-        for name, value in reference.list_names(part).items():
-            documented = reference.find_docstring(module, name) + (inspect.getdoc(module) or "")
-            fields = [field.name for field in dataclasses.fields(value)] if is_record(value) else []
-            for field in (*fields, *getattr(value, "_fields", ())):
-                assert re.search(
-                    rf"^([\w*]+, )*{field}(, [\w*]+)*( :|$)", documented, re.MULTILINE
-                ), f"{part.module}.{name}.{field}"
+@pytest.mark.parametrize(("name", "members"), MODULES)
+def test_every_public_name_and_every_field_is_documented(name: str, members: str):
+    module = importlib.import_module(name)
+    names = members.split(", ") if members else module.__all__
+    public = {own: value for own in names if callable(value := getattr(module, own))}
+    assert [own for own, value in public.items() if not inspect.getdoc(value)] == []
+    for own, value in public.items():
+        is_record = inspect.isclass(value) and dataclasses.is_dataclass(value)
+        fields = [field.name for field in dataclasses.fields(value)] if is_record else []
+        documented = (inspect.getdoc(value) or "") + (inspect.getdoc(module) or "")
+        for field in (*fields, *getattr(value, "_fields", ())):
+            pattern = rf"^([\w*]+, )*{field}(, [\w*]+)*( :|$)"
+            assert re.search(pattern, documented, re.MULTILINE), f"{name}.{own}.{field}"
 
 
-def is_record(value: object) -> bool:
-    return inspect.isclass(value) and dataclasses.is_dataclass(value)
-
-
-def list_undocumented(part: reference.PagePart) -> list[str]:
-    module = importlib.import_module(part.module)
-    names = reference.list_names(part)
-    return [name for name in names if not reference.find_docstring(module, name)]
-
-
-@pytest.mark.system
-def test_the_page_is_written_by_the_module():
-    command = [sys.executable, "-W", "error", "-m", "treekit.testing.reference"]
-    done = subprocess.run(command, capture_output=True, check=True)
-    assert done.stdout.decode() == PAGE.read_text(encoding="utf-8")
-
-
-SOURCE = '''
-"""A module.
-
-Fields of every record
-----------------------
-name : str
-    Of the record.
-"""
-from dataclasses import dataclass
-
-__all__ = ["KNOWN", "UNKNOWN", "Record", "Bare", "told", "silent"]
-
-KNOWN = 1
-"""A constant."""
-UNKNOWN = 2
-
-@dataclass
-class Record:
-    """A record.
-
-    Attributes
-    ----------
-    first, second : int
-        Two numbers.
-    """
-
-    name: str
-    first: int
-    second: int
-    third: int
-
-@dataclass
-class Bare:
-    only: int
-
-def told(x, *, y=2):
-    """A function of ``x``::
-
-        told(1)
-
-    and no more.
-    """
-
-def silent():
-    pass
-'''
-
-
-@pytest.fixture
-def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> reference.PagePart:
-    (tmp_path / "a_contract.py").write_text(SOURCE.lstrip(), encoding="utf-8")
-    monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.delitem(sys.modules, "a_contract", raising=False)
-    part = reference.PagePart("All of it", "a_contract")
-    monkeypatch.setattr(reference, "PARTS", (part,))
-    return part
-
-
-def test_what_has_no_words_is_named(module: reference.PagePart):
-    assert list_undocumented(module) == ["UNKNOWN", "Bare", "silent"]
-
-
-def test_a_hook_without_words_is_named_though_it_is_not_public(
-    module: reference.PagePart, monkeypatch: pytest.MonkeyPatch
-):
-    import a_contract
-
-    def hook():
-        pass
-
-    monkeypatch.setattr(a_contract, "treekit_sorters", hook, raising=False)
-    assert "treekit_sorters" in list_undocumented(module)
-
-
-@pytest.mark.usefixtures("module")
-def test_docstrings_become_markdown():
-    page = reference.write_reference()
-    assert (
-        "### `told(x, *, y=2)`\n\nA function of `x`:\n\n```\ntold(1)\n```\n\nand no more.\n" in page
-    )
-    assert "*Attributes*\n\n- `first`, `second` (int): Two numbers.\n" in page
-    assert "### Fields of every record\n\n- `name` (str): Of the record.\n" in page
-    assert "### `KNOWN`\n\nA constant.\n" in page
-
-
-def test_lists_and_examples_keep_their_form():
-    text = "A.\n\nReturns\n-------\n(n,) float64\n    Numbers::\n\n        x = 1\n\n    And on.\n"
-    assert convert_docstring(text, "#") == (
-        "A.\n\n*Returns*\n\n- (n,) float64: Numbers:\n\n  ```\n  x = 1\n  ```\n\n  And on.\n"
-    )
-    assert convert_docstring("B\n\n>>> f()\n1\n\nC", "#").startswith("B\n\n```\n>>> f()\n")
+def test_every_hook_is_documented():
+    hooks = {name: value for name, value in vars(hookspecs).items() if name.startswith("treekit_")}
+    assert sorted(dict(MODULES)["treekit.hookspecs"].split(", ")) == sorted(hooks)
