@@ -6,8 +6,8 @@
 
 Each model is trained (or imported), exported and verified as a user would do it: the
 artifact must give the model's predictions, bit for bit, for probes at every split, side,
-category and leaf, and for random rows. The environment variable TREEKIT_POSTGRES holds
-the connection string of a PostgreSQL server.
+category and leaf, and for random rows. SQL needs the plugin treekit-sql,
+and the environment variable TREEKIT_POSTGRES with the connection string of a PostgreSQL server.
 """
 
 from __future__ import annotations

@@ -471,6 +471,10 @@ class Exporter:
         stem of the output file; the result maps file names to contents, the
         main file (``name + suffix``) first.  Names are plain; for a folder of files
         they are paths, with ``/``, in the folder `name`.
+    runner : callable, optional
+        ``runner() -> treekit.verify.runtime.Runner``, which runs the files for ``treekit verify``
+        and `treekit.testing`.  Called whenever something is verified: import libraries in the
+        functions of its runtimes.
     """
 
     name: str
@@ -479,6 +483,7 @@ class Exporter:
     settings: tuple[Setting, ...] = ()
     summary: str = ""
     exempt: Mapping[str, str] = field(default_factory=dict, hash=False, kw_only=True)
+    runner: Callable[[], Any] | None = field(default=None, kw_only=True)
 
 
 @dataclass(frozen=True)

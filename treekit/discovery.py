@@ -152,6 +152,8 @@ def check_record(record: Any, kind: Kind) -> None:
         if attribute == "make" and find_custom_task(record):
             arguments += 1  # noqa: PLW2901 - the layout
         _check_callable(getattr(record, attribute), attribute, arguments, settings, where)
+    if isinstance(record, Exporter) and record.runner is not None:
+        _check_callable(record.runner, "runner", 0, (), where)
 
 
 def _require(holds: bool, rule: str) -> None:

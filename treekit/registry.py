@@ -59,6 +59,7 @@ __all__ = [
     "described",
     "document",
     "documents",
+    "explain_absence",
     "explainer",
     "explainers",
     "exporter",
@@ -93,10 +94,14 @@ _ABSENT_PLUGINS = {
     ("splitter", "random_threshold"): "treekit-random-threshold",
     ("pruner", "relabel"): "treekit-fairness",
     ("pruner", "significance"): "treekit-significance",
+    ("exporter", "sql"): "treekit-sql",
     ("exporter", "zig"): "treekit-zig",
     ("document", "dmn"): "treekit-interchange",
     ("document", "pmml"): "treekit-interchange",
     ("document", "pmml-rules"): "treekit-interchange",
+    ("document", "sql"): "treekit-sql",
+    ("document", "sql-duckdb"): "treekit-sql",
+    ("document", "sql-postgres"): "treekit-sql",
     ("document", "overlaps"): "treekit-audit",
     ("document", "drift"): "treekit-audit",
     ("importer", "lightgbm"): "treekit-importers",
@@ -155,12 +160,8 @@ def _resolve_record(record_type: type[R], wanted: str | R) -> R:
     if wanted in catalogue:
         found: R = catalogue[wanted].record  # type: ignore[assignment]  # of this kind
         return found
-    if (kind.name, wanted) in _ABSENT_PLUGINS:
-        plugin = _ABSENT_PLUGINS[kind.name, wanted]
-        raise SettingError(
-            f"{kind.name} {wanted!r} is in the plugin {plugin}, which is not installed; run "
-            f"pip install {plugin}"
-        )
+    if absence := explain_absence(kind.name, wanted):
+        raise SettingError(absence)
     faults = _get_host().faults
     left_out = f"; left out: {'; '.join(faults)}" if faults else ""
     by_suffix = {getattr(part.record, "suffix", ""): part.name for part in catalogue.found}
@@ -169,6 +170,17 @@ def _resolve_record(record_type: type[R], wanted: str | R) -> R:
     raise SettingError(
         f"unknown {kind.name} {wanted!r}; installed: {', '.join(catalogue) or 'none'}"
         f"{near}{left_out}"
+    )
+
+
+def explain_absence(kind: str, name: str) -> str:
+    """Return which plugin to install for a component that is not there, or an empty text."""
+    plugin = _ABSENT_PLUGINS.get((kind, name))
+    if plugin is None or name in _get_catalogue(kind):
+        return ""
+    return (
+        f"{kind} {name!r} is in the plugin {plugin}, which is not installed; run "
+        f"pip install {plugin}"
     )
 
 

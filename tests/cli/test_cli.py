@@ -830,11 +830,9 @@ def test_settings_of_a_target_are_options_too(tree: Path, tmp_path: Path):
 
 def test_the_settings_of_targets_are_listed():
     everything = call("export", "--help-settings").stdout
-    assert all(
-        name in everything for name in ("target_runtime", "arithmetic", "dialect", "package")
-    )
-    own = call("export", "--help-settings", "--to", "sql").stdout
-    assert "dialect" in own
+    assert all(name in everything for name in ("target_runtime", "arithmetic", "package"))
+    own = call("export", "--help-settings", "--to", "java").stdout
+    assert "package" in own
     assert "arithmetic" not in own
 
 
@@ -1111,14 +1109,11 @@ def test_every_form_is_written_to_a_file(form, here):
 
 
 def test_settings_of_a_form_are_given_with_set(here):
-    cli_rules_call("rules", "m.treekit", "-o", "r.sql", "--set", "each=true", "--set", "keys=id")
-    assert 'AS "rule_1"' in Path("r.sql").read_text(encoding="utf-8")
-    for form in ("sql", "text"):
-        said = cli_rules_call("rules", "m.treekit", "--as", form, "--set", "x=1", code=2).stderr
-        assert f"form '{form}' has no setting 'x'" in said
+    said = cli_rules_call("rules", "m.treekit", "--as", "text", "--set", "x=1", code=2).stderr
+    assert "form 'text' has no setting 'x'" in said
 
 
-@pytest.mark.parametrize("form", ["text", "markdown", "html", "json", "csv", "sql"])
+@pytest.mark.parametrize("form", ["text", "markdown", "html", "json", "csv"])
 def test_the_suffix_of_the_file_says_the_form(form, here):
     cli_rules_call("rules", "m.treekit", "-o", f"by{FORMS[form].suffix}")
     cli_rules_call("rules", "m.treekit", "-o", "asked", "--as", form)
@@ -1218,14 +1213,6 @@ def test_an_edit_that_cannot_be_read_writes_nothing(rules, output, said, here):
         Path(name).write_text("hello\n", encoding="utf-8")
     assert said in cli_rules_call("revise", "m.treekit", rules, "-o", output, code=2).stderr
     assert not Path("n.treekit").exists()
-
-
-def test_rules_as_sql_name_the_extra_that_they_need(here, monkeypatch):
-    monkeypatch.setitem(sys.modules, "sqlglot", None)
-    monkeypatch.delitem(sys.modules, "treekit.documents.sql", raising=False)
-    result = cli_rules_call("rules", "m.treekit", "-o", "r.sql", code=2)
-    assert "pip install 'treekit-ml[sql]'" in result.stderr
-    assert not Path("r.sql").exists()
 
 
 @pytest.mark.parametrize("command", sorted(main.commands))

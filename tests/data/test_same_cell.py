@@ -6,9 +6,7 @@ import csv
 import datetime as dt
 import json
 import math
-import sqlite3
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -22,13 +20,11 @@ from hypothesis import strategies as st
 
 import treekit
 from tests.examples import examples
-from tests.postgres import server
 from tests.reference.artifacts import import_python
-from tests.reference.encode import level_of, value_of
+from tests.reference.encode import level_of
 from tests.runtimes import need
 from treekit.cli.predict import compute_scores
-from treekit.data.features import LevelIndex
-from treekit.data.schema import Column, Schema, level_text
+from treekit.data.schema import Column, Schema
 from treekit.data.table import read_table
 from treekit.errors import DataError
 from treekit.estimators import DecisionTreeClassifier
@@ -154,111 +150,6 @@ def test_exported_python(levels: tuple[str, ...]) -> None:
     predict = import_python(level_model(levels), api="full")["predict"]
     cells = [*CELLS, np.bool_(True), np.int8(3), np.float32(2.5)]
     assert [predict({"c": cell}) for cell in cells] == expected(cells, levels)
-
-
-def sql_reads(cell: Any) -> bool:
-    """Whether exported SQL compares the cell: not numbers in a text that is rarely met."""
-    value = value_of(cell) if isinstance(cell, str) else None
-    if value is None or value[0] is bool:
-        return True
-    plain = level_text(value[1])
-    return cell == plain or (value[1] == int(value[1]) and cell == f"{plain}.0")
-
-
-SQL_CELLS = [cell for cell in CELLS if cell != "1e400" and str(cell) != "-0.0" and sql_reads(cell)]
-IN_ENGINES = [
-    name
-    for name in VOCABULARIES
-    # Here a bool or double, which could be several levels, is the one of an engine's own text.
-    if name not in ("one number twice, neither plain", "three words for true")
-]
-
-
-@pytest.mark.parametrize("levels", IN_ENGINES, indirect=True)
-@pytest.mark.parametrize("form", ["select", "rules"])
-def test_a_query_of_sqlite(levels: tuple[str, ...], form: str, tmp_path: Path) -> None:
-    need("sqlglot")
-    model = level_model(levels)
-    known = LevelIndex(levels).codes.keys()
-    # SQLite makes 1 of True; where 1 is a level it is that one, else a bool.
-    unlike = int if {"True", "False"} & known and not {"0", "1"} & known else bool
-    cells = [cell for cell in SQL_CELLS if cell not in (0, 1) or type(cell) is not unlike]
-    connection = sqlite3.connect(":memory:")
-    connection.execute("CREATE TABLE rows (c)")
-    connection.executemany("INSERT INTO rows VALUES (?)", [[cell] for cell in cells])
-    if form == "select":
-        path = treekit.export(model, "sql", tmp_path / "m.sql")[0]
-    else:
-        path = treekit.write_rules(model, tmp_path / "m.sql")
-    said = [row[0] for row in connection.execute(path.read_text(encoding="utf-8"))]
-    connection.close()
-    assert said == expected(cells, levels)
-
-
-@pytest.fixture(scope="module")
-def postgres() -> Iterator[str]:
-    need("psycopg")
-    with server() as address:
-        yield address
-
-
-@pytest.mark.system
-@pytest.mark.parametrize("levels", IN_ENGINES, indirect=True)
-def test_a_query_of_postgresql(
-    levels: tuple[str, ...], postgres: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from treekit.verify.run_sql import POSTGRES, PostgresEngine
-
-    monkeypatch.setenv(POSTGRES, postgres)
-    files = treekit.export(level_model(levels), "sql", tmp_path / "m.sql", dialect="postgres")
-    query = files[0].read_text(encoding="utf-8")
-    types = {bool: "BOOLEAN", int: "BIGINT", float: "DOUBLE PRECISION"}
-    said, engine = [], PostgresEngine()
-    try:
-        for cell in SQL_CELLS:
-            engine.connection.execute("DROP TABLE IF EXISTS rows")
-            kind = types.get(type(cell), "TEXT")
-            engine.connection.execute(f"CREATE TEMPORARY TABLE rows (c {kind})")
-            engine.connection.execute("INSERT INTO rows VALUES (%s)", [cell])
-            said += [row[0] for row in engine.run_query(query, math.inf)]
-    finally:
-        engine.close()
-    assert said == expected(SQL_CELLS, levels)
-
-
-@pytest.mark.matrix
-@pytest.mark.parametrize("levels", IN_ENGINES, indirect=True)
-def test_a_query_of_duckdb(levels: tuple[str, ...], tmp_path: Path) -> None:
-    need("duckdb", "sqlglot")
-    import duckdb
-
-    model = level_model(levels)
-    files = treekit.export(model, "sql", tmp_path / "m.sql", dialect="duckdb")
-    query = files[0].read_text(encoding="utf-8")
-    types = {bool: "BOOLEAN", int: "BIGINT", float: "DOUBLE", str: "VARCHAR", type(None): "VARCHAR"}
-    said = []
-    with duckdb.connect() as connection:
-        for cell in SQL_CELLS:
-            connection.execute(f"CREATE OR REPLACE TABLE rows (c {types[type(cell)]})")
-            connection.execute("INSERT INTO rows VALUES (?)", [cell])
-            said += [row[0] for row in connection.execute(query).fetchall()]
-    assert said == expected(SQL_CELLS, levels)
-
-
-@pytest.mark.matrix
-def test_a_function_of_duckdb(levels: tuple[str, ...]) -> None:
-    need("duckdb")
-    import duckdb
-
-    from treekit.interop.duckdb import register
-
-    texts = [cell for cell in CELLS if cell is None or isinstance(cell, str)]
-    with duckdb.connect() as connection:
-        call = register(connection, level_model(levels), "answer")
-        connection.execute("CREATE TABLE rows (n INTEGER, c VARCHAR)")
-        connection.executemany("INSERT INTO rows VALUES (?, ?)", [*enumerate(texts)])
-        said = connection.execute(f"SELECT {call} FROM rows ORDER BY n").fetchall()
-    assert [row[0] for row in said] == expected(texts, levels)
 
 
 MAIN = """\

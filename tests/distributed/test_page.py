@@ -97,23 +97,6 @@ def test_spark_scores_by_a_model_file(
     np.testing.assert_array_equal(said["prediction"], model.predict(table))
 
 
-def test_duckdb_scores_many_files(table: pd.DataFrame, model: treekit.Model) -> None:
-    need("duckdb")
-    import duckdb
-
-    exec(find_block("python duckdb"), {})
-    said = pd.read_parquet("predictions.parquet").sort_values("id")
-    np.testing.assert_array_equal(said["prediction"], model.predict(table))
-    command = re.search(r"`(treekit export m\.treekit --to sql .*?)`", PAGE, re.DOTALL)
-    assert command is not None
-    run_command(command[1])
-    with duckdb.connect() as connection:
-        found = connection.sql(Path("m.sql").read_text("utf-8")).df().sort_values("id")
-    np.testing.assert_array_equal(found["prediction"], model.predict(table))
-    shares = found[["probability_no", "probability_yes"]]
-    np.testing.assert_array_equal(shares, model.predict_proba(table))
-
-
 def test_messages_of_the_page_are_those_of_the_code() -> None:
     package = Path(treekit.__file__).parent
     code = "".join(path.read_text("utf-8") for path in package.rglob("*.py"))

@@ -6,6 +6,7 @@ The distributions are real to `importlib.metadata`: a module and a
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 import textwrap
@@ -30,7 +31,7 @@ from treekit.contracts import (
     SplitterFunctions,
 )
 from treekit.discovery import KINDS, OLDEST_CONTRACT, check_record, read_contract_version
-from treekit.errors import PluginError, SettingError, TreekitWarning
+from treekit.errors import PluginError, SettingError, TreekitWarning, VerificationError
 from treekit.settings import suggestion
 
 # ---------------------------------------------------------------- registry
@@ -291,6 +292,70 @@ def test_a_plugin_cannot_take_a_built_in_name(install: Install):
         registry.criterion("entropy")
 
 
+RUN = """
+from treekit import Exporter, hookimpl
+
+def runner():
+    {body}
+
+def export(model, name):
+    return {{name + ".theirs": b"theirs"}}
+
+@hookimpl
+def treekit_exporters():
+    return [Exporter("theirs", ".theirs", export, runner=runner)]
+"""
+RUNNER = """from treekit.verify.runtime import Runner, Runtime
+    return Runner("theirs", ".theirs", (Runtime("their-engine", run, lambda: "7"),))
+
+def run(job, rows):
+    from treekit.errors import VerificationError
+    raise VerificationError("not " + job.path.read_text())"""
+
+
+def test_verify_runs_files_by_the_runner_of_their_exporter(install: Install, tmp_path: Path):
+    install("good-one", RUN.format(body=RUNNER))
+    model = train_small()
+    paths = treekit.export(model, "theirs", tmp_path / "m")
+    report = treekit.verify(model, paths, runtimes=["their-engine"])
+    assert [(one.runtime, one.error) for one in report.artifacts] == [
+        ("their-engine", "not theirs")
+    ]
+
+
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        ("import no_such_library", "'theirs' (from good-one 1.0) failed: ModuleNotFoundError"),
+        ("raise SystemExit", "'theirs' (from good-one 1.0) failed: SystemExit"),
+        ("return 3", "runner of exporter 'theirs' (from good-one 1.0) returned int"),
+    ],
+)
+def test_a_runner_that_fails_is_named_for_its_own_files_only(
+    body: str, said: str, install: Install, tmp_path: Path
+):
+    install("good-one", RUN.format(body=body))
+    model = train_small()
+    with pytest.raises(VerificationError, match=f"cannot run 'm.theirs'.*{re.escape(said)}"):
+        treekit.verify(model, treekit.export(model, "theirs", tmp_path / "m"))
+    assert treekit.verify(model, treekit.export(model, "python", tmp_path / "m.py")).equal
+
+
+@pytest.mark.usefixtures("without_plugins")
+def test_verify_and_rules_name_the_plugin_of_a_file(tmp_path: Path):
+    model = train_small()
+    with pytest.raises(VerificationError, match=r"cannot run 'm\.sql'.*pip install treekit-sql"):
+        treekit.verify(model, tmp_path / "m.sql")
+    for name, plugin in (("m.sql", "sql"), ("m.DMN", "interchange")):
+        with pytest.raises(SettingError, match=f"pip install treekit-{plugin}"):
+            treekit.write_rules(model, tmp_path / name)
+    assert list(tmp_path.iterdir()) == []
+
+
+def train_small() -> treekit.Model:
+    return treekit.train({"x": [0.0, 1.0, 2.0, 3.0], "y": ["a", "a", "b", "b"]}, "y")
+
+
 def test_strict_discovery_refuses_a_clash_at_once(install: Install):
     install("good-one", GOOD.format(name="same"))
     install("other-one", GOOD.format(name="same"))
@@ -335,6 +400,11 @@ RECORDS = {
         "declares setting 'path', which is an argument of treekit",
     ),
     "an export of one argument": (Exporter("a", ".c", lambda model: {}), "the wrong parameters"),
+    "a runner that is no function": (Exporter("a", ".c", noop, runner=3), "'runner' of .* a int"),
+    "a runner of an argument": (
+        Exporter("a", ".c", noop, runner=lambda model: None),
+        "'runner' of .* has the wrong parameters",
+    ),
 }
 
 

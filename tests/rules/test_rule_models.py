@@ -406,13 +406,6 @@ def test_lists_are_equal_in_nested_tests(name, tmp_path):
     proved_equal(MODELS[name](), tmp_path, [("python", nested), ("c", nested)])
 
 
-@pytest.mark.parametrize("name", WITH_OTHERS)
-def test_lists_are_equal_in_sql(name, tmp_path):
-    need("duckdb", "sqlglot")
-    targets = [("sql", {"dialect": dialect}) for dialect in ("sqlite", "duckdb")]
-    proved_equal(MODELS[name](), tmp_path, targets)
-
-
 @pytest.mark.matrix
 @pytest.mark.parametrize("name", ["ordered", "weighted sum"])
 @pytest.mark.parametrize(

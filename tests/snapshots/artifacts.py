@@ -45,6 +45,7 @@ LIBRARIES: Mapping[str, tuple[str, ...]] = {
     "onnx": ("onnx", "triton"),
     "protobuf": ("onnx", "triton"),
     "sqlglot": ("sql", "document form=sql"),
+    "treekit-sql": ("sql", "document form=sql"),
     "treekit-interchange": ("document form=dmn", "document form=pmml"),
 }
 """Libraries whose version can change bytes, with prefixes of the affected forms."""

@@ -53,7 +53,6 @@ PUBLIC_MODULES = (
     "treekit.exporting",
     "treekit.hookspecs",
     "treekit.interop",
-    "treekit.interop.duckdb",
     "treekit.interop.skl2onnx",
     "treekit.interop.tree_assembly",
     "treekit.model.builder",

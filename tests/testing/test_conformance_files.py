@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -282,6 +283,14 @@ def test_what_runs_the_files_is_told_how_to_answer(run, what):
     (breach,) = check_exporter(Wrapped().record(), run=run, fail=False).breaches
     assert breach.law.name == "equal-bits"
     assert what in breach.got
+
+
+@pytest.mark.matrix
+def test_the_files_are_run_by_the_exporter_s_own_runner():
+    record = replace(Wrapped().record(), runner=lambda: 1 / 0)
+    (breach,) = check_exporter(record, fail=False).breaches
+    assert breach.law.name == "equal-bits"
+    assert "ZeroDivisionError" in breach.got
 
 
 # ------------------------------------------------------------------ importers

@@ -156,7 +156,7 @@ def verify_command(
     rows: int,
     **options: Any,
 ) -> None:
-    """Run artifacts of MODEL (.onnx, .c, .py, .sql, .rules.txt, .mjs, .java, .rs, .go).
+    """Run artifacts of MODEL (.onnx, .c, .py, .rules.txt, .mjs, .java, .rs, .go; .sql by a plugin).
 
     Their predictions are compared with the model's, bit for bit.
 

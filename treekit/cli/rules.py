@@ -34,9 +34,8 @@ if TYPE_CHECKING:
 @click.option(
     *("--as", "form"),
     metavar="FORM",
-    help="text, markdown, html, json, csv, sql, sql-duckdb, sql-postgres, or a form of a plugin; "
-    "'treekit plugins' lists them.  Default: by the suffix of FILE (.md, .html, .json, .csv, "
-    ".sql, ...); text without one.",
+    help="text, markdown, html, json, csv, or a form of a plugin; 'treekit plugins' lists them.  "
+    "Default: by the suffix of FILE (.md, .html, .json, .csv, ...); text without one.",
 )
 @language_option
 @number_option("--tree", "Only the rules of this tree.", least=1)

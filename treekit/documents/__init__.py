@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from treekit import registry
-from treekit.contracts import Document, Setting
+from treekit.contracts import Document
 from treekit.hookspecs import hookimpl
 from treekit.rules.language import Language, load_language
 from treekit.rules.measure import Measures, training_measures
@@ -172,12 +172,12 @@ def _join_pieces(
     return "".join(render(listing, **values))
 
 
-def _import_renderer(module: str, function: str, **options: Any) -> Callable[..., Iterator[str]]:
+def _import_renderer(module: str, function: str) -> Callable[..., Iterator[str]]:
     """Return a function that renders with a module of treekit, imported on first call."""
 
-    def render(listing: Listing, **settings: Any) -> Iterator[str]:
+    def render(listing: Listing) -> Iterator[str]:
         write = getattr(import_module(f"treekit.documents.{module}"), function)
-        text: Iterator[str] = write(listing, **options, **settings)
+        text: Iterator[str] = write(listing)
         return text
 
     return render
@@ -187,26 +187,13 @@ def _render_text(listing: Listing) -> Iterator[str]:
     return listing.rules.text(language=listing.language)
 
 
-_FORMS: tuple[tuple[str, str, str, dict[str, Any], str], ...] = (
-    ("markdown", ".md", "markdown", {}, "tables for GitHub and other readers of Markdown"),
-    ("html", ".html", "html", {}, "a page to sort, search, print and sign"),
-    ("json", ".json", "json_rules", {}, "all rules, to edit and read back"),
-    ("csv", ".csv", "dataframe", {}, "one line per rule, for spreadsheets"),
-    ("sql", ".sql", "sql", {}, "a query for the label, one WHEN per rule, for SQLite"),
-    ("sql-duckdb", ".sql", "sql", {"dialect": "duckdb"}, "the same for DuckDB"),
-    ("sql-postgres", ".sql", "sql", {"dialect": "postgres"}, "the same for PostgreSQL"),
+_FORMS: tuple[tuple[str, str, str, str], ...] = (
+    ("markdown", ".md", "markdown", "tables for GitHub and other readers of Markdown"),
+    ("html", ".html", "html", "a page to sort, search, print and sign"),
+    ("json", ".json", "json_rules", "all rules, to edit and read back"),
+    ("csv", ".csv", "dataframe", "one line per rule, for spreadsheets"),
 )
-"""Name, suffix, module, options and summary of the forms of a function ``render_FORM``."""
-
-_SETTINGS = {
-    "sql": (
-        Setting("keys", "", 'columns to copy: comma-separated names, or JSON: ["id", "a, b"]'),
-        Setting("rule", False, "add the number of the rule that a row matches"),
-        Setting("share", False, "add the share of each class"),
-        Setting("each", False, "instead, a column for each rule: 1 where a row meets it"),
-    )
-}
-"""Settings of the forms of a module."""
+"""Name, suffix, module and summary of the forms of a function ``render_FORM``."""
 
 
 @hookimpl
@@ -214,12 +201,6 @@ def treekit_documents() -> list[Document]:
     """Return the built-in document forms."""
     text = Document("text", ".txt", _render_text, summary="plain text that can be executed exactly")
     return [text] + [
-        Document(
-            name,
-            suffix,
-            _import_renderer(module, f"render_{name.partition('-')[0]}", **options),
-            _SETTINGS.get(module, ()),
-            summary=summary,
-        )
-        for name, suffix, module, options, summary in _FORMS
+        Document(name, suffix, _import_renderer(module, f"render_{name}"), summary=summary)
+        for name, suffix, module, summary in _FORMS
     ]

@@ -34,6 +34,8 @@ def infer_form(path: str | Path) -> str:
     if found:
         return max(found, key=lambda form: len(form.suffix)).name
     if suffix := Path(name).suffix:
+        if absence := registry.explain_absence("document", suffix[1:]):
+            raise SettingError(f"cannot write rules to {str(path)!r}: {absence}")
         known = ", ".join(sorted({form.suffix for form in forms}))
         raise SettingError(
             f"cannot write rules to {str(path)!r}: unknown suffix {suffix!r}; use one of {known}, "
@@ -80,7 +82,7 @@ def write_rules(
         if it is a table of rules.
     form : str, optional
         An installed document form; inferred by default from the suffix of `path` (``.md``,
-        ``.html``, ``.json``, ``.csv``, ``.sql``, ...); text without a suffix.
+        ``.html``, ``.json``, ``.csv``, ...); text without a suffix.
     language : str or Language
         Language, or its code: en or zh.
     settings : mapping, optional

@@ -62,8 +62,7 @@ def export(model: Any, target: str | Exporter, path: str | Path, **settings: Any
     Notes
     -----
     Python and JavaScript read a category as `Model.predict` does: ``TRUE``, ``True`` and
-    ``"true"`` are equal, as are ``3``, ``3.0`` and ``"3.0"``.  So does SQL, except for numbers
-    in unusual notation (``3.00``, ``1e0``); SQLite has no bools and uses 1 and 0.
+    ``"true"`` are equal, as are ``3``, ``3.0`` and ``"3.0"``.
     C, Java, Rust, Go, ONNX and Triton take the code of a category or its exact text;
     DMN, PMML and rules use its exact text, as in the training table.
     """

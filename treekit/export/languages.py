@@ -13,7 +13,6 @@ import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from importlib import import_module
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Literal
 
@@ -427,31 +426,6 @@ def _find_profile_problem(profile: Profile, table: dict[str, Any]) -> str:
 # They are registered through the same hook as those of plugins; the libraries of an exporter
 # are imported when it is first used.
 
-SQL_SETTINGS = (
-    Setting(
-        "dialect", "sqlite", "engine that runs the query", choices=("sqlite", "duckdb", "postgres")
-    ),
-    Setting(
-        "form",
-        "auto",
-        "SELECT with trees as CASE, or as tables traversed by a recursive query; or a single "
-        "expression, the label or number; auto: CASE if the engine plans it fast",
-        choices=("auto", "case", "table", "expression"),
-    ),
-    Setting(
-        "table", "rows", "table to score; in SQLite its numeric columns must be REAL or INTEGER"
-    ),
-    Setting("keys", "", 'columns to copy: comma-separated names, or JSON: ["id", "a, b"]'),
-    Setting("label", "prediction", "name of the column of predicted labels or numbers"),
-    Setting("probability", "probability", "prefix of the names of probability columns"),
-    Setting(
-        "refuse",
-        "null",
-        "result for a row that the model refuses: NULL, or an error that stops the query",
-        choices=("null", "error"),
-    ),
-)
-
 _C_SETTINGS = (
     Setting(
         "form",
@@ -477,16 +451,10 @@ _C_SETTINGS = (
 )
 
 
-def _import_later(module: str, function: str, library: str = "") -> Callable[..., Any]:
-    """Return an export function that imports its module, and the library it needs, when called."""
+def _import_later(module: str, function: str) -> Callable[..., Any]:
+    """Return an export function that imports its module when called."""
 
     def export(model: Model, name: str, **settings: Any) -> Any:
-        if library and find_spec(library) is None:
-            target = function.removeprefix("export_")
-            raise ExportError(
-                f"the target {target!r} needs {library}, which is not installed: "
-                f"pip install 'treekit-ml[{target}]'"
-            )
         return getattr(import_module(module), function)(model, name, **settings)
 
     return export
@@ -498,14 +466,12 @@ def treekit_exporters() -> list[Exporter]:
     onnx = _import_later("treekit.export.onnx", "export_onnx")
     triton = _import_later("treekit.export.triton", "export_triton")
     c = _import_later("treekit.export.c", "export_c")
-    sql = _import_later("treekit.export.sql.exporter", "export_sql", "sqlglot")
     rules = _import_later("treekit.rules", "export_rules")
     folder = "a model folder for NVIDIA Triton"
     own = [
         Exporter("onnx", ".onnx", onnx, ONNX_SETTINGS, "one graph for every ONNX runtime"),
         Exporter("triton", TRITON_SUFFIX, triton, TRITON_SETTINGS, folder),
         Exporter("c", ".c", c, _C_SETTINGS, "C99 source and header, no libraries"),
-        Exporter("sql", ".sql", sql, SQL_SETTINGS, "a query for SQLite, DuckDB or PostgreSQL"),
         Exporter("rules", ".rules.txt", rules, RULES_SETTINGS, "human-readable rules"),
     ]
     return own + load_languages(list_shipped_folders()[0])

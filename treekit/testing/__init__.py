@@ -208,8 +208,8 @@ def check_exporter(
         ``schema.columns``: numbers, texts of categories, None for a missing
         value.  `labels` has one label for each of ``schema.outputs`` (none for
         a regression), `numbers` the probabilities of all their classes, or the
-        predicted numbers, one output after the other.  Without it, only files
-        that `treekit.verify` can run are run.
+        predicted numbers, one output after the other.  Without it, files
+        are run by the exporter's runner, or by that of `treekit.verify` for its suffix.
     **options
         `strict` and `fail`.
     """

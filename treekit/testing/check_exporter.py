@@ -151,8 +151,12 @@ def make_exporter_subject(
 ) -> ExporterSubject:
     """Choose how to run the files of an exporter."""
     execute = wrap_run(run) if run else None
-    for runner in list_runners() if run is None else ():
-        execute = runner.run_rows if runner.suffix == record.suffix else execute
+    if run is None and record.runner is not None:
+        make_runner = record.runner
+        execute = lambda *arguments: make_runner().run_rows(*arguments)  # noqa: E731
+    elif run is None:
+        for runner in list_runners():
+            execute = runner.run_rows if runner.suffix == record.suffix else execute
     return ExporterSubject(record, settings, execute=execute)
 
 
@@ -245,7 +249,7 @@ def _check_different_files(
 
 def _check_equal_bits(subject: ExporterSubject) -> None:
     if subject.execute is None:
-        skip_law("its files cannot be run without check_exporter(..., run=...)")
+        skip_law("its files cannot be run without its runner, or check_exporter(..., run=...)")
     for sample in iter_samples():
         _check_sample(subject, sample, WRITES_OR_REFUSES)
 

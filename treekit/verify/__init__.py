@@ -81,8 +81,8 @@ def verify(
     model : Model or fitted treekit estimator
     artifacts : str, Path, or sequence of these
         Files that `treekit.export` returned: .onnx, .c (its .h in the same folder, listed or
-        not), .py, .sql, .rules.txt, .mjs, .java, .rs, .go, or of another language whose profile
-        has a [verify] section.
+        not), .py, .rules.txt, .mjs, .java, .rs, .go, of another language whose profile has a
+        [verify] section, or of a plugin's exporter that brings a runner (.sql).
     random_rows : int
         Number of rows drawn around the thresholds, in addition to the constructed ones.
     seed : int

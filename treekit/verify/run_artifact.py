@@ -1,4 +1,4 @@
-"""Runners for every kind of artifact, rule text too, and the comparison with the model."""
+"""Runners for every kind of artifact, those of plugins too, and the comparison with the model."""
 
 from __future__ import annotations
 
@@ -12,9 +12,11 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
+from treekit import registry
 from treekit._version import __version__
+from treekit.contracts import Exporter
 from treekit.data.schema import Schema
-from treekit.errors import ModelFileError, VerificationError
+from treekit.errors import ModelFileError, TreekitError, VerificationError
 from treekit.rules import RuleList, parse_rules
 from treekit.settings import suggestion
 from treekit.verify.answers import (
@@ -30,7 +32,6 @@ from treekit.verify.report import NOT_REQUESTED, ArtifactResult, Difference, Unt
 from treekit.verify.run_c import C_RUNTIMES, compare_c_structure
 from treekit.verify.run_language import explain_missing_runner, list_language_runners
 from treekit.verify.run_onnx import ONNX_RUNTIMES, compare_onnx_structure
-from treekit.verify.run_sql import SQL_RUNTIMES
 from treekit.verify.runtime import Job, OutOfTimeError, Runner, Runtime
 
 # ---------------------------------------------------------------- rules
@@ -65,14 +66,37 @@ RULES_RUNTIMES = (Runtime("treekit", run_rules, lambda: __version__),)
 _RUNNERS = (
     Runner("onnx", ".onnx", ONNX_RUNTIMES, compare_structure=compare_onnx_structure),
     Runner("c", ".c", C_RUNTIMES, (".h",), compare_structure=compare_c_structure),
-    Runner("sql", ".sql", SQL_RUNTIMES),
     Runner("rules", ".rules.txt", RULES_RUNTIMES, has_rule_bounds=True),
 )
 
 
 def list_runners(templates: str | Path = "") -> tuple[Runner, ...]:
-    """Return the runners for all kinds of artifacts, including languages of a template folder."""
-    return (*_RUNNERS, *list_language_runners(templates))
+    """Return the runners for all kinds of artifacts, including languages of a template folder.
+
+    A runner of a plugin that fails is left out.
+    """
+    return (*_RUNNERS, *list_language_runners(templates), *_make_plugin_runners()[0])
+
+
+def _make_plugin_runners() -> tuple[list[Runner], list[str]]:
+    """Return the runners that exporters bring, and why others could not be made."""
+    runners: list[Runner] = []
+    faults: list[str] = []
+    for component in registry.components("exporter"):
+        record = component.record
+        if not isinstance(record, Exporter) or record.runner is None:
+            continue
+        try:
+            runner = registry.call(record, record.runner)
+        except TreekitError as error:
+            faults.append(str(error))
+            continue
+        if isinstance(runner, Runner):
+            runners.append(runner)
+        else:
+            who, got = registry.described(record), type(runner).__name__
+            faults.append(f"runner of {who} returned {got}, expected a treekit.verify Runner")
+    return runners, faults
 
 
 def find_runner(path: Path, templates: str | Path = "") -> Runner:
@@ -88,7 +112,9 @@ def find_runner(path: Path, templates: str | Path = "") -> Runner:
         if path.name.endswith(runner.suffix):
             return runner
     endings = ", ".join(dict.fromkeys(runner.suffix for runner in known))
-    reasons = [f"supported endings: {endings}", *explain_missing_runner(path.name, templates)]
+    absence = registry.explain_absence("exporter", path.suffix[1:])
+    reasons = [absence, *_make_plugin_runners()[1], *explain_missing_runner(path.name, templates)]
+    reasons = [f"supported endings: {endings}", *filter(None, reasons)]
     raise VerificationError(f"verify cannot run {path.name!r}; {'; '.join(reasons)}")
 
 

@@ -1,7 +1,7 @@
 """Runners and runtimes of artifacts: compilers, interpreters and engines.
 
-A `Runner` handles one kind of artifact, identified by the ending of its file.  Its
-`Runtime`s can run it; each reports whether this machine has it and the artifact
+A `Runner` handles one kind of artifact, identified by the ending of its file.  Each `Runtime`
+of it can run the artifact, and reports whether this machine has it and the artifact
 is written for it.  A runtime takes the file and the schema, not the model; only
 the comparison of a file's structure takes the model.
 """
@@ -112,7 +112,7 @@ def _summarize_output(text: str) -> str:
 
 
 Run = Callable[[Job, Rows], Iterator[tuple[str, Answers]]]
-"""``run(job, rows)`` yields a name and the predictions for each way of calling the artifact.
+"""``run(job, rows)`` yields a name and the `Answers` for each way of calling the artifact.
 
 Fewer predictions than rows are those of the first rows.  Raises `VerificationError`
 if the artifact cannot be run.  It may be called again with more rows.
@@ -139,12 +139,12 @@ class Runtime:
     name : str
         Name in reports and in ``--with``: ``gcc``, ``node``, ``qemu-arm``.
     run : callable
-        See `RunFunction`.
+        ``run(job, rows)``; see `Run`.
     get_version : callable
         Returns its version; called only where it can run.
     why_unavailable : callable
         Returns why it cannot run a file on this machine, ``"node is not installed"``
-        or ``"the file is written for DuckDB"``; empty if it can.
+        or ``"the file is written for another engine"``; empty if it can.
     """
 
     name: str

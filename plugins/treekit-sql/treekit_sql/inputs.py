@@ -14,8 +14,10 @@ from treekit.data.schema import Schema
 from treekit.errors import ExportError
 from treekit.export.literals import identifiers
 from treekit.export.lowering import LoweredTree
-from treekit.export.sql.dialects import Dialect
-from treekit.export.sql.syntax import (
+from treekit.model.model import Model
+from treekit.model.tree import DerivedColumns
+from treekit_sql.dialects import Dialect
+from treekit_sql.syntax import (
     Query,
     Sql,
     as_sql,
@@ -26,8 +28,6 @@ from treekit.export.sql.syntax import (
     make_switch,
     quote_column,
 )
-from treekit.model.model import Model
-from treekit.model.tree import DerivedColumns
 
 # ---------------------------------------------------------------- sql cells
 

@@ -1,6 +1,6 @@
 """Rules as one SQL query: cells are read once, then a CASE has one WHEN for each rule.
 
-`treekit.export.sql` defines missing cells, unseen categories and numbers of the input type;
+`treekit_sql.inputs` defines missing cells, unseen categories and numbers of the input type;
 sqlglot prints each distinct piece once, and rules are composed of the pieces.
 """
 
@@ -15,28 +15,14 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 import numpy as np
-
-from treekit.errors import MissingExtraError, SettingError
-
-try:
-    from sqlglot import exp
-except ImportError as missing:
-    raise MissingExtraError("sqlglot", "sql") from missing
+from sqlglot import exp
 
 from treekit.data.features import LevelIndex
 from treekit.documents.layout import decode_numbers
-from treekit.export.sql.dialects import BLANKS, DIALECTS, Dialect
-from treekit.export.sql.inputs import check_names, make_prediction_names, parse_keys
-from treekit.export.sql.syntax import (
-    HEADER_PREFIX,
-    Sql,
-    make_call,
-    make_cast,
-    quote_identifier,
-)
+from treekit.errors import SettingError
 from treekit.model.fixed_point import to_double_threshold
 from treekit.model.model import predict_labels
-from treekit.rules.language import Language
+from treekit.rules.language import Language, load_phrases
 from treekit.rules.rule_list import Clause, ConditionTuple, LinearClause, RuleList
 from treekit.rules.wording import (
     OutcomeFormatter,
@@ -44,6 +30,15 @@ from treekit.rules.wording import (
     format_numbers,
     join_outcomes,
     quote_label,
+)
+from treekit_sql.dialects import BLANKS, DIALECTS, Dialect
+from treekit_sql.inputs import check_names, make_prediction_names, parse_keys
+from treekit_sql.syntax import (
+    HEADER_PREFIX,
+    Sql,
+    make_call,
+    make_cast,
+    quote_identifier,
 )
 
 if TYPE_CHECKING:
@@ -92,7 +87,7 @@ def render_sql(
     ExportError
         If the engine does not support a name or a text.
     """
-    rules, words = listing.rules, listing.language
+    rules, words = listing.rules, load_phrases(listing.language, "treekit_sql")
     query = _Query(rules, DIALECTS[dialect], parse_keys(keys))
     answered = rules.n_trees == 1 and not rules.margins and rules.link == "identity"
     each = each or rules.mass > 1

@@ -17,6 +17,7 @@ from typing import Any, Literal
 import msgspec
 import numpy as np
 import numpy.typing as npt
+from sqlglot import exp
 
 from treekit.data.cells import is_number
 from treekit.data.schema import Column, Label, Output, Schema
@@ -30,7 +31,7 @@ from treekit.verify.answers import (
     make_refusals,
 )
 from treekit.verify.probe_values import find_levels, make_unseen_text
-from treekit.verify.runtime import Job, OutOfTimeError, Runtime
+from treekit.verify.runtime import Job, OutOfTimeError, Runner, Runtime
 
 # ---------------------------------------------------------------- SQL engines
 # SQLite, DuckDB and PostgreSQL, each with a temporary table for the duration of a job.
@@ -44,8 +45,6 @@ SqlColumn = tuple[str, str, Sequence[Any]]
 
 def quote_name(name: str, dialect: str) -> str:
     """Quote a name for a query of the engine."""
-    from sqlglot import exp
-
     return exp.to_identifier(name, quoted=True).sql(dialect=dialect)
 
 
@@ -424,8 +423,12 @@ _VERSION_QUERIES = {
     "postgres": "SHOW server_version",
 }
 
-SQL_RUNTIMES = (
-    _make_runtime("sqlite3", SQLiteEngine, "sqlglot"),
-    _make_runtime("duckdb", DuckDBEngine, "sqlglot", "duckdb"),
-    _make_runtime("postgres", PostgresEngine, "sqlglot", "psycopg"),
+SQL_RUNNER = Runner(
+    "sql",
+    ".sql",
+    (
+        _make_runtime("sqlite3", SQLiteEngine),
+        _make_runtime("duckdb", DuckDBEngine, "duckdb"),
+        _make_runtime("postgres", PostgresEngine, "psycopg"),
+    ),
 )

@@ -24,8 +24,11 @@ from treekit.export.lowering import (
     leaf_table,
     node_table,
 )
-from treekit.export.sql.inputs import InputColumns
-from treekit.export.sql.syntax import (
+from treekit.model.fixed_point import MASS, to_double_threshold
+from treekit.model.model import Model
+from treekit.model.tree import expand_slices
+from treekit_sql.inputs import InputColumns
+from treekit_sql.syntax import (
     Query,
     Sql,
     add_terms,
@@ -42,9 +45,6 @@ from treekit.export.sql.syntax import (
     make_select,
     make_switch,
 )
-from treekit.model.fixed_point import MASS, to_double_threshold
-from treekit.model.model import Model
-from treekit.model.tree import expand_slices
 
 # ---------------------------------------------------------------- sql case
 

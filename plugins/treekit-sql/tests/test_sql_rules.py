@@ -13,24 +13,29 @@ from typing import Any
 
 import numpy as np
 import pytest
+from click.testing import CliRunner
+from treekit_sql.rules import format_comment
+from treekit_sql.run_sql import POSTGRES, DuckDBEngine, PostgresEngine, SQLiteEngine
 
+from tests.documents.test_documents import chinese_model, kinds, latin
 from tests.extremes import EXTREMES, extreme_rows
-from tests.postgres import server
 from tests.reference.models import mixed_schema, probe_rows, random_model, text_row
 from tests.reference.rule_fits import fitting
+from tests.rules.test_rule_models import MODELS, WITH_OTHERS, proved_equal
 from tests.runtimes import need
 from tests.tiers import by_size, later
+from treekit.cli import main
 from treekit.data.schema import Column, Schema
-from treekit.documents import Listing, render_listing
+from treekit.documents import Listing, make_listing, render_listing
 from treekit.documents.files import write_rules
-from treekit.documents.sql import format_comment
 from treekit.errors import ExportError, SettingError
 from treekit.model.builder import build_tree, is_missing, leaf, subset, threshold
 from treekit.model.model import Model, make_model
 from treekit.rules import RuleList
-from treekit.rules.language import Language
+from treekit.rules.language import Language, load_language, load_phrases
 from treekit.rules.measure import training_measures
 from treekit.rules.rule_list import take_rules
+from treekit.testing import check_document
 from treekit.verify import verify
 
 NAN = math.nan
@@ -43,27 +48,14 @@ NAMES = [
 ]
 
 
-@pytest.fixture(scope="module")
-def postgres() -> Iterator[str]:
-    need("psycopg")
-    with server() as address:
-        yield address
-
-
 @pytest.fixture(params=["sqlite", "duckdb", pytest.param("postgres", marks=pytest.mark.system)])
 def engine(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
-    need("sqlglot")
-    from treekit.verify import run_sql as sql_engines
-
     if request.param == "duckdb":
         need("duckdb")
     if request.param == "postgres":
-        monkeypatch.setenv(sql_engines.POSTGRES, request.getfixturevalue("postgres"))
-    made = {
-        "sqlite": sql_engines.SQLiteEngine,
-        "duckdb": sql_engines.DuckDBEngine,
-        "postgres": sql_engines.PostgresEngine,
-    }[request.param]()
+        monkeypatch.setenv(POSTGRES, request.getfixturevalue("postgres"))
+    engines = {"sqlite": SQLiteEngine, "duckdb": DuckDBEngine, "postgres": PostgresEngine}
+    made = engines[request.param]()
     yield made
     made.close()
 
@@ -249,7 +241,6 @@ CASE = """\
 
 
 def test_lines_are_short_and_a_rule_states_only_what_those_above_do_not() -> None:
-    need("sqlglot")
     model = random_model(3, mixed_schema(("no", "yes")), n_trees=1, n_splits=40)
     for settings in ({}, {"rule": True, "share": True, "keys": "id"}, {"each": True}):
         (query,) = statements(model.rules(), **settings)
@@ -259,9 +250,6 @@ def test_lines_are_short_and_a_rule_states_only_what_those_above_do_not() -> Non
 
 
 def test_text_in_sqlite_s_columns_of_numbers_is_missing_or_fits_nothing() -> None:
-    need("sqlglot")
-    from treekit.verify.run_sql import SQLiteEngine
-
     schema = Schema((Column("x"),), classes=("no", "yes"))
     inner = threshold(0, 2.5, leaf([1, 0]), leaf([0, 1]))
     model = make_model(schema, [build_tree(is_missing(0, leaf([1, 1]), inner), schema)])
@@ -276,13 +264,11 @@ def test_text_in_sqlite_s_columns_of_numbers_is_missing_or_fits_nothing() -> Non
 
 
 def test_sums_of_columns_are_refused_by_name() -> None:
-    need("sqlglot")
     with pytest.raises(SettingError, match="sums columns"):
         statements(EXTREMES["oblique"]().rules())
 
 
 def test_shares_need_one_tree_with_labels() -> None:
-    need("sqlglot")
     for name in ("boosted_four", "one_number", "fractional", "mixed"):
         with pytest.raises(SettingError, match="share=True needs a query for the labels of one"):
             statements(EXTREMES[name]().rules(), share=True)
@@ -305,16 +291,17 @@ def test_a_column_may_have_the_name_of_a_step_or_of_an_answer(engine: Any) -> No
     )
 
 
-def test_no_text_ends_a_comment_or_a_literal() -> None:
+def test_no_text_ends_a_comment_or_a_literal(monkeypatch: pytest.MonkeyPatch) -> None:
     hostile = "a\nDROP TABLE rows; --\r*/ \u2028SELECT 1; \x0bx \x85y"
     assert all(line.startswith("-- ") for line in format_comment(hostile).split("\n") if line)
     assert len(format_comment(hostile).splitlines()) == len(format_comment(hostile).split("\n")) - 1
-    need("sqlglot")
     schema = Schema((Column("x"),), classes=(hostile, "b"), target=hostile)
     model = make_model(schema, [build_tree(threshold(0, 1.0, leaf([1, 0]), leaf([0, 1])), schema)])
     phrases = {"sql_head": "x\nDROP", "sql_case": "y\rDROP", "sql_each": "\u2028DROP"}
     phrases |= {"sql_when": "z\nDROP", "sql_rule": "{answer}\nDROP"}
-    made = replace(listing(model.rules()), language=Language("xx", phrases))
+    hostile_language = Language("xx", load_language("en").phrases | phrases)
+    monkeypatch.setattr("treekit_sql.rules.load_phrases", lambda *_: hostile_language)
+    made = listing(model.rules())
     for settings in ({}, {"rule": True}, {"each": True}):
         text = "".join(render_listing("sql", made, **settings))
         lines = text.replace(f"'{hostile}'", "''").splitlines()
@@ -323,19 +310,77 @@ def test_no_text_ends_a_comment_or_a_literal() -> None:
 
 @pytest.mark.parametrize("code", ["en", "zh"])
 def test_comments_are_in_the_reader_s_language(code: str) -> None:
-    need("sqlglot")
-    from treekit.rules.language import load_language
-
     made = replace(listing(small_model().rules()), language=load_language(code))
-    assert load_language(code).say("sql_case") in "".join(render_listing("sql", made))
+    phrases = load_phrases(load_language(code), "treekit_sql")
+    assert phrases.say("sql_case") in "".join(render_listing("sql", made))
+
+
+def test_every_word_of_a_chinese_comment_is_chinese() -> None:
+    text = "".join(render_listing("sql", make_listing(chinese_model(), words="zh")))
+    lines = [line for line in text.splitlines() if line[:2] == "--" and "treekit-sql" not in line]
+    names = {"SQL", "SQLite", "NULL", "NaN", "rows", "WHEN"}
+    assert latin(" ".join(lines), *names) == set()
 
 
 @pytest.mark.matrix
 def test_a_hundred_thousand_rules_are_written_in_seconds() -> None:
-    need("sqlglot")
     schema = mixed_schema()
     rules = random_model(1, schema, n_trees=1, n_splits=2000).rules()
     begin = time.process_time()
     size = sum(map(len, render_listing("sql", listing(rules))))
     assert size > 0
     assert (time.process_time() - begin) / len(rules) < 1e-3, json.dumps(size)
+
+
+# ---------------------------------------------------------------- forms and commands
+
+
+@pytest.mark.parametrize("form", FORM.values())
+def test_every_kind_of_rules_is_written_the_same_twice_or_refused(form: str) -> None:
+    for (name, _), one in kinds().items():
+        if name == "oblique":
+            with pytest.raises(SettingError, match="sums columns"):
+                "".join(render_listing(form, one))
+            continue
+        text = "".join(render_listing(form, one))
+        assert text.endswith("\n")
+        assert text == "".join(render_listing(form, one))
+        text.encode()
+
+
+@pytest.mark.parametrize("form", FORM.values())
+def test_the_contract_is_kept(form: str) -> None:
+    check_document(form)
+
+
+@pytest.mark.parametrize("name", WITH_OTHERS)
+def test_lists_are_equal_in_sql(name: str, tmp_path: Path) -> None:
+    need("duckdb")
+    targets = [("sql", {"dialect": dialect}) for dialect in ("sqlite", "duckdb")]
+    proved_equal(MODELS[name](), tmp_path, targets)
+
+
+def call(*words: object, code: int = 0) -> str:
+    """Run a command in this process; return what it prints."""
+    result = CliRunner().invoke(main, [str(word) for word in words])
+    assert result.exit_code == code, result.output
+    return result.output
+
+
+def test_forms_and_their_settings_are_given_to_the_command(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    small_model().save("m.treekit")
+    Path("rows.csv").write_text("x,y,target\n1,0,no\n9,1,yes\n", encoding="utf-8")
+    for form in FORM.values():
+        call("rules", "m.treekit", "--as", form, "-o", f"{form}.x", "--table", "rows.csv")
+        assert Path(f"{form}.x").read_text(encoding="utf-8").startswith("-- ")
+    call("rules", "m.treekit", "-o", "by.sql")
+    call("rules", "m.treekit", "-o", "asked", "--as", "sql")
+    assert Path("by.sql").read_bytes() == Path("asked").read_bytes()
+    call("rules", "m.treekit", "-o", "r.sql", "--set", "each=true", "--set", "keys=id")
+    assert 'AS "rule_1"' in Path("r.sql").read_text(encoding="utf-8")
+    said = call("rules", "m.treekit", "--as", "sql", "--set", "x=1", code=2)
+    assert "form 'sql' has no setting 'x'" in said
+    call("verify", "m.treekit", "by.sql")

@@ -6,34 +6,50 @@ import itertools
 import json
 import math
 import random
+import re
+import runpy
+import shlex
 import sqlite3
 import struct
-import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
+from click.testing import CliRunner
+from treekit_sql.dialects import _split_doubles
+from treekit_sql.duckdb import register
+from treekit_sql.exporter import export_sql
+from treekit_sql.run_sql import DuckDBEngine, PostgresEngine, SQLiteEngine
 
+import treekit
+from tests.export.test_all_targets import OTHER_VERSIONS, QUICK, changed_lines
 from tests.extremes import EXTREMES, extreme_rows, wanted
-from tests.postgres import server
 from tests.reference.models import chain, mixed_schema, random_model
 from tests.runtimes import need
+from tests.snapshots.artifacts import LIBRARIES, digest_lines, stored_lines, uses
+from tests.snapshots.make_models import MODELS, model_path
+from tests.tiers import later
+from treekit.cli import main
+from treekit.data import DEMO_TARGET, demo_table
 from treekit.data.schema import Column, Output, Schema
 from treekit.errors import ExportError
 from treekit.export import export
 from treekit.model.builder import build_tree, leaf, oblique, subset, threshold
 from treekit.model.model import Model, make_model
+from treekit.testing import check_exporter
 from treekit.verify import verify
 from treekit.verify.answers import Answers, describe_answer, differing
+from treekit.verify.probe_values import decode_cells
 from treekit.verify.run_artifact import find_runner
 from treekit.verify.runtime import Job, OutOfTimeError
 
 NAN = math.nan
 TIER = {"sqlite": (), "duckdb": pytest.mark.matrix, "postgres": pytest.mark.system}
+ENGINE_OF = {"sqlite": SQLiteEngine, "duckdb": DuckDBEngine, "postgres": PostgresEngine}
 ENGINES = [pytest.param(name, marks=marks) for name, marks in TIER.items()]
 LARGE_ELSEWHERE = {
     *(("five_thousand_trees", "sqlite"), ("deep_left", "sqlite")),
@@ -46,16 +62,8 @@ SMALL = [
 ]
 
 
-@pytest.fixture(scope="module")
-def postgres() -> Iterator[str]:
-    need("psycopg")
-    with server() as address:
-        yield address
-
-
 @pytest.fixture(params=ENGINES)
 def dialect(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    need("sqlglot")
     if request.param == "duckdb":
         need("duckdb")
     if request.param == "postgres":
@@ -153,7 +161,6 @@ def test_rows_of_many_lengths_keep_their_answers(dialect: str, tmp_path: Path) -
 
 
 def test_answers_carry_names_of_classes_and_targets_where_these_make_names(tmp_path: Path) -> None:
-    need("sqlglot")
     schema = Schema((Column("x"),), classes=("no", "yes"), more=(Output("second", ("a", "A")),))
     model = make_model(schema, [build_tree(leaf([1.0, 2.0, 3.0, 4.0]), schema)])
 
@@ -193,7 +200,6 @@ def test_answers_carry_names_of_classes_and_targets_where_these_make_names(tmp_p
 def test_names_that_an_engine_misreads_are_refused(
     names: list[str], dialect: str, message: str, tmp_path: Path
 ) -> None:
-    need("sqlglot")
     schema = Schema(tuple(map(Column, names)), task="regression")
     model = make_model(schema, [build_tree(leaf(1.0), schema)])
     with pytest.raises(ExportError, match=message):
@@ -204,7 +210,6 @@ def test_names_that_an_engine_misreads_are_refused(
 def test_names_that_differ_in_case_are_two_in_postgres(
     postgres: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    need("sqlglot")
     monkeypatch.setenv("TREEKIT_POSTGRES", postgres)
     schema = Schema((Column("Age"), Column("age")), task="regression")
     tree = threshold(0, 0.5, threshold(1, 0.5, leaf(1.0), leaf(2.0)), leaf(3.0))
@@ -300,12 +305,8 @@ def test_numbers_and_bools_in_a_nominal_column_are_their_levels(dialect: str) ->
     )
     tree = subset("n", ["1"], subset("b", ["True"], leaf(1.0), leaf(2.0)), leaf(3.0))
     model = make_model(schema, [build_tree(tree, schema)], missing="error", unknown="error")
-    from treekit.export.sql.exporter import export_sql
-    from treekit.verify.run_sql import DuckDBEngine, PostgresEngine, SQLiteEngine
-
-    make = {"sqlite": SQLiteEngine, "duckdb": DuckDBEngine, "postgres": PostgresEngine}[dialect]
     (content,) = export_sql(model, "m", dialect=dialect).values()
-    engine = make()
+    engine = ENGINE_OF[dialect]()
     try:
         if dialect != "sqlite":  # it has no truth values of its own
             engine.connection.execute("CREATE TEMPORARY TABLE rows (n BIGINT, b BOOLEAN)")
@@ -329,12 +330,8 @@ def test_a_text_that_is_the_number_or_bool_of_a_level_is_that_level(dialect: str
     )
     tree = subset("n", ["3"], leaf(1.0), subset("b", ["True"], leaf(2.0), leaf(3.0)), missing=1)
     model = make_model(schema, [build_tree(tree, schema)])
-    from treekit.export.sql.exporter import export_sql
-    from treekit.verify.run_sql import DuckDBEngine, PostgresEngine, SQLiteEngine
-
-    make = {"sqlite": SQLiteEngine, "duckdb": DuckDBEngine, "postgres": PostgresEngine}[dialect]
     (content,) = export_sql(model, "m", dialect=dialect).values()
-    engine = make()
+    engine = ENGINE_OF[dialect]()
     texts = ["3", "3.0", "10", "10.0"], ["true", "true", "True", "true"]
     rows = {"n": texts[0], "b": texts[1]}
     try:
@@ -349,7 +346,6 @@ def test_a_text_that_is_the_number_or_bool_of_a_level_is_that_level(dialect: str
 def test_a_table_called_as_a_step_of_the_query_is_refused_by_name(
     form: str, table: str, tmp_path: Path
 ) -> None:
-    need("sqlglot")
     with pytest.raises(ExportError, match="a view of the table with another name"):
         written(EXTREMES["mixed"](), tmp_path, dialect="duckdb", form=form, table=table)
 
@@ -358,11 +354,7 @@ def test_levels_are_compared_by_bytes_whatever_the_column_says(dialect: str) -> 
     schema = Schema((Column("c", "nominal", ("ab", "é")),), task="regression")
     tree = subset("c", ["ab"], leaf(1.0), leaf(2.0), missing=1)
     model = make_model(schema, [build_tree(tree, schema)])
-    from treekit.export.sql.exporter import export_sql
-    from treekit.verify.run_sql import DuckDBEngine, PostgresEngine, SQLiteEngine
-
-    make = {"sqlite": SQLiteEngine, "duckdb": DuckDBEngine, "postgres": PostgresEngine}[dialect]
-    engine = make()
+    engine = ENGINE_OF[dialect]()
     run = engine.connection.execute
     try:
         collation = "COLLATE NOCASE"
@@ -380,8 +372,6 @@ def test_levels_are_compared_by_bytes_whatever_the_column_says(dialect: str) -> 
 
 
 def test_postgres_is_given_the_milliseconds_that_are_left() -> None:
-    from treekit.verify.run_sql import PostgresEngine
-
     engine, asked = PostgresEngine.__new__(PostgresEngine), []
     engine.error = RuntimeError
     engine.connection = SimpleNamespace(
@@ -409,9 +399,6 @@ def test_a_refused_row_stops_the_query_where_errors_are_asked_for(
 
 
 def test_text_that_is_no_number_refuses_the_row_in_sqlite() -> None:
-    need("sqlglot")
-    from treekit.export.sql.exporter import export_sql
-
     schema = Schema((Column("x"),), task="regression")
     model = make_model(schema, [build_tree(threshold(0, 1.0, leaf(1.0), leaf(2.0), 0), schema)])
     (content,) = export_sql(model, "m").values()
@@ -425,9 +412,6 @@ def test_text_that_is_no_number_refuses_the_row_in_sqlite() -> None:
 
 
 def test_a_column_that_the_table_lacks_is_an_error_not_a_text() -> None:
-    need("sqlglot")
-    from treekit.export.sql.exporter import export_sql
-
     schema = Schema((Column("x"),), task="regression")
     model = make_model(schema, [build_tree(threshold(0, 1.0, leaf(1.0), leaf(2.0)), schema)])
     connection = sqlite3.connect(":memory:")
@@ -440,9 +424,6 @@ def test_a_column_that_the_table_lacks_is_an_error_not_a_text() -> None:
 
 
 def test_auto_says_why_it_takes_tables() -> None:
-    need("sqlglot")
-    from treekit.export.sql.exporter import export_sql
-
     model = EXTREMES["mixed64"]()
 
     def form_of(**settings: Any) -> str:
@@ -456,7 +437,6 @@ def test_auto_says_why_it_takes_tables() -> None:
 
 
 def test_a_query_written_for_another_model_is_found_out(tmp_path: Path) -> None:
-    need("sqlglot")
     first, second = EXTREMES["int_labels"](), EXTREMES["float_labels"]()
     path, _ = written(first, tmp_path)
     rows = extreme_rows(second)[:20]
@@ -465,9 +445,6 @@ def test_a_query_written_for_another_model_is_found_out(tmp_path: Path) -> None:
 
 
 def test_whole_numbers_of_the_tables_fit_every_double() -> None:
-    need("sqlglot")
-    from treekit.export.sql.dialects import _split_doubles
-
     values = np.array([*nasty(), 0.0])
     whole, power = _split_doubles(values)
     assert [math.ldexp(m, p) for m, p in zip(whole, power, strict=True)] == values.tolist()
@@ -477,9 +454,6 @@ def test_whole_numbers_of_the_tables_fit_every_double() -> None:
 
 @pytest.mark.matrix
 def test_a_query_that_is_too_much_for_sqlite_is_found_before_it_is_handed_over() -> None:
-    need("sqlglot")
-    from treekit.export.sql.exporter import export_sql
-
     schema = Schema((Column("x"),), task="regression")
     at = [float(x) for x in range(2047)]
 
@@ -501,10 +475,6 @@ def test_a_model_is_a_function_inside_duckdb() -> None:
     need("duckdb")
     need("pyarrow")
     import duckdb
-
-    from treekit.interop.duckdb import register
-    from treekit.verify.probe_values import decode_cells
-    from treekit.verify.run_sql import DuckDBEngine
 
     for name in ("mixed", "refuses_both", "several_labels", "int_labels", "boosted_four"):
         model = EXTREMES[name]()
@@ -545,8 +515,6 @@ def test_a_number_inside_duckdb_has_no_probabilities() -> None:
     need("pyarrow")
     import duckdb
 
-    from treekit.interop.duckdb import register
-
     model = EXTREMES["wide_numbers64"]()
     connection = duckdb.connect()
     with pytest.raises(ExportError, match="no probabilities"):
@@ -559,20 +527,10 @@ def test_a_number_inside_duckdb_has_no_probabilities() -> None:
     connection.close()
 
 
-def test_without_sqlglot_the_error_names_the_extra(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setitem(sys.modules, "sqlglot", None)
-    with pytest.raises(ExportError, match=r"pip install 'treekit-ml\[sql\]'"):
-        written(EXTREMES["one_leaf"](), tmp_path)
-    assert list(tmp_path.iterdir()) == []
-
-
 @pytest.mark.matrix
 def test_verify_names_what_it_lacks_to_run_a_query(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    need("sqlglot")
     need("psycopg")
     monkeypatch.delenv("TREEKIT_POSTGRES", raising=False)
     model = EXTREMES["one_leaf"]()
@@ -592,7 +550,6 @@ def test_verify_names_what_it_lacks_to_run_a_query(
 def test_a_postgres_that_does_not_answer_costs_its_run_and_not_the_report(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    need("sqlglot")
     need("psycopg")
     monkeypatch.setenv("TREEKIT_POSTGRES", f"host={tmp_path} connect_timeout=1")
     model = EXTREMES["one_leaf"]()
@@ -606,7 +563,6 @@ def test_a_postgres_that_does_not_answer_costs_its_run_and_not_the_report(
 
 
 def test_a_first_query_that_time_stops_is_out_of_time_and_no_fault(tmp_path: Path) -> None:
-    need("sqlglot")
     model = EXTREMES["one_leaf"]()
     path, text = written(model, tmp_path, dialect="sqlite")
     endless = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT max(i) FROM n"
@@ -616,3 +572,84 @@ def test_a_first_query_that_time_stops_is_out_of_time_and_no_fault(tmp_path: Pat
     job = Job(path, model.schema, tmp_path, time.monotonic() + 0.2)
     with pytest.raises(OutOfTimeError, match="the query did not end within the remaining time"):
         list(runtime.run(job, np.zeros((1, model.schema.n_features))))
+
+
+# ---------------------------------------------------------------- contract, commands and pages
+
+PLUGIN = Path(__file__).parents[1]
+
+
+def test_the_laws_of_exporters_are_kept_and_files_run_with_equal_bits() -> None:
+    report = check_exporter("sql")
+    assert report.ok
+    assert [one.state for one in report.verdicts if one.law.name == "equal-bits"] == ["holds"]
+
+
+@pytest.mark.parametrize("name", [name if name in QUICK else later(name) for name in MODELS])
+def test_artifacts_have_the_stored_digests(name: str) -> None:
+    own = ["sqlglot", "treekit-sql"]
+    if set(own) & set(OTHER_VERSIONS):
+        pytest.skip("artifacts.txt was written with another version of sqlglot or treekit-sql")
+    made = digest_lines(treekit.load(model_path(name)), without=set(LIBRARIES) - set(own))
+    stored = {form: line for form, line in stored_lines()[name].items() if uses(form, own)}
+    assert stored
+    assert not list(changed_lines(stored, {form: made[form] for form in made if uses(form, own)}))
+
+
+def call(*words: object) -> str:
+    """Run a command in this process; return what it prints."""
+    result = CliRunner().invoke(main, [str(word) for word in words])
+    assert result.exit_code == 0, result.output
+    return result.output
+
+
+def test_settings_are_listed_and_a_file_is_verified_by_the_command(tmp_path: Path) -> None:
+    own = call("export", "--help-settings", "--to", "sql")
+    assert "dialect" in own
+    assert "arithmetic" not in own
+    model, query = tmp_path / "m.treekit", tmp_path / "m.sql"
+    EXTREMES["mixed"]().save(model)
+    call("export", model, "--to", "sql", "-o", query)
+    assert "sqlite3" in call("verify", model, query)
+
+
+def test_the_function_of_the_readme_scores_many_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    need("duckdb", "pyarrow")
+    import duckdb
+
+    text = (PLUGIN / "README.md").read_text(encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    table = pd.read_csv(demo_table(), na_values=["?"])
+    table.insert(0, "id", range(len(table)))
+    Path("rows").mkdir()
+    for k in range(3):
+        table[k::3].to_parquet(f"rows/part-{k}.parquet")
+    settings = {"ensemble": "forest", "trees": 20, "seed": 0}
+    model = treekit.train(table, DEMO_TARGET, ignore=["id"], **settings)
+    model.save("m.treekit")
+    block = re.search(r"^```python\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+    command = re.search(r"`treekit (export m\.treekit --to sql .*?)`", text, re.DOTALL)
+    assert block is not None
+    assert command is not None
+    exec(block[1], {})
+    said = pd.read_parquet("predictions.parquet").sort_values("id")
+    np.testing.assert_array_equal(said["prediction"], model.predict(table))
+    call(*shlex.split(command[1]))
+    with duckdb.connect() as connection:
+        found = connection.sql(Path("m.sql").read_text("utf-8")).df().sort_values("id")
+    np.testing.assert_array_equal(found["prediction"], model.predict(table))
+    shares = found[["probability_no", "probability_yes"]]
+    np.testing.assert_array_equal(shares, model.predict_proba(table))
+
+
+@pytest.mark.system
+def test_the_example_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    need("duckdb", "pyarrow")
+    monkeypatch.chdir(tmp_path)
+    runpy.run_path(str(PLUGIN / "score_in_duckdb.py"), run_name="__main__")
+    assert "bit for bit" in capfd.readouterr().out
+    assert list(tmp_path.iterdir()) == []

@@ -15,9 +15,11 @@ from treekit.data.schema import Schema
 from treekit.errors import ExportError
 from treekit.export.fractional import choose_fractional_form
 from treekit.export.lowering import FORM_REASON, LoweredTree, lower
-from treekit.export.sql.answers import add_label_steps, add_prediction_steps
-from treekit.export.sql.dialects import DIALECTS, Dialect
-from treekit.export.sql.inputs import (
+from treekit.model.model import Model
+from treekit.model.tree import DerivedColumns, make_derived_columns
+from treekit_sql.answers import add_label_steps, add_prediction_steps
+from treekit_sql.dialects import DIALECTS, Dialect
+from treekit_sql.inputs import (
     InputColumns,
     add_input_steps,
     add_rounding_steps,
@@ -25,7 +27,7 @@ from treekit.export.sql.inputs import (
     make_prediction_names,
     parse_keys,
 )
-from treekit.export.sql.syntax import (
+from treekit_sql.syntax import (
     HEADER_PREFIX,
     Query,
     Sql,
@@ -34,15 +36,13 @@ from treekit.export.sql.syntax import (
     quote_column,
     quote_identifier,
 )
-from treekit.export.sql.trees import (
+from treekit_sql.trees import (
     ROW_COLUMN,
     add_case_steps,
     add_table_steps,
     compute_nesting,
     group_values,
 )
-from treekit.model.model import Model
-from treekit.model.tree import DerivedColumns, make_derived_columns
 
 _COLUMN_KINDS = {"numeric": "number", "nominal": "text"}
 _MAX_CASE_DEPTH = 12

@@ -8,9 +8,11 @@ from functools import partial, reduce
 
 from sqlglot import exp
 
-from treekit.export.sql.dialects import Dialect
-from treekit.export.sql.inputs import REFUSED_COLUMN
-from treekit.export.sql.syntax import (
+from treekit.model.links import EXP_COEFFICIENTS, EXP_LIMIT, LN2_HIGH, LN2_LOW, LOG2_E
+from treekit.model.model import Model
+from treekit_sql.dialects import Dialect
+from treekit_sql.inputs import REFUSED_COLUMN
+from treekit_sql.syntax import (
     Query,
     Sql,
     add_terms,
@@ -24,8 +26,6 @@ from treekit.export.sql.syntax import (
     make_quotient,
     make_switch,
 )
-from treekit.model.links import EXP_COEFFICIENTS, EXP_LIMIT, LN2_HIGH, LN2_LOW, LOG2_E
-from treekit.model.model import Model
 
 # ---------------------------------------------------------------- sql answers
 

@@ -68,7 +68,7 @@ def register(
     if importlib.util.find_spec("pyarrow") is None:
         raise ExportError(
             "scoring inside DuckDB requires pyarrow, which is not installed: "
-            "pip install 'treekit-ml[duckdb]'"
+            "pip install 'treekit-sql[duckdb]'"
         )
     schema = model.schema
     if answer == "probability" and schema.task != "classification":

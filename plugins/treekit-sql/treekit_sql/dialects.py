@@ -17,7 +17,7 @@ from treekit.data.cells import normalize_value_text
 from treekit.data.features import LevelIndex
 from treekit.errors import ExportError
 from treekit.export.literals import encode_utf8
-from treekit.export.sql.syntax import (
+from treekit_sql.syntax import (
     Operand,
     Sql,
     as_sql,

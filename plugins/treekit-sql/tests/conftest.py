@@ -1,4 +1,4 @@
-"""Temporary PostgreSQL server for tests, on a Unix socket, run by an unprivileged user."""
+"""The fixture `postgres`: a temporary server on a Unix socket, run by an unprivileged user."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-__all__ = ["server"]
+from tests.runtimes import need
 
 _FLAGS = ("--auth=trust", "--encoding=UTF8", "--locale=C", "--no-sync", "--username=tree")
 
@@ -27,9 +27,17 @@ def _programs() -> Path | None:
     return places[-1].parent if places else None
 
 
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[str]:
+    """Return the connection string of a server; skip if PostgreSQL is not installed."""
+    need("psycopg")
+    with run_server() as address:
+        yield address
+
+
 @contextmanager
-def server() -> Iterator[str]:
-    """Run a server during the context and yield its connection string; skip if not installed."""
+def run_server() -> Iterator[str]:
+    """Run a server during the context and yield its connection string."""
     programs = _programs()
     if programs is None:
         (pytest.fail if os.environ.get("CI") else pytest.skip)("PostgreSQL is not installed")

@@ -1,13 +1,11 @@
-"""
-Score rows inside DuckDB
-========================
+"""Score rows inside DuckDB.
 
 Score a million rows inside DuckDB with a forest of 100 trees, by a function and by a query.
 
 ::
 
-    pip install '.[sql,duckdb]'
-    python examples/score_in_duckdb.py
+    pip install 'treekit-sql[duckdb]'
+    python score_in_duckdb.py
 
 The function is treekit's scorer on Arrow arrays. The exported query only needs DuckDB.
 Both must give the model's predictions, bit for bit.
@@ -18,10 +16,10 @@ import time
 from pathlib import Path
 
 import duckdb
+from treekit_sql.duckdb import register
 
 import treekit
 from treekit.data import DEMO_TARGET, demo_table
-from treekit.interop.duckdb import register
 
 ROWS = 1_000_000
 FEW = 5_000

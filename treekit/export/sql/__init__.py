@@ -1,1 +1,0 @@
-"""Target "sql": models as SQL queries, exact in each dialect."""
