@@ -6,6 +6,7 @@ from pathlib import Path
 import treekit
 
 sys.path.insert(0, str(Path(__file__).parent))
+sys.path.append(str(Path(__file__).parents[1] / "plugins" / "treekit-plot"))  # for the examples
 
 # ---------------------------------------------------------------- project
 

@@ -1,12 +1,18 @@
 """Decision regions of a tree on two numbers as SVG: one convex polygon per leaf."""
 
-from treekit.plot.svg import INK, PAPER, class_colour, element, escaped, ink_on, mixed
+from html import escape
 
 __all__ = ["Drawing", "drawn", "regions"]
 
 LEFT, RIGHT, LOW, HIGH = 0.2, 0.8, 0.0, 0.5
 SCALE = 560.0
 SIGNS = ("+", "−")
+INK, PAPER = "#1b2733", "#ffffff"
+COLOURS = (
+    ("#0072b2", "#cce3f0", "#66aad1", "#ffffff"),
+    ("#e69f00", "#faeccc", "#f0c566", "#000000"),
+)
+"""For each class: colour, tint of its regions, their edges, and the sign (Okabe and Ito 2008)."""
 
 
 class Drawing(str):
@@ -29,18 +35,17 @@ def drawn(model, table, marks, title):
         The class of each row, 0 or 1.
     """
     (across, xs), (up, ys) = table.items()
-    parts = [element("title", escaped(title)), element("rect", width=430.0, height=364.0, rx=8.0,
+    parts = [element("title", escape(title)), element("rect", width=430.0, height=364.0, rx=8.0,
                                                        fill=PAPER)]  # fmt: skip
     for corners, label in regions(model, [(LEFT, LOW), (RIGHT, LOW), (RIGHT, HIGH), (LEFT, HIGH)]):
         points = " ".join("{:.2f},{:.2f}".format(*place(*corner)) for corner in corners)
-        colour = class_colour(label)
-        tint, edge = mixed(PAPER, colour, 0.2), mixed(colour, PAPER, 0.4)
+        _, tint, edge, _ = COLOURS[label]
         parts.append(element("polygon", points=points, fill=tint, stroke=edge))
     for x, y, mark in zip(xs, ys, marks, strict=True):
         left, top = place(x, y)
-        colour = class_colour(mark)
+        colour, _, _, ink = COLOURS[mark]
         parts.append(element("circle", cx=left, cy=top, r=8.0, fill=colour))
-        parts.append(text(SIGNS[mark], left, top + 5, fill=ink_on(colour)))
+        parts.append(text(SIGNS[mark], left, top + 5, fill=ink))
     parts += [text(f"{x / 10:.1f}", *place(x / 10, LOW - 0.035)) for x in (2, 4, 6, 8)]
     parts += [text(f"{y / 10:.1f}", *place(LEFT - 0.03, y / 10 - 0.008)) for y in range(6)]
     parts.append(text(across, 230.0, 350.0))
@@ -55,7 +60,16 @@ def place(x, y):
 
 
 def text(said, x, y, **attributes):
-    return element("text", escaped(said), x=x, y=y, **attributes)
+    return element("text", escape(said), x=x, y=y, **attributes)
+
+
+def element(tag, *content, **attributes):
+    """Write an element; `content` is markup, attributes are text or numbers of pixels."""
+    pairs = "".join(
+        f' {name.replace("_", "-")}="{value if isinstance(value, str) else format(value, ".7g")}"'
+        for name, value in attributes.items()
+    )
+    return f"<{tag}{pairs}>{''.join(content)}</{tag}>" if content else f"<{tag}{pairs}/>"
 
 
 def regions(model, window):

@@ -6,6 +6,7 @@ Train with a custom split criterion that has a setting; export and verify.
 
 ::
 
+    pip install treekit-plot
     python examples/criterion_plugin.py
 
 Tsallis entropy lies between Shannon's entropy (q near 1) and the Gini index (q = 2). The
@@ -16,6 +17,8 @@ plugins/treekit-hellinger) it can be used by name:
 
 import tempfile
 from pathlib import Path
+
+from treekit_plot import plot
 
 import treekit
 from treekit.data import DEMO_TARGET, demo_table
@@ -59,7 +62,7 @@ for q in (1.01, 1.5, 2.0):
 # %%
 # The last tree:
 
-picture = model.plot()
+picture = plot(model)
 
 # %%
 # Export and verify

@@ -6,6 +6,7 @@ Compare three ways to treat missing cells, without imputation, and export them.
 
 ::
 
+    pip install treekit-plot
     python examples/missing_values.py
 
 Most columns of the table of horses have empty cells; 143 of 368 horses have no entry for the
@@ -14,6 +15,8 @@ abdomen. Each model stores what it does with such cells, and so does each export
 
 import tempfile
 from pathlib import Path
+
+from treekit_plot import plot
 
 import treekit
 from treekit.data import DEMO_TARGET, demo_table
@@ -26,7 +29,7 @@ from treekit.data import DEMO_TARGET, demo_table
 # ask whether a cell is missing.
 
 tree = treekit.train(demo_table(), DEMO_TARGET, pruner="cost_complexity", seed=0)
-picture = tree.plot()
+picture = plot(tree)
 
 # %%
 # Surrogate splits
@@ -35,7 +38,7 @@ picture = tree.plot()
 # CART replaces a missing cell by another column that splits the rows in a similar way.
 
 cart = treekit.train(demo_table(), DEMO_TARGET, algorithm="cart", max_leaves=4, seed=0)
-picture = cart.plot()
+picture = plot(cart)
 
 # %%
 # Fractional instances
@@ -44,7 +47,7 @@ picture = cart.plot()
 # C4.5 sends a row down every branch, in proportion to the rows whose cell is known.
 
 c45 = treekit.train(demo_table(), DEMO_TARGET, algorithm="c45", max_depth=2, seed=0)
-picture = c45.plot()
+picture = plot(c45)
 
 # %%
 # Predict a horse about which nothing is known

@@ -6,6 +6,7 @@ Reproduce chapter 4 of Zhou's *Machine Learning* (2016): its figures, tables and
 
 ::
 
+    pip install treekit-plot
     python examples/watermelon_book.py           # check that the pages are up to date
     python examples/watermelon_book.py --write   # write their tables, rules and pictures
 
@@ -158,8 +159,10 @@ def rule_list(edition, model):
 
 def figure(edition, model, number, made):
     """Return the picture and the rules of a tree."""
+    from treekit_plot import plot
+
     name = f"{number}.{edition.language}.svg"
-    made[f"figures/{name}"] = model.plot(language=edition.language, max_depth=None).svg()
+    made[f"figures/{name}"] = plot(model, language=edition.language, max_depth=None).svg()
     return f"![{edition.figure} {number}](figures/{name})\n\n{rule_list(edition, model)}"
 
 

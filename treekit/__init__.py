@@ -20,8 +20,11 @@ import lazy_loader
 from treekit._version import __version__ as __version__
 
 _import_name, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
-_PLUGIN_NAMES = ("c45rules", "rulefit", "sirus")
-_CALLABLE_PACKAGES = ("export", "plot", "verify")
+_PLUGIN_OF_NAME = {
+    **dict.fromkeys(("c45rules", "rulefit", "sirus"), "rule-learning"),
+    "plot": "plot",
+}
+_CALLABLE_PACKAGES = ("export", "verify")
 
 
 class _CallablePackage(ModuleType):
@@ -62,9 +65,9 @@ def __getattr__(name: str) -> Any:
             "treekit.bootstrap is removed; use scipy.stats.bootstrap with method='percentile' and "
             "rng=numpy.random.default_rng(seed), which draws the same samples"
         )
-    if name in _PLUGIN_NAMES:
+    if plugin := _PLUGIN_OF_NAME.get(name):
         raise AttributeError(
-            f"{name} is in a plugin: pip install treekit-rule-learning, and "
-            f"from treekit_rule_learning import {name}"
+            f"{name} is in a plugin: pip install treekit-{plugin}, and "
+            f"from treekit_{plugin.replace('-', '_')} import {name}"
         )
     return _import_name(name)

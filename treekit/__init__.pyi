@@ -48,7 +48,6 @@ from .interop import read_model as read_model
 from .interop.skl2onnx import register_skl2onnx as register_skl2onnx
 from .model.model import Model as Model
 from .model.model_file import load as load
-from .plot import plot as plot
 from .rule_learning import simplify as simplify
 from .training import train as train
 from .training.importance import gain_importances as gain_importances

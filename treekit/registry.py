@@ -104,6 +104,10 @@ _ABSENT_PLUGINS = {
     ("document", "sql-postgres"): "treekit-sql",
     ("document", "overlaps"): "treekit-audit",
     ("document", "drift"): "treekit-audit",
+    **{
+        ("document", name): "treekit-plot"
+        for name in ("svg", "dot", "importances", "roc", "calibration", "pruning-path")
+    },
     ("importer", "lightgbm"): "treekit-importers",
     ("importer", "onnx"): "treekit-importers",
     ("importer", "skops"): "treekit-importers",

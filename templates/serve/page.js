@@ -1,6 +1,6 @@
 // State of the page: model, row, prediction, and the order of requests to the server.
 import { el, find, name, visible } from "./page/dom.js";
-import { language, learn, preferred, say, speak, whole, number } from "./page/words.js";
+import { language, learn, pictures, preferred, say, speak, whole, number } from "./page/words.js";
 import { Refused, ask, picture, useToken } from "./page/server.js";
 import { Form } from "./page/form.js";
 import { answersOf, sentence, showAnswers, showCompared } from "./page/answer.js";
@@ -241,6 +241,7 @@ function showReasons() {
 }
 
 async function draw(signal) {
+  if (!pictures) return;
   const { version, explanation } = state.said;
   const leaves = explanation.leaves.map((leaf) => leaf.node).slice(0, 300);
   const query = new URLSearchParams({ tree: String(state.tree), lang: language(), version, view: find("view").value, path: leaves.join(",") });
@@ -422,6 +423,7 @@ function listen() {
 }
 
 showLanguages(await learn());
+for (const id of ["view-of", "picture"]) find(id).hidden = !pictures;
 chooseLanguage(preferred(linked().lang), false);
 listen();
 start();

@@ -137,17 +137,30 @@ def test_every_form_writes_every_kind_of_rules_the_same_twice(form):
         text.encode()
 
 
-def test_a_listing_has_its_model_only_where_the_rules_are_all_that_it_says():
+def test_a_listing_has_its_model_unless_the_rules_say_less():
     model = numbers_model(2)
     listed = rules(model)
     assert forms.make_listing(listed, model_digest="ab").model_digest == "ab"
     assert forms.make_listing(model).model is model
     assert forms.make_listing(listed, model=model).model is model
+    one = forms.make_listing(listed, tree=1, model=model)
+    assert (one.model, one.tree) == (model, 1)
+    decisions = fruit_model().rules(decisions=True)
     for one in (
-        *(forms.make_listing(listed), forms.make_listing(model, tree=1)),
-        *(forms.make_listing(listed, tree=0, model=model),),
+        forms.make_listing(listed),
+        forms.make_listing(decisions, model=fruit_model()),
     ):
         assert one.model is None
+
+
+def test_a_listing_without_rules_has_the_header_of_the_model():
+    model = numbers_model(2)
+    one, complete = (
+        forms.make_listing(model, tree=1, with_rules=with_rules) for with_rules in (False, True)
+    )
+    assert (len(one.rules), len(one.measures.weight)) == (0, 0)
+    assert (one.model, one.tree, one.rules.n_trees) == (model, 1, 2)
+    assert one.rules.schema == complete.rules.schema
 
 
 def chinese_model(**more):

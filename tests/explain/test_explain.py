@@ -266,7 +266,7 @@ def test_rows_of_many_kinds_say_the_same() -> None:
 
 def test_texts_have_every_phrase_in_both_languages() -> None:
     english, chinese = (load_language(code).phrases for code in ("en", "zh"))
-    prefixes = ("choice_", "explain_", "plot_")
+    prefixes = ("choice_", "explain_")
     own = {key for key in english if key.startswith(prefixes)}
     assert own == {key for key in chinese if key.startswith(prefixes)}
     fields = {key: set(re.findall(r"\{(\w+)\}", english[key])) for key in own}

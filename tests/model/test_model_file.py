@@ -803,7 +803,7 @@ assert "powered" not in registry.criteria()
 model = treekit.load("m.treekit")
 rows = {"x": np.load("x.npy"), "z": np.load("z.npy")}
 assert (model.predict(rows) == np.load("said.npy", allow_pickle=False)).all()
-print(str(model.rules())[:30].strip() != "", "<svg" in model.plot().svg())
+print(str(model.rules())[:30].strip() != "")
 for target, suffix in (("onnx", "onnx"), ("c", "c"), ("python", "py"), ("rules", "rules.txt")):
     treekit.export(model, target, f"out/m.{suffix}")
 report = treekit.verify(
@@ -873,7 +873,7 @@ def test_a_model_is_used_where_its_plugins_are_not_installed(installed, tmp_path
     )
     assert done.returncode == 0, done.stderr
     shown, equal, importances, inspected, *refused, nodes = done.stdout.splitlines()
-    assert shown.split() == ["True", "True"]
+    assert shown == "True"
     assert equal == "True"
     assert importances.split() == ["2", "2"]
     for kind, name in (("criterion", "powered"), ("splitter", "middle"), ("pruner", "counted")):

@@ -103,16 +103,14 @@ def test_a_name_that_is_not_public_is_an_attribute_error():
 
 
 @pytest.mark.system
-@pytest.mark.parametrize(
-    "first", ["treekit", "treekit.export, treekit.plot, treekit.verify", "treekit.cli"]
-)
+@pytest.mark.parametrize("first", ["treekit", "treekit.export, treekit.verify", "treekit.cli"])
 def test_a_room_named_as_its_function_is_called_whoever_imported_it_first(first: str):
-    calls = "print(*map(callable, (treekit.export, treekit.plot, treekit.verify)))"
-    assert run(f"import {first}; import treekit; {calls}") == "True True True"
+    calls = "print(*map(callable, (treekit.export, treekit.verify)))"
+    assert run(f"import {first}; import treekit; {calls}") == "True True"
 
 
 def test_a_room_named_as_its_function_is_called_when_it_is_a_module_already():
-    for room in ("export", "plot", "verify"):
+    for room in ("export", "verify"):
         assert callable(importlib.import_module(f"treekit.{room}"))
         assert callable(getattr(treekit, room))
 
@@ -132,3 +130,10 @@ def test_the_version_is_the_distribution_s():
 def test_the_replacement_of_the_bootstrap_is_named() -> None:
     with pytest.raises(AttributeError, match=r"use scipy\.stats\.bootstrap"):
         treekit.bootstrap  # noqa: B018
+
+
+def test_the_plugin_of_a_name_that_moved_is_named() -> None:
+    with pytest.raises(AttributeError, match="install treekit-plot, and from treekit_plot import"):
+        treekit.plot  # noqa: B018
+    with pytest.raises(AttributeError, match="from treekit_rule_learning import sirus"):
+        treekit.sirus  # noqa: B018

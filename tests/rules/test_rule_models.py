@@ -355,20 +355,6 @@ def test_training_like_a_list_is_refused():
         treekit.train({"x": [1, 2], "y": ["a", "b"]}, "y", like=classes_model())
 
 
-# ------------------------------------------------------------------ pictures
-
-
-def test_a_list_is_drawn_with_its_conditions(tmp_path):
-    schema = mixed_schema()
-    model = make_model(schema, [build_tree(ordered_short(schema), schema)])
-    model.plot(tmp_path / "list.dot")
-    picture = (tmp_path / "list.dot").read_text(encoding="utf-8")
-    assert "size > 1, colour is red" in picture
-    assert "age is known" in picture
-    assert model.missing == "direction"
-    assert treekit.plot(model).notes == (), "no branch says 'or missing'"
-
-
 # ------------------------------------------------------------------ artifacts
 
 

@@ -20,18 +20,18 @@ import uvicorn
 from tests.export.test_all_targets import HOSTILE
 from tests.reference.browser import Browser
 from tests.runtimes import need
+from treekit import registry
 from treekit.data.schema import Column, Output, Schema
 from treekit.export.literals import list_shipped_folders
-from treekit.model.builder import build_tree, leaf, multiway, subset, threshold
+from treekit.model.builder import build_tree, leaf, subset, threshold
 from treekit.model.model import make_model
 from treekit.rules.language import load_language
 from treekit.serve.http.app import make_app
-from treekit.serve.http.page import MAX_BOXES, PAGE_POLICY, list_page_paths
+from treekit.serve.http.page import PAGE_POLICY, _encode_phrases, list_page_paths
 from treekit.serve.models.repository import Repository
 from treekit.serve.scheduling import Service
 
 FOLDER = list_shipped_folders()[0] / "serve"
-PICTURE = "document.querySelectorAll('#picture svg > g > rect[stroke-width=\"3\"]').length"
 NAMES = [
     name[:300]
     for name in dict.fromkeys((*HOSTILE, "<img src=/x onerror=alert(1)>"))
@@ -290,18 +290,6 @@ def picture(served, name="melon", **query):
     return httpx.get(f"{served.address}/models/{quote(name)}/tree.svg", params=query)
 
 
-def test_a_picture_marks_the_way_and_can_do_nothing(served):
-    tree = served.models["melon"].trees[0]
-    reply = picture(served, path=str(tree.leaves[-1]), lang="zh")
-    assert reply.headers["content-type"].startswith("image/svg+xml")
-    policy = reply.headers["content-security-policy"]
-    assert policy.startswith("default-src 'none';")
-    assert policy.endswith("; sandbox")
-    assert reply.text.count('stroke-width="3"') >= 4
-    assert "或缺失" in reply.text
-    assert 'stroke-width="3"' not in picture(served).text
-
-
 @pytest.mark.parametrize(
     ("query", "status", "said"),
     [
@@ -311,11 +299,9 @@ def test_a_picture_marks_the_way_and_can_do_nothing(served):
         ({"tree": ["1", "1"]}, 400, "duplicate name 'tree'"),
         ({"trees": "1"}, 400, "did you mean 'tree'?"),
         ({f"p{k}": "" for k in range(30)}, 400, "cannot be read"),
-        ({"path": "99"}, 400, "there is no node 99"),
         ({"path": "-1"}, 400, "Expected `int` >= 0 - at `$[0]`, got '-1'"),
         ({"path": ",".join(["1"] * 501)}, 400, "at most 500"),
         ({"view": "<b>"}, 400, "Invalid enum value '<b>' - at `$.view`"),
-        ({"view": "way"}, 400, "'way' (only if nodes are marked)"),
         ({"lang": "../en"}, 400, "Invalid enum value '../en' - at `$.lang`"),
         ({"version": "1"}, 404, "has no version '1'"),
     ],
@@ -325,20 +311,12 @@ def test_a_picture_that_cannot_be_is_refused_by_name(served, query, status, said
     assert (reply.status_code, said in reply.json()["error"]) == (status, True), reply.text
 
 
-def test_a_picture_that_nobody_could_read_is_refused(served):
-    levels = tuple(f"level {k}" for k in range(MAX_BOXES + 1))
-    schema = Schema((Column("x", "nominal", levels),), classes=("a", "b"))
-    root = multiway("x", {level: leaf([1, k]) for k, level in enumerate(levels)})
-    path = served.folder / "wide.treekit"
-    make_model(schema, [build_tree(root, schema)]).save(path)
-    served.repository.refresh()
-    try:
-        reply = picture(served, "wide")
-        assert reply.status_code == 413
-        assert "402 boxes" in reply.json()["error"]
-    finally:
-        path.unlink()
-        served.repository.refresh()
+@pytest.mark.usefixtures("without_plugins")
+def test_without_the_plugin_that_draws_it_is_named_and_the_page_asks_for_no_picture(served):
+    reply = picture(served)
+    assert reply.status_code == 404
+    assert "run pip install treekit-plot" in reply.json()["error"]
+    assert json.loads(_encode_phrases())["pictures"] is False
 
 
 # ---------------------------------------------------------------- a row and its answer
@@ -430,7 +408,7 @@ def test_what_is_no_number_is_told_at_its_field_and_sent_nowhere(page):
 
 
 @pytest.mark.system
-def test_the_rule_the_way_and_the_picture_are_those_of_the_row(page):
+def test_the_rule_and_the_way_are_those_of_the_row(page):
     page.open("melon", row=json.dumps({"density": "0.5", "sugar": "2"}))
     assert page.texts("#rule .clauses li") == [
         "density > 0.375, or is missing",
@@ -440,10 +418,9 @@ def test_the_rule_the_way_and_the_picture_are_those_of_the_row(page):
     explained = page.served.models["melon"].explain(ROW | {"density": 0.5, "sugar": 2.0}, changes=0)
     steps = page.texts("#steps .step bdi:first-child")
     assert [step.split(" ")[0] for step in steps] == ["density", "sugar", "town"]
-    page.wait(f"{PICTURE} === {len(explained.path) + 1}")
+    assert len(steps) == len(explained.path)
     assert "then good is yes" in page.text("#rule .then")
     assert page.texts("#adds td.n")[-1] == f"{explained.says[0].shares[1][1]:.4f}"
-    assert page.ask("document.querySelector('#picture svg script, #picture svg style')") is None
 
 
 @pytest.mark.system
@@ -465,13 +442,11 @@ def test_what_columns_add_is_told_in_figures_that_add_up(page):
 def test_a_forest_shows_its_votes_and_the_way_through_any_tree(page):
     page.open("forest", row=json.dumps({"density": "0.6", "sugar": "9"}))
     assert page.texts("#votes td.n") == ["3 of 5", "2 of 5"]
-    page.wait(f"{PICTURE} === 3")
     page.ask(
         "(() => { const tree = document.getElementById('tree'); tree.value = 5;"
         " tree.dispatchEvent(new Event('input')); })()"
     )
     page.answered()
-    page.wait(f"{PICTURE} === 2")
     assert page.texts("#rule .clauses li") == ["density <= 0.875"]
     assert page.text("#rule-title") == "Matching rule of tree 5"
     page.wait("location.hash.includes('tree=5')")
@@ -605,7 +580,7 @@ def test_the_keyboard_alone_reaches_everything_and_leaves_it_again(page):
     )
     assert len(controls) >= 14
     assert [name for name in controls if name not in focused] == []
-    assert "picture" in focused, "it scrolls"
+    assert ("picture" in focused) == ("svg" in registry.documents()), "it scrolls"
 
 
 @pytest.mark.system
@@ -798,12 +773,11 @@ def test_a_token_is_asked_for_and_kept_in_this_tab_alone(faulty):
     faulty.browser.type("s3cret")
     faulty.press("Enter", "\r")
     faulty.settle()
-    faulty.wait("document.querySelector('#picture svg') !== null")
     assert not faulty.seen("#token")
     assert faulty.ask("JSON.stringify(localStorage).includes('s3cret')") is False
     assert "s3cret" not in faulty.ask("document.documentElement.outerHTML + location.href")
     assert {path for path, brought in moods.asked if brought == b"Bearer s3cret"} >= {
-        "/models", "/predict", "/explain", "/models/melon/tree.svg", "/models/melon/rules"
+        "/models", "/predict", "/explain", "/models/melon/rules"
     }  # fmt: skip
     faulty.ask("sessionStorage.clear()")
 

@@ -47,6 +47,7 @@ LIBRARIES: Mapping[str, tuple[str, ...]] = {
     "sqlglot": ("sql", "document form=sql"),
     "treekit-sql": ("sql", "document form=sql"),
     "treekit-interchange": ("document form=dmn", "document form=pmml"),
+    "treekit-plot": ("picture",),
 }
 """Libraries whose version can change bytes, with prefixes of the affected forms."""
 
@@ -132,8 +133,15 @@ def _rules_of(model: Model) -> RuleList:
     return model.rules()
 
 
-def _picture(suffix: str, **settings: Any) -> Write:
-    return lambda model, folder: treekit.plot(model, folder / (_STEM + suffix), **settings)
+def _picture(suffix: str, language: str = "en", **settings: Any) -> Write:
+    return lambda model, folder: treekit.write_rules(
+        _rules_of(model),
+        folder / (_STEM + suffix),
+        suffix[1:],
+        language=language,
+        settings=settings,
+        model=model,
+    )
 
 
 def _forms() -> Iterator[tuple[str, Write]]:

@@ -56,7 +56,6 @@ PUBLIC_MODULES = (
     "treekit.interop.skl2onnx",
     "treekit.interop.tree_assembly",
     "treekit.model.builder",
-    "treekit.plot",
     "treekit.components.pruning",
     "treekit.registry",
     "treekit.rule_learning",

@@ -138,9 +138,11 @@ def test_a_sound_explainer_keeps_the_contract_and_is_shown():
 @pytest.mark.usefixtures("without_plugins")
 def test_an_absent_plugin_is_named():
     model = make_yes_no(make_cut())
-    for form, plugin in (("dmn", "interchange"), ("pmml", "interchange"), ("drift", "audit")):
+    pairs = (("dmn", "interchange"), ("drift", "audit"), ("svg", "plot"), ("roc", "plot"))
+    for form, plugin in pairs:
         with pytest.raises(SettingError, match=f"pip install treekit-{plugin}"):
             render_listing(form, model)  # type: ignore[arg-type]
+    assert model._repr_html_() is None
     with pytest.raises(SettingError, match="pip install treekit-rule-learning"):
         simplify(model, {})
     with pytest.raises(SettingError, match="pip install treekit-counterfactuals"):

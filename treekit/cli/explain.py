@@ -6,7 +6,7 @@ import csv
 import json
 import sys
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -172,14 +172,10 @@ def _parse_json_row(text: str) -> dict[str, Any]:
 # ---------------------------------------------------------------- treekit plot
 
 
-def _parse_depth(
-    _: click.Context, __: click.Parameter, value: str | None
-) -> int | Literal["auto"] | None:
-    """Parse a depth: an integer, None for ``all``, or ``auto`` by default."""
-    if value is None:
-        return "auto"
-    if value == "all":
-        return None
+def _parse_depth(_: click.Context, __: click.Parameter, value: str | None) -> int | str:
+    """Parse a depth: an integer, ``all``, or ``auto`` by default."""
+    if value in (None, "all"):
+        return value or "auto"
     if not (value.isascii() and value.isdigit()):
         raise click.BadParameter(f"{value!r} is not a depth; give an integer >= 0, or 'all'")
     return int(value)
@@ -232,54 +228,46 @@ def plot_command(**given: Any) -> None:
     """Draw a tree of MODEL, with its splits, shares of training rows, and classes or values.
 
     For an omitted subtree, the picture shows the number of leaves.  Draw another chart of MODEL
-    with --of.
+    with --of.  The plugin treekit-plot draws.
     """
+    from treekit import registry
+    from treekit.documents import make_listing, render_listing
     from treekit.model.model_file import load
-    from treekit.plot import plot, suffix_of, written
 
-    output, table, picture, row = (given[name] for name in ("output", "table", "picture", "row"))
+    output, table, row = (given[name] for name in ("output", "table", "row"))
     check_output_path(output, given["model"], table)
-    suffix = suffix_of(output)
+    document = registry.document(_choose_picture(given))
     model = load(given["model"])
     rows = None if table is None else read_rows(table, given["missing_marks"], model)
-    if picture != "tree":
-        if suffix != ".svg":
-            raise click.UsageError(f"--of {picture} is written as .svg; rename {output.name!r}")
-        for name in ("row", "tree"):
-            if given[name] is not None:
-                raise click.UsageError(f"--{name} is for --of tree; leave it out")
-        write_text([_draw_chart(model, picture, rows)], output)
-        return
-    drawn = plot(
-        model,
-        tree=find_tree(model, given["tree"]) or 0,
-        max_depth=given["max_depth"],
-        language=given["language"],
-        row=None if row is None else _parse_row(model, row, (), rows),
-        table=rows,
+    settings = {}
+    if given["picture"] == "tree":
+        settings["max_depth"] = given["max_depth"]
+    if row is not None:
+        cells = _parse_row(model, row, (), rows)
+        settings["row"] = json.dumps(cells) if isinstance(cells, dict) else row.strip()
+    tree, words = find_tree(model, given["tree"]), given["language"]
+    listing = make_listing(
+        model, table=rows, tree=tree, words=words, measured=False, with_rules=False
     )
-    write_text([written(drawn, suffix)], output)
+    write_text(render_listing(document, listing, **settings), output)
 
 
-def _draw_chart(model: Model, picture: str, rows: Table | None) -> str:
-    """Return the SVG of a chart."""
-    from treekit.plot import plot_calibration, plot_importances, plot_pruning_path, plot_roc
-
-    if picture == "pruning-path":
-        if rows is not None:
-            raise click.UsageError("--table is not used by --of pruning-path; leave it out")
-        return plot_pruning_path(model).svg()
-    if picture == "importances":
-        from treekit.training.importance import permutation_importances
-
-        source = model if rows is None else permutation_importances(model, rows)
-        return plot_importances(source).svg()
-    if rows is None:
-        raise click.UsageError(f"--of {picture} needs rows with the target; give --table TABLE")
-    from treekit.evaluation import evaluate_model
-
-    draw = plot_roc if picture == "roc" else plot_calibration
-    return draw(evaluate_model(model, rows)).svg()
+def _choose_picture(given: dict[str, Any]) -> str:
+    """Return the document to write; raise `click.UsageError` for options that do not fit."""
+    output, picture = given["output"], given["picture"]
+    suffix = output.suffix.lower()
+    if suffix not in (".svg", ".dot"):
+        raise click.UsageError(
+            f"{str(output)!r} is not a picture file: its name must end in .svg or .dot"
+        )
+    if picture == "tree":
+        return str(suffix[1:])
+    if suffix != ".svg":
+        raise click.UsageError(f"--of {picture} is written as .svg; rename {output.name!r}")
+    for name in ("row", "tree"):
+        if given[name] is not None:
+            raise click.UsageError(f"--{name} is for --of tree; leave it out")
+    return str(picture)
 
 
 # ---------------------------------------------------------------- importances

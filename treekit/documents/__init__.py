@@ -54,7 +54,7 @@ class Listing:
     table : table, optional
         Table that the rules were measured on, for reports.
     tree : int, optional
-        Tree of the rules, from 0, if they are those of one tree.
+        Tree of the rules, from 0, if they are those of one tree; the model is complete.
     complete : RuleList, optional
         Rules of all trees; `make_listing` sets it.
     """
@@ -82,6 +82,7 @@ def make_listing(
     model_digest: str = "",
     table_name: str = "",
     measured: bool = True,
+    with_rules: bool = True,
 ) -> Listing:
     """Make a listing of the rules of a model, or of given rules, with their measures.
 
@@ -97,12 +98,14 @@ def make_listing(
     title, model_digest : str
         See `Listing`.
     model : Model, optional
-        Model that given rules were made from, for forms that write trees (``pmml``).  Ignored
-        if the rules are of one tree only, or predict labels only.
+        Model that given rules were made from, for forms that write trees (``pmml``, ``svg``).
+        Ignored if the rules predict labels only.
     table_name : str
         See `Listing`; default the file name if `table` is a path.
     measured : bool
         Whether to measure the rules on `table`; False: the training measures.
+    with_rules : bool
+        Whether to list the rules of a model; False: none, for forms that only write trees.
 
     Raises
     ------
@@ -111,13 +114,14 @@ def make_listing(
     SettingError
         If the language is unknown.
     """
+    from treekit.rules.extract import make_empty_rules
     from treekit.rules.measure import measured as measure
     from treekit.rules.rule_list import take_rules
 
     if isinstance(source, RuleList):
         rules = source
     else:
-        rules, model = source.rules(), source
+        rules, model = source.rules() if with_rules else make_empty_rules(source), source
     complete = rules
     live = measured and table is not None
     measures = measure(rules, table) if live else training_measures(rules)
@@ -131,7 +135,7 @@ def make_listing(
         measures,
         load_language(words),
         title,
-        model if tree is None and not rules.decisions else None,
+        None if rules.decisions else model,
         model_digest,
         table_name,
         table,

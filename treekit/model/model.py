@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from treekit.explain import Explanation
     from treekit.model.packing import PackedModel, StraightTree
     from treekit.model.row_scorer import Scorer
-    from treekit.plot import Picture
     from treekit.rules import RuleList
 
 
@@ -264,15 +263,15 @@ class Model:
 
         return explain(self, row, **options)
 
-    def plot(self, path: str | Path | None = None, **options: Any) -> Picture:
-        """Draw a tree, and write it to `path` if given; see `treekit.plot.plot`."""
-        from treekit.plot import plot
+    def _repr_html_(self) -> str | None:
+        """Return the picture of the first tree for a notebook; None without treekit-plot."""
+        from treekit import registry
+        from treekit.documents import make_listing, render_listing
 
-        return plot(self, path, **options)
-
-    def _repr_html_(self) -> str:
-        """Return the HTML display of a notebook: the tree, or the first tree of a forest."""
-        return self.plot()._repr_html_()
+        if "svg" not in registry.documents():
+            return None
+        picture = "".join(render_listing("svg", make_listing(self, with_rules=False)))
+        return f'<div style="overflow-x:auto">{picture}</div>'
 
 
 def make_model(

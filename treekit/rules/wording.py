@@ -1,4 +1,4 @@
-"""Names, labels, numbers, conditions and outcomes in words, for rules, documents and pictures.
+"""Names, labels, numbers, conditions and outcomes in words, for rules and documents.
 
 The text of rules parses to the same values.  There anything but a plain word is quoted, with
 every character escaped that could break a line, be invisible, or change the display order of
@@ -10,7 +10,6 @@ from __future__ import annotations
 import itertools
 import math
 import re
-import unicodedata
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from ctypes import c_float
 from functools import cache, partial
@@ -111,29 +110,6 @@ def format_label(label: Label) -> str:
     if not isinstance(label, str):
         return quote_label(label)
     return label if label.isprintable() and _DISPLAY_NAME.fullmatch(label) else quote_text(label)
-
-
-MAX_NAME_LENGTH = 200
-"""Maximum characters of a name in a picture."""
-
-_RIGHT_TO_LEFT = frozenset(("R", "AL", "AN"))
-_ISOLATE, _POP = "\u2068", "\u2069"
-
-
-def format_picture_label(label: Label) -> str:
-    """Return a name or label for a picture, shortened, and quoted if unprintable or ambiguous.
-
-    Names in a right-to-left script are isolated, so that adjacent numbers and signs keep their
-    positions.
-    """
-    name = label if isinstance(label, str) else quote_label(label)
-    text = name if len(name) <= MAX_NAME_LENGTH else name[: MAX_NAME_LENGTH - 1] + "…"
-    plain = text.isprintable() and text == text.strip() and "  " not in text and text
-    if not plain or text.startswith('"') or unicodedata.combining(text[0]):
-        return quote_text(text)
-    if any(unicodedata.bidirectional(char) in _RIGHT_TO_LEFT for char in text):
-        return f"{_ISOLATE}{text}{_POP}"
-    return text
 
 
 _FORMULA_SIGNS = frozenset("=+-@＝＋－＠")
@@ -250,27 +226,6 @@ def format_percent(part: float) -> str:
     return "0%" if part < 0.5 else "100%"
 
 
-def format_approximate(value: float) -> str:
-    """Format a number: exact up to six digits, a longer one rounded and marked with ≈."""
-    exact = format_number(value)
-    if sum(char.isdigit() for char in exact.partition("e")[0].lstrip("-0.")) <= 6:
-        return exact
-    return f"≈ {value:.5g}".replace("e+", "e")
-
-
-def format_weight(weight: float) -> str:
-    """Format a sum of training weights, to four digits unless it is an integer."""
-    if weight == round(weight) and weight < 1e15:
-        return f"{weight:,.0f}"
-    return f"{weight:.4g}".replace("e+", "e")
-
-
-def format_rounded_percent(share: float) -> str:
-    """Format a share of the training rows as a percentage, to three digits."""
-    percent = 100.0 * share
-    return "< 0.01%" if 0.0 < percent < 0.01 else f"{percent:.3g}%"
-
-
 # ---------------------------------------------------------------- conditions and tests
 # `treekit.rules.read_text` parses these texts.
 
@@ -316,22 +271,11 @@ def format_sum(weights: Sequence[float], names: Sequence[str], dtype: Dtype) -> 
     return " + ".join(f"{weight} * {name}" for weight, name in zip(texts, names, strict=True))
 
 
-def format_picture_sum(weights: Sequence[float], names: Sequence[str]) -> str:
-    """Return a weighted sum of columns for a picture; weights are exact in float32."""
-    text = ""
-    for weight, name in zip(weights, names, strict=True):
-        size = "" if abs(weight) == 1.0 else f"{format_number(abs(weight), 'float32')} × "
-        sign = " − " if weight < 0 else " + "
-        text += (sign if text else "-" if weight < 0 else "") + size + name
-    return text
-
-
 def format_branch(
     condition: BranchCondition,
     dtype: Dtype,
     words: Language,
     *,
-    picture: bool = False,
     max_length: int | None = None,
 ) -> str:
     """Format the condition of a branch as text.
@@ -342,39 +286,29 @@ def format_branch(
     dtype : {"float32", "float64"}
         Type of thresholds; thresholds of weighted sums are always float64.
     words : Language
-    picture : bool
-        Whether to use the shorter phrases of pictures instead of those of rules.
     max_length : int, optional
         Characters after which further categories are counted instead of named.
     """
-    style = "plot" if picture else "if"
-    names = [_format_name(column, words, picture) for column in condition.columns]
-    name = names[0]
-    if condition.weights:
-        in_picture = picture and format_picture_sum(condition.weights, names)
-        name = in_picture or format_sum(condition.weights, names, dtype)
+    names = [quote_name(column, words) for column in condition.columns]
+    name = format_sum(condition.weights, names, dtype) if condition.weights else names[0]
     if not condition.known:
-        return words.say(f"{style}_{'missing' if condition.missing else 'never'}", name=name)
+        return words.say("if_missing" if condition.missing else "if_never", name=name)
     low, high = (
         format_number(end, "float64" if condition.weights else dtype) if math.isfinite(end) else ""
         for end in (condition.low, condition.high)
     )
-    levels = [_format_name(level, words, picture) for level in condition.levels or ()]
+    levels = [quote_name(level, words) for level in condition.levels or ()]
     choice = join_choices(levels, words, max_length) if levels else ""
-    text = _format_known(style, name, low, high, choice, words)
-    return words.say(f"{style}_or_missing", condition=text) if condition.missing else text
+    text = _format_known(name, low, high, choice, words)
+    return words.say("if_or_missing", condition=text) if condition.missing else text
 
 
-def _format_name(name: str, words: Language, picture: bool) -> str:
-    return format_picture_label(name) if picture else quote_name(name, words)
-
-
-def _format_known(style: str, name: str, low: str, high: str, levels: str, words: Language) -> str:
+def _format_known(name: str, low: str, high: str, levels: str, words: Language) -> str:
     """Return the text of a condition on known values; `low`, `high` and `levels` may be empty."""
     key = "is" if levels else "between" if low and high else "above" if low else "upto"
     if not (levels or low or high):
         key = "known"
-    write = words.sayer(f"{style}_{key}")
+    write = words.sayer(f"if_{key}")
     return write(name=name, low=low, high=high, levels=levels)
 
 
@@ -487,7 +421,7 @@ class _ConditionWriter:
             elif self.columns[column].kind == "nominal":
                 text = self._format_levels(column, asked.fits)
             else:
-                text = _format_known("if", name, low, high, "", words)
+                text = _format_known(name, low, high, "", words)
             if not asked.missing or column in self.stand_ins:
                 return text
         elif not asked.missing:

@@ -57,7 +57,7 @@ def render_pmml(listing: Listing) -> Iterator[str]:
         If there is no model, or PMML cannot represent it exactly.
     """
     model = listing.model
-    if model is None:
+    if model is None or listing.tree is not None:
         raise SettingError(
             "form 'pmml' writes the trees of a model, but only rules are given (selected or "
             "shortened rules, or labels without values); write form 'text', or 'pmml-rules' for "

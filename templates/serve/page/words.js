@@ -2,9 +2,10 @@
 import { el } from "./dom.js";
 
 let spoken = {}, chosen = "en";
+export let pictures = false;  // whether the server draws trees
 
 export async function learn() {
-  spoken = await (await fetch("/page/words.json")).json();
+  ({ spoken, pictures } = await (await fetch("/page/words.json")).json());
   return Object.keys(spoken);
 }
 

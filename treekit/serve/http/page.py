@@ -9,16 +9,17 @@ from __future__ import annotations
 
 import hashlib
 from functools import cache
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import msgspec
 
-from treekit.errors import SettingError
+from treekit import registry
+from treekit.documents import make_listing, render_listing
+from treekit.errors import ExportError, SettingError
 from treekit.export.literals import list_shipped_folders
 from treekit.model.model import Model
-from treekit.plot import plot
 from treekit.rules.language import list_languages, load_language
-from treekit.serve.errors import InvalidRequestError, TooLargeError
+from treekit.serve.errors import InvalidRequestError, NotFoundError, TooLargeError
 from treekit.serve.http import Handle, Reply, Request, Route, always_send
 from treekit.serve.http.json_routes import Count, Language
 from treekit.serve.http.json_rows import parse_query
@@ -72,12 +73,12 @@ def _make_file_reply(body: bytes, media: str) -> Reply:
 
 
 def _encode_phrases() -> bytes:
-    """Return the phrases of the page in all included languages as JSON."""
-    spoken = {}
+    """Return the phrases of the page in all included languages, and whether it has pictures."""
+    spoken: dict[str, dict[str, str]] = {}
     for code in list_languages():
         phrases = load_language(code).phrases.items()
         spoken[code] = {key: text for key, text in phrases if key.startswith(_PHRASE_PREFIXES)}
-    return msgspec.json.encode(spoken)
+    return msgspec.json.encode({"spoken": spoken, "pictures": "svg" in registry.documents()})
 
 
 def list_page_paths() -> frozenset[str]:
@@ -97,8 +98,8 @@ def list_page_routes(service: Service) -> list[Route]:
 
 
 # ---------------------------------------------------------------- pictures
-# Pictures contain untrusted names, which `treekit.plot.svg` escapes; in addition, the policy sent
-# with each picture forbids everything but displaying it.
+# The plugin treekit-plot draws, and escapes untrusted names; in addition, the policy sent with each
+# picture forbids everything but displaying it.
 
 PICTURE_POLICY = (
     "default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; sandbox"
@@ -133,48 +134,44 @@ def _make_picture_endpoint(service: Service) -> Handle:
         model = service.repository.get(request.parameters["name"], query.version).model
         if query.tree > model.n_trees:
             raise InvalidRequestError(f"'tree' must be 1 to {model.n_trees}, got {query.tree}")
-        settings = {
-            "tree": query.tree - 1,
-            "max_depth": query.view,
-            "language": query.lang,
-            "marked": _parse_nodes(query.path),
-        }
-        body = await service.runner.run_explanation(_encode_picture, model, settings)
+        _check_nodes(query.path)
+        body = await service.runner.run_explanation(_encode_picture, model, query)
         return Reply(body, 200, b"image/svg+xml; charset=utf-8", _PICTURE_HEADERS)
 
     return send_tree
 
 
-def _encode_picture(model: Model, settings: dict[str, Any]) -> bytes:
+def _encode_picture(model: Model, query: TreeQuery) -> bytes:
     """Draw a picture and encode it as SVG.
 
     Raises
     ------
     InvalidRequestError
         If a node or the view does not exist.
+    NotFoundError
+        If the plugin that draws is not installed.
     TooLargeError
         If it has more than `MAX_BOXES` nodes.
     """
     try:
-        picture = plot(model, **settings)
+        document = registry.document("svg")
+    except SettingError as error:
+        raise NotFoundError(str(error)) from error
+    listing = make_listing(model, tree=query.tree - 1, words=query.lang, with_rules=False)
+    settings = {"max_depth": query.view, "marked": query.path, "max_boxes": MAX_BOXES}
+    try:
+        return "".join(render_listing(document, listing, **settings)).encode()
+    except ExportError as error:
+        raise TooLargeError(str(error)) from error
     except SettingError as error:
         raise InvalidRequestError(str(error)) from error
-    if len(picture.nodes) > MAX_BOXES:
-        raise TooLargeError(
-            f"the picture would have {len(picture.nodes):,} boxes, but the limit is {MAX_BOXES}; "
-            "draw it with treekit.plot"
-        )
-    return picture.svg().encode()
 
 
-def _parse_nodes(path: str) -> list[int]:
-    """Parse comma-separated node numbers."""
+def _check_nodes(path: str) -> None:
+    """Raise `InvalidRequestError` unless `path` is a list of node numbers."""
     parts = [part for part in path.split(",") if part]
     if len(parts) > _MAX_MARKED:
         raise InvalidRequestError(
             f"path has {len(parts):,} numbers; give at most {_MAX_MARKED}: leaves suffice"
         )
-    numbers: list[int] = convert_request(
-        parts, list[_NodeNumber], "URL parameter path", strict=False
-    )
-    return numbers
+    convert_request(parts, list[_NodeNumber], "URL parameter path", strict=False)

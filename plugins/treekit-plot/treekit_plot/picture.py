@@ -24,14 +24,13 @@ from treekit.model.split_tests import (
 )
 from treekit.model.tree import Split, Tree
 from treekit.rules.language import Language
-from treekit.rules.wording import (
+from treekit.rules.wording import format_rounded, join_choices
+from treekit_plot.wording import (
     format_approximate,
-    format_branch,
+    format_condition,
     format_picture_label,
-    format_rounded,
     format_rounded_percent,
     format_weight,
-    join_choices,
 )
 
 # ---------------------------------------------------------------- histograms of split columns
@@ -373,9 +372,7 @@ def describe_split(model: Model, node: InnerNode, words: Language) -> SplitText:
         condition = describe_branch(test, branch, model.schema)
         if model.missing == "error" and condition.known:
             condition = replace(condition, missing=False)
-        return format_branch(
-            condition, model.schema.dtype, words, picture=True, max_length=max_length
-        )
+        return format_condition(condition, model.schema.dtype, words, max_length)
 
     labels = [words.say("plot_yes"), words.say("plot_no")]
     if node.kind == Split.RULE:  # tests apply only where a condition is not met
@@ -519,13 +516,13 @@ class Picture:
 
     def svg(self) -> str:
         """Return the picture as a self-contained SVG element."""
-        from treekit.plot.svg import write_svg
+        from treekit_plot.svg import write_svg
 
         return write_svg(self)
 
     def dot(self) -> str:
         """Return the picture in the DOT language of Graphviz."""
-        from treekit.plot.dot import write_dot
+        from treekit_plot.dot import write_dot
 
         return write_dot(self)
 

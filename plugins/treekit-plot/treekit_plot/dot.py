@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from treekit.plot.picture import Picture, describe_hidden, list_surrogates
-from treekit.plot.svg import INK, PAPER, class_colour, mixed
-from treekit.rules.wording import format_rounded_percent, format_weight
+from treekit_plot.picture import Picture, describe_hidden, list_surrogates
+from treekit_plot.svg import INK, PAPER, class_colour, mixed
+from treekit_plot.wording import format_rounded_percent, format_weight
 
 _PATH_WIDTH = 3.0
 """Line width of the marked path, in points."""

@@ -1,7 +1,7 @@
 """Charts of scores and of columns as SVG: importances, ROC, calibration, the pruning path.
 
 Charts and pictures of trees share one style, and contain no script and no link: see
-`treekit.plot.svg`.
+`treekit_plot.svg`.
 """
 
 from __future__ import annotations
@@ -10,14 +10,18 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 import numpy as np
 
+from treekit.documents import Listing
 from treekit.errors import SettingError
-from treekit.model.model import as_model
-from treekit.plot.layout import clip_text, estimate_text_width, wrap_text
-from treekit.plot.svg import (
+from treekit.evaluation import Evaluation, evaluate_model
+from treekit.model.model import Model, as_model
+from treekit.training.importance import Importances, gain_importances, permutation_importances
+from treekit_plot.draw import get_model
+from treekit_plot.layout import clip_text, estimate_text_width, wrap_text
+from treekit_plot.svg import (
     EDGE,
     INK,
     MARGIN,
@@ -34,8 +38,7 @@ from treekit.plot.svg import (
     write_rect,
     write_text,
 )
-from treekit.rules.wording import format_picture_label
-from treekit.training.importance import Importances, gain_importances
+from treekit_plot.wording import format_picture_label
 
 WIDTH, HEIGHT, ROW_HEIGHT, BAR_SHARE = 440.0, 300.0, 26.0, 0.6
 MAX_NAME_WIDTH = 220.0
@@ -327,36 +330,7 @@ def _write_line(start: Point, end: Point, **attributes: str | float) -> str:
 # ---------------------------------------------------------------- ROC and calibration
 
 
-class EvaluatedClass(Protocol):
-    """What is drawn of `treekit.evaluation.ClassScores`."""
-
-    @property
-    def label(self) -> Any: ...  # noqa: D102
-
-    @property
-    def roc(self) -> Sequence[Point]: ...  # noqa: D102
-
-    @property
-    def calibration(self) -> Sequence[Point]: ...  # noqa: D102
-
-
-class Evaluated(Protocol):
-    """What is drawn of `treekit.evaluation.Evaluation`."""
-
-    @property
-    def title(self) -> str: ...  # noqa: D102
-
-    @property
-    def warning(self) -> str: ...  # noqa: D102
-
-    @property
-    def scores(self) -> Any: ...  # noqa: D102
-
-    @property
-    def classes(self) -> Sequence[EvaluatedClass]: ...  # noqa: D102
-
-
-def plot_roc(evaluation: Evaluated) -> Chart:
+def plot_roc(evaluation: Evaluation) -> Chart:
     """Draw the ROC curve of each class against the rest; for two classes, only of the second.
 
     Parameters
@@ -384,7 +358,7 @@ def plot_roc(evaluation: Evaluated) -> Chart:
     )
 
 
-def plot_calibration(evaluation: Evaluated) -> Chart:
+def plot_calibration(evaluation: Evaluation) -> Chart:
     """Draw the observed frequency of each class over its predicted probability, in bins.
 
     Parameters
@@ -410,7 +384,7 @@ def plot_calibration(evaluation: Evaluated) -> Chart:
 
 
 def _draw_curves(
-    evaluation: Evaluated,
+    evaluation: Evaluation,
     name: Literal["roc", "calibration"],
     title: str,
     across: str,
@@ -576,3 +550,46 @@ def plot_pruning_path(source: Any) -> Chart:
         tuple(series),
         (note,),
     )
+
+
+# ---------------------------------------------------------------- documents
+
+
+def render_importances(listing: Listing, most: int) -> Iterator[str]:
+    """Yield a chart of importances: permutation importances if the listing has a table."""
+    model = _get_whole_model(listing, "importances")
+    source = model if listing.table is None else permutation_importances(model, listing.table)
+    yield plot_importances(source, most=most).svg()
+
+
+def render_roc(listing: Listing) -> Iterator[str]:
+    """Yield the ROC curves of the listing's table."""
+    yield plot_roc(_evaluate(listing, "roc")).svg()
+
+
+def render_calibration(listing: Listing) -> Iterator[str]:
+    """Yield the calibration curves of the listing's table."""
+    yield plot_calibration(_evaluate(listing, "calibration")).svg()
+
+
+def render_pruning_path(listing: Listing) -> Iterator[str]:
+    """Yield a chart of the pruned trees of the listing's model."""
+    model = _get_whole_model(listing, "pruning-path")
+    if listing.table is not None:
+        raise SettingError("--table is not used by the chart 'pruning-path'; leave it out")
+    yield plot_pruning_path(model).svg()
+
+
+def _get_whole_model(listing: Listing, chart: str) -> Model:
+    if listing.tree is not None:
+        raise SettingError(f"the chart {chart!r} is of the whole model; leave --tree out")
+    return get_model(listing)
+
+
+def _evaluate(listing: Listing, chart: str) -> Evaluation:
+    model = _get_whole_model(listing, chart)
+    if listing.table is None:
+        raise SettingError(
+            f"the chart {chart!r} needs rows with the target; give a table (--table TABLE)"
+        )
+    return evaluate_model(model, listing.table)

@@ -6,6 +6,7 @@ import itertools
 import re
 import subprocess
 import sys
+from importlib import import_module
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
@@ -14,12 +15,16 @@ import pytest
 from click.testing import CliRunner
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from treekit_plot import MOST_ENDS, Picture, plot
+from treekit_plot.dot import quote_lines
+from treekit_plot.layout import clip_text, compute_centres, estimate_text_width, wrap_text
+from treekit_plot.picture import MAX_PATH_DEPTH
+from treekit_plot.svg import INK, PAPER, _compute_luminance, class_colour, element, escaped, ink_on
+from treekit_plot.wording import format_approximate, format_picture_label, format_rounded_percent
 
 import treekit
 from tests.examples import examples
 from tests.export.test_all_targets import HOSTILE, hostile_model
-from tests.reference.dot import read_dot
-from tests.reference.layout import tidy as slowly
 from tests.reference.models import chain, mixed_schema, random_model
 from tests.strategies import models
 from treekit.cli import main
@@ -36,22 +41,16 @@ from treekit.model.builder import (
     threshold,
 )
 from treekit.model.model import Model, make_model
-from treekit.plot import MOST_ENDS, Picture, plot
-from treekit.plot.dot import quote_lines
-from treekit.plot.layout import clip_text, compute_centres, estimate_text_width, wrap_text
-from treekit.plot.picture import MAX_PATH_DEPTH
-from treekit.plot.svg import INK, PAPER, _compute_luminance, class_colour, element, escaped, ink_on
 from treekit.rules.language import load_language
-from treekit.rules.wording import (
-    format_approximate,
-    format_picture_label,
-    format_rounded_percent,
-    join_choices,
-)
+from treekit.rules.wording import join_choices
+
+sys.path.insert(0, str(Path(__file__).parent))
+read_dot = import_module("read_dot").read_dot
+slowly = import_module("plain_layout").tidy
 
 # ---------------------------------------------------------------- plot
 
-MELONS = Path(__file__).resolve().parents[2] / "examples" / "tables" / "watermelon"
+MELONS = Path(__file__).resolve().parents[3] / "examples" / "tables" / "watermelon"
 SVG = "{http://www.w3.org/2000/svg}"
 SCHEMA = Schema(
     (Column("density"), Column("color", "nominal", ("green", "black", "white")), Column("sugar")),
@@ -566,12 +565,12 @@ def test_dot_of_hostile_names_is_read_as_graphviz_reads_it():
 def test_python_draws_writes_and_shows(tmp_path: Path):
     model = treekit.train(MELONS / "watermelon_3.0.csv", "好瓜", ignore=["编号"], seed=0)
     place = tmp_path / "deep" / "tree.svg"
-    picture = model.plot(place, language="zh")
+    picture = plot(model, place, language="zh")
     assert place.read_text(encoding="utf-8") == picture.svg()
-    treekit.plot(model, tmp_path / "tree.dot", language="zh")
+    plot(model, tmp_path / "tree.dot", language="zh")
     assert (tmp_path / "tree.dot").read_text(encoding="utf-8") == picture.dot()
     assert picture.title == "决策树: 好瓜"
-    assert treekit.plot(model).svg() in model._repr_html_()
+    assert plot(model).svg() in model._repr_html_()
     assert "纹理" in picture.svg()
 
 
@@ -584,9 +583,9 @@ def test_a_forest_in_a_notebook_shows_its_first_tree_and_says_so():
 def test_an_estimator_is_drawn_by_its_model():
     x = np.array([[0.0], [1.0], [2.0], [3.0]])
     estimator = treekit.DecisionTreeClassifier(random_state=0).fit(x, ["a", "a", "b", "b"])
-    assert treekit.plot(estimator).svg() == estimator.model_.plot().svg()
+    assert plot(estimator).svg() == plot(estimator.model_).svg()
     with pytest.raises(TypeError, match="expected a Model or a fitted estimator"):
-        treekit.plot("model.treekit")
+        plot("model.treekit")
 
 
 @pytest.mark.parametrize(
@@ -637,7 +636,7 @@ def test_the_command_line_draws(tmp_path: Path):
 @pytest.mark.system
 def test_drawing_needs_no_heavy_library():
     code = (
-        "import sys, treekit.plot; from treekit.plot.svg import write_svg;"
+        "import sys, treekit_plot.draw; from treekit_plot.svg import write_svg;"
         "print({'numba', 'onnx', 'sklearn', 'pandas'} & set(sys.modules))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -14,6 +14,23 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sklearn import metrics
 from sklearn.calibration import calibration_curve
+from treekit_plot import (
+    plot,
+    plot_calibration,
+    plot_importances,
+    plot_pruning_path,
+    plot_roc,
+)
+from treekit_plot.charts import (
+    Axis,
+    Chart,
+    Series,
+    compute_intervals,
+    make_axis,
+    make_count_axis,
+    make_name_axis,
+)
+from treekit_plot.picture import MAX_CATEGORIES, N_BINS
 
 import treekit
 from tests.export.test_all_targets import HOSTILE
@@ -25,23 +42,6 @@ from treekit.errors import DataError, SettingError
 from treekit.evaluation import evaluate_model
 from treekit.model.builder import build_tree, leaf, multiway, oblique, subset, threshold
 from treekit.model.model import Model, make_model
-from treekit.plot import (
-    plot,
-    plot_calibration,
-    plot_importances,
-    plot_pruning_path,
-    plot_roc,
-)
-from treekit.plot.charts import (
-    Axis,
-    Chart,
-    Series,
-    compute_intervals,
-    make_axis,
-    make_count_axis,
-    make_name_axis,
-)
-from treekit.plot.picture import MAX_CATEGORIES, N_BINS
 from treekit.training.importance import Importances
 
 SVG = "{http://www.w3.org/2000/svg}"

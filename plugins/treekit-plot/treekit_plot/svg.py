@@ -11,8 +11,8 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from treekit.plot.layout import clip_text, compute_centres, estimate_text_width, wrap_text
-from treekit.plot.picture import (
+from treekit_plot.layout import clip_text, compute_centres, estimate_text_width, wrap_text
+from treekit_plot.picture import (
     Histogram,
     NodeValue,
     Picture,
@@ -20,7 +20,7 @@ from treekit.plot.picture import (
     describe_hidden,
     list_surrogates,
 )
-from treekit.rules.wording import format_rounded_percent, format_weight
+from treekit_plot.wording import format_rounded_percent, format_weight
 
 # ---------------------------------------------------------------- svg
 

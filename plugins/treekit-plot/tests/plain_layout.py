@@ -17,7 +17,7 @@ def tidy(
     gap: float,
     stranger_gap: float,
 ) -> list[float]:
-    """Compute the node centres expected from `treekit.plot.layout.compute_centres`."""
+    """Compute the node centres expected from `treekit_plot.layout.compute_centres`."""
     children = [
         list(range(first, first + n)) for first, n in zip(first_child, n_children, strict=True)
     ]

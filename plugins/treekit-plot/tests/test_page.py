@@ -1,0 +1,98 @@
+"""Pictures on the page of `treekit serve`, by its endpoint and in a real browser."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from tests.serve import test_page as core
+from treekit.data.schema import Column, Schema
+from treekit.model.builder import build_tree, leaf, multiway
+from treekit.model.model import make_model
+from treekit.serve.http.page import MAX_BOXES
+
+browser, faulty, page, served = core.browser, core.faulty, core.page, core.served
+PICTURE = "document.querySelectorAll('#picture svg > g > rect[stroke-width=\"3\"]').length"
+
+# The page with pictures: their names are hostile, their width is that of the screen.
+test_names = core.test_hostile_names_are_text_and_nothing_else
+test_small_screens = core.test_a_telephone_shows_all_without_scrolling_sideways
+test_keyboard = core.test_the_keyboard_alone_reaches_everything_and_leaves_it_again
+test_print = core.test_print_hides_what_is_for_the_screen
+
+
+def test_a_picture_marks_the_way_and_can_do_nothing(served):
+    tree = served.models["melon"].trees[0]
+    reply = core.picture(served, path=str(tree.leaves[-1]), lang="zh")
+    assert reply.headers["content-type"].startswith("image/svg+xml")
+    policy = reply.headers["content-security-policy"]
+    assert policy.startswith("default-src 'none';")
+    assert policy.endswith("; sandbox")
+    assert reply.text.count('stroke-width="3"') >= 4
+    assert "或缺失" in reply.text
+    assert 'stroke-width="3"' not in core.picture(served).text
+
+
+@pytest.mark.parametrize(
+    ("query", "said"),
+    [
+        ({"path": "99"}, "there is no node 99"),
+        ({"view": "way"}, "'way' (only if nodes are marked)"),
+    ],
+)
+def test_a_picture_that_cannot_be_is_refused_by_name(served, query, said):
+    reply = core.picture(served, **query)
+    assert (reply.status_code, said in reply.json()["error"]) == (400, True), reply.text
+
+
+def test_a_picture_that_nobody_could_read_is_refused(served):
+    levels = tuple(f"level {k}" for k in range(MAX_BOXES + 1))
+    schema = Schema((Column("x", "nominal", levels),), classes=("a", "b"))
+    root = multiway("x", {level: leaf([1, k]) for k, level in enumerate(levels)})
+    path = served.folder / "wide.treekit"
+    make_model(schema, [build_tree(root, schema)]).save(path)
+    served.repository.refresh()
+    try:
+        reply = core.picture(served, "wide")
+        assert reply.status_code == 413
+        assert "402 boxes" in reply.json()["error"]
+    finally:
+        path.unlink()
+        served.repository.refresh()
+
+
+@pytest.mark.system
+def test_the_picture_is_that_of_the_row(page):
+    page.open("melon", row=json.dumps({"density": "0.5", "sugar": "2"}))
+    row = core.ROW | {"density": 0.5, "sugar": 2.0}
+    explained = page.served.models["melon"].explain(row, changes=0)
+    page.wait(f"{PICTURE} === {len(explained.path) + 1}")
+    assert page.ask("document.querySelector('#picture svg script, #picture svg style')") is None
+    assert page.seen("#view")
+
+
+@pytest.mark.system
+def test_the_picture_is_that_of_the_chosen_tree(page):
+    page.open("forest", row=json.dumps({"density": "0.6", "sugar": "9"}))
+    page.wait(f"{PICTURE} === 3")
+    page.ask(
+        "(() => { const tree = document.getElementById('tree'); tree.value = 5;"
+        " tree.dispatchEvent(new Event('input')); })()"
+    )
+    page.answered()
+    page.wait(f"{PICTURE} === 2")
+
+
+@pytest.mark.system
+def test_the_token_is_sent_for_the_picture(faulty):
+    moods = faulty.served.moods
+    moods.token = b"Bearer s3cret"
+    faulty.open("melon", wait=False)
+    faulty.wait("document.activeElement.id === 'token-text'")
+    faulty.browser.type("s3cret")
+    faulty.press("Enter", "\r")
+    faulty.settle()
+    faulty.wait("document.querySelector('#picture svg') !== null")
+    assert ("/models/melon/tree.svg", moods.token) in moods.asked
+    faulty.ask("sessionStorage.clear()")
