@@ -32,7 +32,7 @@ from treekit.kernels.function_pointers import (
     freeze_array,
 )  # fmt: skip
 from treekit.kernels.monotonic import HIGHEST, LOWEST, N_CUTS, SIGN, is_within_constraint
-from treekit.kernels.records import CriterionPointers, is_finite
+from treekit.kernels.records import TOLERANCE, CriterionPointers, is_finite
 
 # ---------------------------------------------------------------- criterion
 
@@ -51,7 +51,6 @@ ROW_SCAN_SIGNATURE = types.int64(
     CODES_TYPE, CODES_TYPE, CODES_TYPE, MATRIX_TYPE, types.int64, CELLS_TYPE, CELLS_TYPE, _F8, _F8,
     CELLS_TYPE,
 )  # fmt: skip
-RELATIVE_TOLERANCE = 1e-9
 N_COMPONENTS = 2
 """Category orders tried besides one by each class's share; see
 `treekit.grow.compile_criterion.order_by_share`.
@@ -284,7 +283,7 @@ def _make_cut_scan(rank: Any, cells: int, dense: bool, bounded: bool, tolerance:
             score = 1.0 * rank(parent, view)
             if score > bar and score < np.inf:
                 best_score, best_at, best_left = score, np.int64(i), left
-                bar = score + max(RELATIVE_TOLERANCE * max(abs(score), impurity), tolerance)
+                bar = score + max(TOLERANCE * max(abs(score), impurity), tolerance)
             elif not is_finite(score):
                 best_at = np.int64(-2)
                 best_left = left
@@ -329,7 +328,7 @@ def _make_rank_cut_scan(rank: Any, tolerance: float) -> Any:
             score = 1.0 * rank(parent, view)
             if score > bar and score < np.inf:
                 best_score, best_at = score, np.int64(i)
-                bar = score + max(RELATIVE_TOLERANCE * max(abs(score), impurity), tolerance)
+                bar = score + max(TOLERANCE * max(abs(score), impurity), tolerance)
             elif not is_finite(score):
                 best_at = np.int64(-2)
                 for k in range(np.uint64(4)):
@@ -413,7 +412,7 @@ def _make_row_scan(term: Any, score: Any, tolerance: float) -> Any:
             value = 1.0 * score(parent, view)
             if value > bar and value < np.inf:
                 best_score, best_at, best_left = value, np.int64(i), left_weight
-                bar = value + max(RELATIVE_TOLERANCE * max(abs(value), impurity), tolerance)
+                bar = value + max(TOLERANCE * max(abs(value), impurity), tolerance)
             elif not is_finite(value):
                 best_at, best_left = np.int64(-2), left_weight
                 break
@@ -464,10 +463,8 @@ def _make_keys_pointer(
 ) -> FunctionPointer:
     """Return the pointer to the sort keys of categories for subset splits."""
     if functions.order is None:
-        default = order_by_mean if dense else order_by_share
-        if blocks is not None:
-            default = order_by_cell
-        elif isinstance(functions.statistics, Ranks):
+        default = order_by_cell if dense else order_by_share
+        if blocks is None and isinstance(functions.statistics, Ranks):
             default = order_by_quantile
         return get_default_pointer(default, CATEGORY_KEYS_SIGNATURE)
     order = compile_function(functions.order, (FROZEN_CELLS,), origin, "order")
@@ -542,12 +539,6 @@ def leave_keys_unset(rows, count, attempt, keys):  # type: ignore[no-untyped-def
     """Do nothing (placeholder, never called): there are no nominal columns."""
 
 
-def order_by_mean(rows, count, attempt, keys):  # type: ignore[no-untyped-def]
-    """Order categories by the mean of the target: exact for squared error (Fisher 1958)."""
-    for i in range(np.uint64(count)):
-        keys[i] = rows[i, np.uint64(1)] / rows[i, np.uint64(0)]
-
-
 def order_by_quantile(rows, count, attempt, keys):  # type: ignore[no-untyped-def]
     """Order categories by the quantile of the target: not always optimal for its loss."""
     for i in range(np.uint64(count)):
@@ -555,7 +546,10 @@ def order_by_quantile(rows, count, attempt, keys):  # type: ignore[no-untyped-de
 
 
 def order_by_cell(rows, count, attempt, keys):  # type: ignore[no-untyped-def]
-    """Order categories by one cell of several targets per attempt: a class share, or a mean."""
+    """Order categories by one cell after the weight per attempt: a mean, or a class share.
+
+    The only attempt for a single target is its mean: exact for squared error (Fisher 1958).
+    """
     cell = np.uint64(attempt) + np.uint64(1)
     for i in range(np.uint64(count)):
         keys[i] = rows[i, cell] / rows[i, np.uint64(0)]
@@ -774,10 +768,9 @@ def _make_block_score(score: Any, size: int, classes: bool) -> Any:
 BEFORE_SIGNATURE = types.boolean(CELLS_TYPE, MATRIX_TYPE, CELLS_TYPE, MATRIX_TYPE)
 
 
-@cache
 def get_unconditional_pointer() -> FunctionPointer:
     """Return the pointer that allows every split."""
-    return FunctionPointer(_allow_split, BEFORE_SIGNATURE, cache=True)
+    return get_default_pointer(_allow_split, BEFORE_SIGNATURE)
 
 
 def _allow_split(parent, children, held_parent, held_children):  # type: ignore[no-untyped-def]
@@ -797,6 +790,6 @@ def compile_before(function: Callable[..., bool], origin: Origin) -> FunctionPoi
             )
         )  # fmt: skip
 
-    pointer = FunctionPointer(call_before, BEFORE_SIGNATURE, mark=compute_fingerprint(call_before))
+    pointer = _make_cached_pointer(call_before, BEFORE_SIGNATURE)
     pointer.origin = origin
     return pointer

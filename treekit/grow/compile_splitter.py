@@ -37,16 +37,8 @@ from treekit.kernels.quantile_statistics import summarise_rows
 from treekit.kernels.records import (
     BAD_SCORE,
     BAD_SPLIT,
-    BRANCHES,
-    CUT,
-    FEATURE,
-    KIND,
-    LEVELS,
-    MISSING_BRANCH,
-    NEXT_CODE,
     PLAIN_RULES,
-    SCORE,
-    THRESHOLD_VALUE,
+    SPLIT_DTYPE,
     Node,
     Rows,
     Scratch,
@@ -121,8 +113,7 @@ def make_find_signature(
         nb.typeof(scratch),
         criteria.POINTERS_TYPE,
         nb.typeof(np.random.default_rng(0)),
-        types.Array(types.int64, 1, "C"),
-        types.Array(types.float64, 1, "C"),
+        types.Array(nb.from_dtype(SPLIT_DTYPE), 1, "C"),
     )
 
 
@@ -138,11 +129,11 @@ def _make_compiled_find(core: Any, sums: bool, intervals: bool) -> Any:
     write = nb.njit(error_model="numpy")(write_checked_split)
     freeze = nb.njit(error_model="numpy")(make_read_only_node)
 
-    def call_find(node, scratch, criterion, rng, out, numbers):  # type: ignore[no-untyped-def]
+    def call_find(node, scratch, criterion, rng, found):  # type: ignore[no-untyped-def]
         split = find(freeze(node), CriterionView(criterion.score), rng)
-        out[KIND] = 0
+        found[0].kind = 0
         if split is not None:
-            write(split, node, sums, intervals, scratch.levels, out, numbers)
+            write(split, node, sums, intervals, scratch.levels, found[0])
 
     return call_find
 
@@ -150,7 +141,7 @@ def _make_compiled_find(core: Any, sums: bool, intervals: bool) -> Any:
 def _make_python_find(core: Any, functions: SplitterFunctions, origin: Origin) -> Any:
     kinds = functions.sums, functions.intervals
 
-    def call_guarded(node: Any, levels: Any, out: Any, numbers: Any) -> None:
+    def call_guarded(node: Any, levels: Any, found: Any) -> None:
         if thread_state.failures:
             return
         try:
@@ -160,20 +151,20 @@ def _make_python_find(core: Any, functions: SplitterFunctions, origin: Origin) -
                 return
             if not isinstance(split, splitting.Split):
                 raise TypeError(f"find returned a {type(split).__name__}, not a Split or None")
-            write_checked_split(split, node, *kinds, levels, out, numbers)
+            write_checked_split(split, node, *kinds, levels, found[0])
         except FOREIGN_ERRORS as error:
             given = format_statistics((node.stats.copy(),))
             cause = f"raised {describe_error(error)} in find{describe_place(error, core)}"
             thread_state.failures.append(origin.make_error(f"{cause}, at a node of {given}"))
 
     @nb.njit  # a function of its own: the pointer's function releases the GIL
-    def call_with_gil(node, levels, out, numbers):  # type: ignore[no-untyped-def]
+    def call_with_gil(node, levels, found):  # type: ignore[no-untyped-def]
         with nb.objmode():
-            call_guarded(node, levels, out, numbers)
+            call_guarded(node, levels, found)
 
-    def call_find(node, scratch, criterion, rng, out, numbers):  # type: ignore[no-untyped-def]
-        out[KIND] = 0
-        call_with_gil(node, scratch.levels, out, numbers)
+    def call_find(node, scratch, criterion, rng, found):  # type: ignore[no-untyped-def]
+        found[0].kind = 0
+        call_with_gil(node, scratch.levels, found)
 
     return call_find
 
@@ -232,10 +223,10 @@ def are_valid_intervals(split, table, room):  # type: ignore[no-untyped-def]
     return table.nominal[split.feature] == 0
 
 
-def write_checked_split(split, node, sums, intervals, levels, out, numbers):  # type: ignore[no-untyped-def]
+def write_checked_split(split, node, sums, intervals, levels, found):  # type: ignore[no-untyped-def]
     """Write a plugin's split where `grow` reads it, or mark it as invalid."""
     table = node.table
-    out[KIND] = BAD_SPLIT
+    found["kind"] = BAD_SPLIT  # numpy's records, in the interpreter, have no attributes
     if not 0 <= split.feature < len(table.n_codes) or not 1 <= split.kind <= 6:
         return
     if split.kind == 5 and not (sums and is_valid_sum(split, table)):
@@ -265,15 +256,11 @@ def write_checked_split(split, node, sums, intervals, levels, out, numbers):  # 
         if by_level and not -1 <= branch < split.branches:
             return
         levels[level] = branch
-    out[KIND] = split.kind
-    out[FEATURE] = split.feature
-    out[CUT] = split.cut
-    out[MISSING_BRANCH] = split.missing
-    out[BRANCHES] = split.branches
-    out[LEVELS] = owned
-    out[NEXT_CODE] = split.cut + 1
-    numbers[THRESHOLD_VALUE] = np.nan if split.kind == 6 else split.threshold
-    numbers[SCORE] = split.score
+    found["kind"], found["feature"] = split.kind, split.feature
+    found["cut"], found["after"] = split.cut, split.cut + 1
+    found["missing"], found["branches"] = split.missing, split.branches
+    found["levels"], found["score"] = owned, split.score
+    found["threshold"] = np.nan if split.kind == 6 else split.threshold
     if split.missing < 0:
         children = splitting.branch_stats(node, split)
         heaviest, most = 0, -1.0
@@ -281,9 +268,9 @@ def write_checked_split(split, node, sums, intervals, levels, out, numbers):  # 
             weight = children[b, 0] if len(node.rows.cells) == 0 else children[b].sum()
             if weight > most:
                 heaviest, most = b, weight
-        out[MISSING_BRANCH] = heaviest
+        found["missing"] = heaviest
     if not abs(split.score) < np.inf:
-        out[KIND] = BAD_SCORE
+        found["kind"] = BAD_SCORE
 
 
 def make_read_only_node(node):  # type: ignore[no-untyped-def]

@@ -3,6 +3,9 @@
 numba compiles the values of a closure, and of the globals that a function names, as
 constants.  Compiled code may therefore be reused only while all of them are unchanged: a
 notebook cell that redefines a constant makes another criterion.
+
+A pickle by value (cloudpickle) does not identify a function: it names modules, so that
+``settings.SCALE`` may change unnoticed, and has a random identifier for each jitted helper.
 """
 
 from __future__ import annotations

@@ -98,16 +98,16 @@ def make_held_target(
         of its layout.
     weights : (rows,) float64, or None = 1
     """
-    w = np.ones(len(y)) if weights is None else weights
+    w, cells = np.ones(len(y)) if weights is None else weights, target.cells
     if not target.is_dense:
-        return replace(target, cells=y.astype(np.uint32), values=w[:, None], draw_weights=None)
-    if target.blocks is not None and target.blocks.classes:
+        cells, values = y.astype(np.uint32), w[:, None]
+    elif target.blocks is not None and target.blocks.classes:
         values = fill_class_blocks(np.asarray(y, dtype=np.int32), target.blocks, w)
-        return replace(target, values=values, draw_weights=None)
-    if target.layout is not None:
-        return replace(target, values=w[:, None] * y, draw_weights=None)
-    parts = [w, (w * (y - target.center).T).T]
-    if target.quantile is not None:
-        parts.insert(1, np.asarray(y, dtype=np.float64))
-    values = np.column_stack(parts)
-    return replace(target, values=values, draw_weights=None)
+    elif target.layout is not None:
+        values = w[:, None] * y
+    else:
+        parts = [w, (w * (y - target.center).T).T]
+        if target.quantile is not None:
+            parts.insert(1, np.asarray(y, dtype=np.float64))
+        values = np.column_stack(parts)
+    return replace(target, cells=cells, values=values, draw_weights=None)

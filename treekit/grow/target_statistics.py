@@ -269,20 +269,16 @@ def _scale_factors(
 ) -> TargetStatistics:
     """Choose the grid of weights that are multiplied by factors."""
 
-    def multiply() -> Iterator[tuple[Numbers, Numbers]]:
+    def weigh() -> Iterator[tuple[Numbers, float | Numbers, Numbers]]:
+        """Yield weights, weights in statistics, and factors, block by block."""
         for rows in _iterate_slices(n_rows):
             w = round_weights_to_step(_get_weights(weights, rows), known.step)
-            yield w, factors[rows]
+            yield w, w if known.unit is None else known.unit, factors[rows]
 
-    total = sum_blocks_upwards(lambda: (w * own for w, own in multiply()))
-    largest = max(
-        float(((w if known.unit is None else known.unit) * own).max()) for w, own in multiply()
-    )
+    total = sum_blocks_upwards(lambda: (w * own for w, _, own in weigh()))
+    largest = max(float((unit * own).max()) for _, unit, own in weigh())
     step = choose_step(bound_sums(total, largest))
-    own_total = sum(
-        float(multiply_weights(w if known.unit is None else known.unit, own, step).sum())
-        for w, own in multiply()
-    )
+    own_total = sum(float(multiply_weights(unit, own, step).sum()) for _, unit, own in weigh())
     return replace(whole, factor_step=step, total_weight=own_total)
 
 

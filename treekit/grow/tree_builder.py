@@ -536,20 +536,17 @@ def assemble_tree(
         )
         tree = clip_tree(tree, recipe.monotonic_signs)
     held_stats = grown.held_stats[:n]
+    ids, ends, own, share = held.ids, np.empty(0, np.int64), held.values, None
     if recipe.fractional:
         at = compute_leaf_shares(tree, held_table, held.ids, fractional=True)
         order = np.argsort(held.ids)
         own = held.values[order[np.searchsorted(held.ids, at.ids, sorter=order)]]
-        own = own * at.share[:, None]
-        return GrownTree(tree, stats, value_stats, held_stats, at.ids, at.leaf, own, rows, at.share)
-    if not len(held.ids):
-        no_leaf = np.empty(0, np.int64)
-        return GrownTree(tree, stats, value_stats, held_stats, held.ids, no_leaf, held.values, rows)
-    leaves = tree.leaves
-    leaves = leaves[np.argsort(g["held_begin"][leaves], kind="stable")]
-    counts = g["held_end"][leaves] - g["held_begin"][leaves]
-    ends = np.repeat(leaves, counts)
-    return GrownTree(tree, stats, value_stats, held_stats, held.ids, ends, held.values, rows)
+        ids, ends, own, share = at.ids, at.leaf, own * at.share[:, None], at.share
+    elif len(held.ids):
+        leaves = tree.leaves
+        leaves = leaves[np.argsort(g["held_begin"][leaves], kind="stable")]
+        ends = np.repeat(leaves, g["held_end"][leaves] - g["held_begin"][leaves])
+    return GrownTree(tree, stats, value_stats, held_stats, ids, ends, own, rows, share)
 
 
 def _gather_pool_entries(

@@ -34,31 +34,23 @@ from treekit.kernels.records import (
     BAD_NUMBER,
     BAD_ORDER,
     BAD_PENALTY,
-    BRANCHES,
-    CUT,
-    FEATURE,
-    KIND,
-    LEVELS,
     MISSING,
-    MISSING_BRANCH,
     MULTIWAY,
-    NEXT_CODE,
-    RANK,
-    SCORE,
-    SHRINK,
     SUBSET,
     THRESHOLD,
-    THRESHOLD_VALUE,
     TOLERANCE,
+    clear_split,
     is_better,
     is_finite,
+    replace_split,
+    write_sides,
 )
 
 # ---------------------------------------------------------------- search over columns
 
 
 @kernel
-def find_axis_split(node, scratch, criterion, rng, out, numbers):
+def find_axis_split(node, scratch, criterion, rng, found):
     """Find the best split of one node.
 
     Parameters
@@ -68,29 +60,28 @@ def find_axis_split(node, scratch, criterion, rng, out, numbers):
     criterion : CriterionPointers
     rng : numpy.random.Generator
         For splitters that propose their own branches; not used here.
-    out : (FOUND,) int64
-    numbers : (NUMBERS,) float64
-        Receive the split.
+    found : (1,) SPLIT
+        Receives the split.
 
     Cost: tries x rows, plus tries x codes for large nodes.
     """
-    search_columns(node, scratch, criterion, criterion.category_keys, out, numbers)
+    search_columns(node, scratch, criterion, criterion.category_keys, found)
 
 
 @kernel
-def find_numeric_axis_split(node, scratch, criterion, rng, out, numbers):
+def find_numeric_axis_split(node, scratch, criterion, rng, found):
     """Search a table without nominal columns; the search over categories is not compiled."""
-    search_columns(node, scratch, criterion, None, out, numbers)
+    search_columns(node, scratch, criterion, None, found)
 
 
 @inlined
-def search_columns(node, scratch, criterion, key, out, numbers):
+def search_columns(node, scratch, criterion, key, found):
     """Find the best split of one node on a single column, as `find_axis_split`.
 
     `key` None = the search over categories is not compiled.
     """
-    node, scratch, out, numbers = borrow_arrays((node, scratch, out, numbers))
-    table, rows = node.table, node.rows
+    node, scratch, found = borrow_arrays((node, scratch, found))
+    table, rows, split = node.table, node.rows, found[0]
     flat = borrow_arrays(table.codes.reshape(table.codes.size))
     m, s = np.uint64(len(rows.ids)), np.uint64(len(node.stats))
     sparse = is_sparse_node(m, np.uint64(table.codes.shape[1]), scratch.lines)
@@ -101,7 +92,7 @@ def search_columns(node, scratch, criterion, key, out, numbers):
     by_row = criterion.use_terms and node.ways.resolution == 0.0 and not criterion.use_penalty
     chosen = np.int64(-1)
     while True:
-        clear_split(out, numbers)
+        clear_split(split)
         tried = np.uint64(0)
         for j in range(n_features):
             if tried == n_try:
@@ -114,7 +105,7 @@ def search_columns(node, scratch, criterion, key, out, numbers):
                     continue
                 tried += np.uint64(1)
                 if not search_sorted_column(
-                    node, scratch, criterion, feature, known, chosen, out, numbers
+                    node, scratch, criterion, feature, known, chosen, split
                 ):
                     return
                 continue
@@ -123,18 +114,18 @@ def search_columns(node, scratch, criterion, key, out, numbers):
                 continue  # a constant column does not count as a try: sparse tables still split
             tried += np.uint64(1)
             if not search_counted_column(
-                node, scratch, criterion, key, feature, count, chosen, out, numbers
+                node, scratch, criterion, key, feature, count, chosen, split
             ):
                 return
         if not criterion.use_choose:
             return
-        chosen = choose_column(criterion, scratch.offers, out)
+        chosen = choose_column(criterion, scratch.offers, split)
         if chosen < 0:
             return
 
 
 @inlined
-def search_counted_column(node, scratch, criterion, key, feature, count, chosen, out, numbers):
+def search_counted_column(node, scratch, criterion, key, feature, count, chosen, split):
     """Search the counts of one column for a split, and keep it if it is the best so far.
 
     Parameters
@@ -154,28 +145,17 @@ def search_counted_column(node, scratch, criterion, key, feature, count, chosen,
         Whether to search further columns; false after an error, and for the chosen column.
     """
     if criterion.use_choose:
-        clear_split(out, numbers)
-    n_codes = node.table.n_codes[feature]
-    known = count
-    if scratch.work[np.uint64(CODE_OF), np.uint64(count - 1)] == n_codes:
-        known -= 1
-    groups = Groups(feature, np.int64(n_codes), known, count)
+        clear_split(split)
+    groups = make_groups(node, scratch, feature, count)
     way = np.uint8(0)
     if key is not None:
         way = node.table.nominal[feature]
     if way == 2:
         if key is not None:
-            try_branches(node, scratch, criterion, groups, out, numbers)
+            try_branches(node, scratch, criterion, groups, split)
     else:
-        _try_binary_splits(node, scratch, criterion, key, groups, way, out, numbers)
-    if out[KIND] < 0 or chosen >= 0:
-        return False
-    if criterion.use_choose and out[KIND] > 0:
-        sides = scratch.pair
-        if out[KIND] == MULTIWAY:
-            sides = scratch.compact[:known]
-        return make_offer(node, scratch, criterion, feature, sides, out, numbers)
-    return True
+        _try_binary_splits(node, scratch, criterion, key, groups, way, split)
+    return finish_column(node, scratch, criterion, feature, groups.known, chosen, split)
 
 
 ROWS_PER_CELL = np.uint64(4)
@@ -183,7 +163,7 @@ ROWS_PER_CELL = np.uint64(4)
 
 
 @llvm_inlined
-def search_sorted_column(node, scratch, criterion, feature, known, chosen, out, numbers):
+def search_sorted_column(node, scratch, criterion, feature, known, chosen, split):
     """Search the sorted rows of one column for a cut, as `search_counted_column` its counts.
 
     With many classes most statistics of a code are 0; a row changes those of one class.
@@ -194,18 +174,17 @@ def search_sorted_column(node, scratch, criterion, feature, known, chosen, out, 
         Rows with a known value; see `treekit.kernels.node_statistics.sort_rows`.
     """
     if criterion.use_choose:
-        clear_split(out, numbers)
-    rows, ways, pair = node.rows, node.ways, scratch.pair
+        clear_split(split)
+    rows, ways = node.rows, node.ways
     order, codes = borrow_arrays(scratch.work[ORDER]), borrow_arrays(scratch.work[CODES])
     start, best = scratch.start, scratch.best
     m, s = np.uint64(len(rows.ids)), np.uint64(len(node.stats))
-    zero, one, first_lost = np.uint64(0), np.uint64(1), np.uint64(known)
-    known_weight, limit = node.weight, node.min_weight_leaf
-    totals = scratch.ordered[zero]
+    first_lost, known_weight, limit = np.uint64(known), node.weight, node.min_weight_leaf
+    totals = scratch.ordered[0]
     for k in range(s):
         totals[k] = node.stats[k]
     for i in range(first_lost, m):
-        weight = rows.values[np.uint64(order[i]), zero]
+        weight = rows.values[np.uint64(order[i]), 0]
         known_weight -= weight
         if ways.known_only:
             totals[np.uint64(rows.cells[np.uint64(order[i])])] -= weight
@@ -220,52 +199,36 @@ def search_sorted_column(node, scratch, criterion, feature, known, chosen, out, 
         if side == 0:
             if not sides_of_missing:
                 break
-            for i in range(first_lost, m):
-                start[np.uint64(rows.cells[np.uint64(order[i])])] += rows.values[
-                    np.uint64(order[i]), zero
-                ]
+            _add_rows(rows, order, first_lost, m, start)
         elif sides_of_missing:
             last = known
         at = criterion.row_scan(
             order, codes, rows.cells, rows.values, last, start, totals, limit, node.impurity, best
         )
         if at == -2:
-            out[KIND] = BAD_NUMBER
+            split.kind = BAD_NUMBER
             return False
-        score = best[zero] * share
-        if at < 0 or not is_better(score, np.int64(feature), at, node.impurity, out, numbers):
+        score = best[0] * share
+        if at < 0 or not is_better(score, np.int64(feature), at, node.impurity, split):
             continue
-        out[FEATURE] = np.int64(feature)
-        out[BRANCHES] = 2
-        out[LEVELS] = 0
-        out[CUT] = 0
-        out[RANK] = at
-        numbers[SCORE] = score
-        numbers[SHRINK] = 1.0
-        for k in range(s):
-            pair[zero, k] = start[k]
-        for i in range(np.uint64(at) + one):
-            position = np.uint64(order[i])
-            pair[zero, np.uint64(rows.cells[position])] += rows.values[position, zero]
-        for k in range(s):
-            pair[one, k] = totals[k] - pair[zero, k]
+        _add_rows(rows, order, np.uint64(0), np.uint64(at + 1), start)
+        write_sides(scratch.pair, start, totals)
         if at == known - 1:  # all known values left, missing right
-            out[KIND] = MISSING
-            out[MISSING_BRANCH] = 0
+            replace_split(split, MISSING, feature, score, at)
             continue
-        out[KIND] = THRESHOLD
-        left_weight = best[one]
-        if sides_of_missing:
-            out[MISSING_BRANCH] = side
-        else:  # no missing rows in training: the heavier branch
-            out[MISSING_BRANCH] = 0 if left_weight >= known_weight - left_weight else 1
-        out[CUT] = np.int64(codes[np.uint64(order[np.uint64(at)])])
-        out[NEXT_CODE] = np.int64(codes[np.uint64(order[np.uint64(at + 1)])])
-    if chosen >= 0:
-        return False
-    if criterion.use_choose and out[KIND] > 0:
-        return make_offer(node, scratch, criterion, feature, pair, out, numbers)
-    return True
+        replace_split(split, THRESHOLD, feature, score, at)
+        split.missing = choose_missing_branch(side, sides_of_missing, best[1], known_weight)
+        split.cut = np.int64(codes[np.uint64(order[np.uint64(at)])])
+        split.after = np.int64(codes[np.uint64(order[np.uint64(at + 1)])])
+    return finish_column(node, scratch, criterion, feature, known, chosen, split)
+
+
+@inlined
+def _add_rows(rows, order, begin, end, stats):
+    """Add the rows at the positions ``order[begin:end]`` to the weights of classes, `stats`."""
+    for i in range(begin, end):
+        position = np.uint64(order[i])
+        stats[np.uint64(rows.cells[position])] += rows.values[position, 0]
 
 
 class Groups(NamedTuple):
@@ -287,12 +250,19 @@ class Groups(NamedTuple):
 
 
 @inlined
-def clear_split(out, numbers):
-    """Clear the best split so far."""
-    out[KIND] = 0
-    numbers[THRESHOLD_VALUE] = np.nan
-    numbers[SCORE] = -np.inf
-    numbers[SHRINK] = 1.0
+def make_groups(node, scratch, feature, count):
+    """Return the `Groups` of a column whose `count` codes are in ``work[CODE_OF]``."""
+    n_codes = np.int64(node.table.n_codes[feature])
+    lost = np.int64(scratch.work[CODE_OF, np.uint64(count - 1)]) == n_codes
+    return Groups(feature, n_codes, np.int64(count) - np.int64(lost), np.int64(count))
+
+
+@inlined
+def choose_missing_branch(side, sides_of_missing, left_weight, known_weight):
+    """Return the branch of missing values: `side`, or the heavier one if none were tried."""
+    if sides_of_missing:
+        return side
+    return 0 if left_weight >= known_weight - left_weight else 1
 
 
 @inlined
@@ -300,39 +270,49 @@ def clear_offers(criterion, offers):
     """Clear the columns' splits, for a criterion that chooses between them."""
     if criterion.use_choose:
         for j in range(np.uint64(offers.shape[1])):
-            offers[np.uint64(0), j] = np.nan
-            offers[np.uint64(1), j] = np.nan
+            offers[0, j] = np.nan
+            offers[1, j] = np.nan
 
 
 @inlined
-def make_offer(node, scratch, criterion, feature, sides, out, numbers):
-    """Offer the split of a column, with these branches, to the criterion.
+def finish_column(node, scratch, criterion, feature, known, chosen, split):
+    """Offer the split of a column, if any, to a criterion that chooses between columns.
 
-    Returns False if its score is not finite.
+    Returns
+    -------
+    bool
+        Whether to search further columns; false after an error, and for the chosen column.
     """
-    final = criterion.branch_score(node.stats, sides, 1) * numbers[SHRINK]
-    scratch.offers[np.uint64(0), feature] = numbers[SCORE]
-    scratch.offers[np.uint64(1), feature] = final
+    if split.kind < 0 or chosen >= 0:
+        return False
+    if not criterion.use_choose or split.kind == 0:
+        return True
+    sides = scratch.pair
+    if split.kind == MULTIWAY:
+        sides = scratch.compact[:known]
+    final = criterion.branch_score(node.stats, sides, 1) * split.shrink
+    scratch.offers[0, feature] = split.score
+    scratch.offers[1, feature] = final
     if not is_finite(final):
-        report_statistics(BAD_NUMBER, sides[0], scratch.best, out)
+        report_statistics(BAD_NUMBER, sides[0], scratch.best, split)
     return is_finite(final)
 
 
 @inlined
-def choose_column(criterion, offers, out):
+def choose_column(criterion, offers, split):
     """Return the column whose split the criterion chooses; -1 = none, or an invalid choice."""
     chosen = criterion.choose(offers[0], offers[1], offers[2])
     if 0 <= chosen < np.int64(offers.shape[1]):
-        if not math.isnan(offers[np.uint64(0), np.uint64(chosen)]):
+        if not math.isnan(offers[0, np.uint64(chosen)]):
             return chosen
-    out[KIND] = 0 if chosen == -1 else BAD_CHOICE
+    split.kind = 0 if chosen == -1 else BAD_CHOICE
     return np.int64(-1)
 
 
 @llvm_inlined
-def report_statistics(status, stats, best, out):
+def report_statistics(status, stats, best, split):
     """Stop growth because of the statistics of a branch, which are written for the message."""
-    out[KIND] = status
+    split.kind = status
     for k in range(np.uint64(len(stats))):
         best[k + np.uint64(2)] = stats[k]
 
@@ -366,7 +346,7 @@ def _merge_close_values(node, scratch, feature, known, count):
     The code of a group is its last one; its first is in ``work[ORDER]``.
     Missing rows stay behind the last group.
     """
-    code_of, first_of = scratch.work[np.uint64(CODE_OF)], scratch.work[np.uint64(ORDER)]
+    code_of, first_of = scratch.work[CODE_OF], scratch.work[ORDER]
     low, high, flat = node.table.low, node.table.high, scratch.flat
     base, one = np.uint64(node.table.value_start[feature]), np.uint64(1)
     s = np.uint64(len(node.stats))
@@ -403,7 +383,7 @@ ALONG_CODES, ALONG_ORDER, ALL_SUBSETS = 0, 1, 2
 
 
 @llvm_inlined
-def _try_binary_splits(node, scratch, criterion, key, groups, way, out, numbers):
+def _try_binary_splits(node, scratch, criterion, key, groups, way, split):
     """Try the binary splits of a column.
 
     `way` is the column's entry of `Table.nominal`: 0 tries cuts of numbers, 1 subsets of
@@ -411,9 +391,9 @@ def _try_binary_splits(node, scratch, criterion, key, groups, way, out, numbers)
     """
     ways, compact, best, limit = node.ways, scratch.compact, scratch.best, node.min_weight_leaf
     known, count, s = groups.known, groups.count, np.uint64(len(node.stats))
-    first_of = scratch.work[np.uint64(CODE_OF)]
+    first_of = scratch.work[CODE_OF]
     if way == 0 and ways.resolution > 0.0:
-        first_of = scratch.work[np.uint64(ORDER)]
+        first_of = scratch.work[ORDER]
         known = _merge_close_values(node, scratch, groups.feature, known, count)
         count -= groups.known - known
     totals, known_weight = node.stats, node.weight
@@ -431,21 +411,19 @@ def _try_binary_splits(node, scratch, criterion, key, groups, way, out, numbers)
     groups = Groups(groups.feature, groups.n_codes, known, count)
     if key is not None:
         if way == 3:
-            try_one_vs_rest(node, scratch, criterion, groups, totals, out, numbers)
+            try_one_vs_rest(node, scratch, criterion, groups, totals, split)
             return
-    best[s + np.uint64(2 + SIGN)] = scratch.offers[np.uint64(3), groups.feature]
+    best[s + np.uint64(2 + SIGN)] = scratch.offers[3, groups.feature]
     best[s + np.uint64(2 + N_CUTS)] = known - 1
     try_cuts(
-        node, scratch, criterion, key, groups, way > 0, totals, known_weight, limit, first_of, out,
-        numbers,
-    )  # fmt: skip
+        node, scratch, criterion, key, groups, way > 0, totals, known_weight, limit, first_of, split
+    )
 
 
 @llvm_inlined
 def try_cuts(
-    node, scratch, criterion, key, groups, nominal, totals, known_weight, limit, first_of, out,
-    numbers,
-):  # fmt: skip
+    node, scratch, criterion, key, groups, nominal, totals, known_weight, limit, first_of, split
+):
     """Keep the best binary split of a column, if it beats the best so far.
 
     Parameters
@@ -467,7 +445,7 @@ def try_cuts(
     """
     feature, codes_in_all, known, count = groups
     work, compact, ordered, keys = scratch.work, scratch.compact, scratch.ordered, scratch.keys
-    start, best, pair, levels = scratch.start, scratch.best, scratch.pair, scratch.levels
+    start, best, levels = scratch.start, scratch.best, scratch.levels
     weight, impurity, known_only = node.weight, node.impurity, node.ways.known_only
     n_keys = criterion.n_category_orders if nominal else 0
     use_penalty, dense = criterion.use_penalty and not nominal, len(node.rows.cells) == 0
@@ -490,7 +468,7 @@ def try_cuts(
         if key is not None:
             if way == ALONG_ORDER:
                 key(compact, known, attempt, keys)
-                if not check_keys(keys, known, compact, best, out):
+                if not check_keys(keys, known, compact, best, split):
                     return
                 sort_by_key(keys, known, order)
                 for j in range(np.uint64(count)):  # missing rows stay last
@@ -523,57 +501,44 @@ def try_cuts(
                         start[k] += compact[j, k]
             at = criterion.scan(table, last, start, totals, limit, impurity, best)
             if at == -2:
-                out[KIND] = BAD_NUMBER
+                split.kind = BAD_NUMBER
                 return
             rank = (np.int64(attempt) << 32) + at
-            score = best[np.uint64(0)] * share
+            score = best[0] * share
             shrink = 1.0
             if use_penalty and at >= 0:
                 candidates = _count_candidates(table, last, start, totals, limit, dense)
                 fee = criterion.penalty(candidates, weight)
                 if not is_finite(fee):
-                    best[np.uint64(0)] = candidates
-                    out[KIND] = BAD_PENALTY
+                    best[0] = candidates
+                    split.kind = BAD_PENALTY
                     return
                 paid = score - fee
                 if not paid > 0.0:
                     continue
                 score, shrink = paid, paid / score
-            if at < 0 or not is_better(score, np.int64(feature), rank, impurity, out, numbers):
+            if at < 0 or not is_better(score, np.int64(feature), rank, impurity, split):
                 continue
-            out[FEATURE] = np.int64(feature)
-            out[BRANCHES] = 2
-            out[LEVELS] = 0
-            out[CUT] = 0
-            out[RANK] = rank
-            numbers[SCORE] = score
-            numbers[SHRINK] = shrink
-            for k in range(s):
-                left = best[k + np.uint64(2)]
-                pair[np.uint64(0), k] = left
-                pair[np.uint64(1), k] = totals[k] - left
+            replace_split(split, MISSING, feature, score, rank)
+            split.shrink = shrink
+            write_sides(scratch.pair, best[2:], totals)
             if at == steps:  # all known values left, missing right
-                out[KIND] = MISSING
-                out[MISSING_BRANCH] = 0
                 continue
-            left_weight = best[np.uint64(1)]
-            if sides_of_missing:
-                out[MISSING_BRANCH] = side
-            else:  # no missing rows in training: the heavier branch
-                out[MISSING_BRANCH] = 0 if left_weight >= known_weight - left_weight else 1
+            split.missing = choose_missing_branch(side, sides_of_missing, best[1], known_weight)
             if way == ALONG_CODES:
-                out[KIND] = THRESHOLD
-                out[CUT] = np.int64(code_of[np.uint64(at)])
-                out[NEXT_CODE] = np.int64(first_of[np.uint64(at + 1)])
+                split.kind = THRESHOLD
+                split.cut = np.int64(code_of[np.uint64(at)])
+                split.after = np.int64(first_of[np.uint64(at + 1)])
                 continue
             if key is not None:
-                out[KIND] = SUBSET
-                out[LEVELS] = np.int64(codes_in_all)
+                split.kind, split.levels = SUBSET, np.int64(codes_in_all)
                 for level in range(np.uint64(codes_in_all)):
                     levels[level] = -1
                 if way == ALL_SUBSETS:
                     step = np.uint64(attempt * SUBSETS_PER_SCAN + at + 1)
-                    _write_subset(step ^ (step >> np.uint64(1)), code_of, known, levels)
+                    members = step ^ (step >> np.uint64(1))
+                    for j in range(unknown):
+                        levels[np.uint64(code_of[j])] = 0 if (members >> j) & np.uint64(1) else 1
                 else:
                     for j in range(unknown):
                         level = np.uint64(code_of[np.uint64(order[j])])
@@ -581,26 +546,19 @@ def try_cuts(
 
 
 @inlined
-def check_keys(keys, known, compact, best, out):
+def check_keys(keys, known, compact, best, split):
     """Check that the keys of the categories are finite; otherwise stop growth."""
     for j in range(np.uint64(known)):
         if not is_finite(keys[j]):
-            report_statistics(BAD_ORDER, compact[j], best, out)
+            report_statistics(BAD_ORDER, compact[j], best, split)
             return False
     return True
 
 
 @inlined
-def _write_subset(members, code_of, known, levels):
-    """Write the branches of categories: 0 for those whose bit is set in `members`."""
-    for j in range(np.uint64(known)):
-        levels[np.uint64(code_of[j])] = 0 if (members >> j) & np.uint64(1) else 1
-
-
-@inlined
 def sum_weight(stats, dense):
     """Return the weight of the statistics of a node or group."""
-    weight = stats[np.uint64(0)]
+    weight = stats[0]
     if not dense:
         for k in range(np.uint64(1), np.uint64(len(stats))):
             weight += stats[k]
@@ -640,7 +598,7 @@ def _enumerate_subsets(compact, steps_out, first, steps, s):
 
 
 @inlined
-def try_branches(node, scratch, criterion, groups, out, numbers):
+def try_branches(node, scratch, criterion, groups, split):
     """Try a split with one branch for each category in the node, or each declared one.
 
     Declared categories without rows have a branch if ``ways.empty_branches``.  Rows with
@@ -650,9 +608,7 @@ def try_branches(node, scratch, criterion, groups, out, numbers):
     if known < 2:
         return
     stats, dense, limit = node.stats, len(node.rows.cells) == 0, node.min_weight_leaf
-    compact, levels, code_of = scratch.compact, scratch.levels, scratch.work[np.uint64(CODE_OF)]
-    known_only, empty = node.ways.known_only, node.ways.empty_branches
-    s = np.uint64(len(stats))
+    compact, s = scratch.compact, np.uint64(len(stats))
     heaviest, heaviest_weight = np.uint64(0), -1.0
     heavy_enough = 0
     for j in range(np.uint64(known)):
@@ -663,29 +619,29 @@ def try_branches(node, scratch, criterion, groups, out, numbers):
             heavy_enough += 1
     if heavy_enough < 2:
         return
-    if count > known and not known_only:
+    if count > known and not node.ways.known_only:
         for k in range(s):
             compact[heaviest, k] += compact[np.uint64(known), k]
     score = criterion.branch_score(stats, compact[:known], 0)
     if not is_finite(score):
-        report_statistics(BAD_NUMBER, compact[0], scratch.best, out)
+        report_statistics(BAD_NUMBER, compact[0], scratch.best, split)
         return
-    if not is_better(score, np.int64(groups.feature), np.int64(0), node.impurity, out, numbers):
-        return
-    write_branches(groups, heaviest, empty, code_of, levels, out)
-    numbers[SCORE] = score
+    write_branches(node, scratch, groups, heaviest, score, split)
 
 
 @inlined
-def write_branches(groups, heaviest, empty, code_of, levels, out):
-    """Write a split with a branch for each category in the node; if `empty`, for each declared."""
-    out[KIND] = MULTIWAY
-    out[FEATURE] = np.int64(groups.feature)
-    out[CUT] = 0
-    out[RANK] = 0
-    out[LEVELS] = groups.n_codes
-    out[BRANCHES] = groups.n_codes if empty else groups.known
-    out[MISSING_BRANCH] = np.int64(code_of[heaviest]) if empty else np.int64(heaviest)
+def write_branches(node, scratch, groups, heaviest, score, split):
+    """Keep a split with a branch for each category if it is the best so far.
+
+    Its branches are those of ``ways.empty_branches``; missing values follow category `heaviest`.
+    """
+    if not is_better(score, np.int64(groups.feature), np.int64(0), node.impurity, split):
+        return
+    empty, code_of, levels = node.ways.empty_branches, scratch.work[CODE_OF], scratch.levels
+    replace_split(split, MULTIWAY, groups.feature, score, 0)
+    split.levels = groups.n_codes
+    split.branches = groups.n_codes if empty else groups.known
+    split.missing = np.int64(code_of[heaviest]) if empty else np.int64(heaviest)
     for level in range(np.uint64(groups.n_codes)):
         levels[level] = np.int32(level) if empty else -1
     if not empty:
@@ -694,7 +650,7 @@ def write_branches(groups, heaviest, empty, code_of, levels, out):
 
 
 @inlined
-def try_one_vs_rest(node, scratch, criterion, groups, totals, out, numbers):
+def try_one_vs_rest(node, scratch, criterion, groups, totals, split):
     """Find the best split of one category against the rest; keep it if it is the best so far.
 
     Parameters
@@ -715,7 +671,6 @@ def try_one_vs_rest(node, scratch, criterion, groups, totals, out, numbers):
     best, pair, levels = scratch.best, scratch.pair, scratch.levels
     dense, by_score, impurity = len(node.rows.cells) == 0, node.ways.levels_by_score, node.impurity
     s = np.uint64(len(stats))
-    zero, one, two = np.uint64(0), np.uint64(1), np.uint64(2)
     unknown = np.uint64(known)
     lost = count > known and not node.ways.known_only
     singles = np.uint64(known if known > 1 else 0)
@@ -729,9 +684,9 @@ def try_one_vs_rest(node, scratch, criterion, groups, totals, out, numbers):
                 own = compact[at, k] if at < singles else totals[k] - compact[unknown, k]
                 if side == 0:
                     own += compact[unknown, k]
-                children[zero, k] = own
-                children[one, k] = totals[k] - own
-            left, right = sum_weight(children[zero], dense), sum_weight(children[one], dense)
+                children[0, k] = own
+                children[1, k] = totals[k] - own
+            left, right = sum_weight(children[0], dense), sum_weight(children[1], dense)
             if min(left, right) < node.min_weight_leaf:
                 continue
             judged = criterion.branch_score(stats, children, which)
@@ -742,34 +697,24 @@ def try_one_vs_rest(node, scratch, criterion, groups, totals, out, numbers):
                 gain = criterion.branch_score(stats, children, 0) if by_score else judged
             if kept or not is_finite(judged):
                 for k in range(s):
-                    best[k + two] = children[zero, k]
+                    best[k + np.uint64(2)] = children[0, k]
             if not is_finite(judged) or (kept_at >= 0 and not is_finite(gain)):
-                out[KIND] = BAD_NUMBER
+                split.kind = BAD_NUMBER
                 return
-    if kept_at < 0 or not is_better(gain, np.int64(feature), kept_at, impurity, out, numbers):
+    if kept_at < 0 or not is_better(gain, np.int64(feature), kept_at, impurity, split):
         return
-    out[FEATURE] = np.int64(feature)
-    out[CUT] = 0
-    out[RANK] = kept_at
-    out[BRANCHES] = 2
-    numbers[SCORE] = gain
-    for k in range(s):
-        pair[zero, k] = best[k + two]
-        pair[one, k] = totals[k] - best[k + two]
-    out[MISSING_BRANCH] = 0
+    replace_split(split, MISSING, feature, gain, kept_at)
+    write_sides(pair, best[2:], totals)
     if kept_at == np.int64(singles):
-        out[KIND] = MISSING
-        out[LEVELS] = 0
         return
-    out[KIND] = SUBSET
-    out[LEVELS] = np.int64(codes_in_all)
+    split.kind, split.levels = SUBSET, np.int64(codes_in_all)
     if lost:
-        out[MISSING_BRANCH] = kept_side
-    elif sum_weight(pair[zero], dense) < sum_weight(pair[one], dense):
-        out[MISSING_BRANCH] = 1  # no missing rows in training: the heavier branch
+        split.missing = kept_side
+    elif sum_weight(pair[0], dense) < sum_weight(pair[1], dense):
+        split.missing = 1  # no missing rows in training: the heavier branch
     for level in range(np.uint64(codes_in_all)):
         levels[level] = 1
-    levels[np.uint64(scratch.work[np.uint64(CODE_OF), np.uint64(kept_at)])] = 0
+    levels[np.uint64(scratch.work[CODE_OF, np.uint64(kept_at)])] = 0
 
 
 # ---------------------------------------------------------------- order of categories

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from treekit.kernels.compile import kernel, llvm_inlined
+from treekit.kernels.compile import inlined, kernel, llvm_inlined
 from treekit.kernels.function_pointers import find_highest_bit, multiply_high
 
 _U = np.uint64
@@ -176,6 +176,18 @@ _MAX_DIGITS = 19
 """Number of decimal digits that always fit in 64 bits."""
 
 
+@inlined
+def _read_digits(text, i, end, number):
+    """Append the decimal digits from ``text[i]`` on to a number; return where they end, and it."""
+    while i < end:
+        digit = _U(text[i]) - _U(_ZERO)
+        if digit > _U(9):  # also below, where it wraps around
+            break
+        number = number * _U(10) + digit
+        i += _U(1)
+    return i, number
+
+
 @llvm_inlined
 def _parse_number(text, begin, end):
     """Parse a cell as a decimal number.
@@ -196,24 +208,14 @@ def _parse_number(text, begin, end):
     negative = text[i] == _MINUS
     if negative or text[i] == _PLUS:
         i += _U(1)
-    digits, number = i, _U(0)
-    while i < end:
-        digit = _U(text[i]) - _U(_ZERO)
-        if digit > _U(9):  # also below, where it wraps around
-            break
-        number = number * _U(10) + digit
-        i += _U(1)
+    digits = i
+    i, number = _read_digits(text, i, end, _U(0))
     n_digits, n_fraction, whole = i - digits, _U(0), True
     if i < end and text[i] == _POINT:
         whole = False
         i += _U(1)
         fraction = i
-        while i < end:
-            digit = _U(text[i]) - _U(_ZERO)
-            if digit > _U(9):
-                break
-            number = number * _U(10) + digit
-            i += _U(1)
+        i, number = _read_digits(text, i, end, number)
         n_fraction = i - fraction
         n_digits += n_fraction
     if n_digits == 0:
@@ -234,14 +236,8 @@ def _parse_number(text, begin, end):
             i += _U(1)
         if i == end or end - i > _U(4):
             return _ODD, _U(0)
-        power = np.int64(0)
-        while i < end:
-            digit = _U(text[i]) - _U(_ZERO)
-            if digit > _U(9):
-                return _ODD, _U(0)
-            power = power * np.int64(10) + np.int64(digit)
-            i += _U(1)
-        exponent += -power if below else power
+        i, power = _read_digits(text, i, end, _U(0))
+        exponent += -np.int64(power) if below else np.int64(power)
     if i != end:
         return _ODD, _U(0)
     if whole and number < _SIGN + _U(negative):

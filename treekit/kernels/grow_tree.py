@@ -35,21 +35,11 @@ from treekit.kernels.records import (
     BAD_NUMBER,
     BAD_PRIORITY,
     BAD_SPLIT,
-    BRANCHES,
-    CUT,
-    FEATURE,
-    KIND,
-    LEVELS,
     MISSING,
-    MISSING_BRANCH,
     MULTIWAY,
-    N_NUMBERS,
-    N_OUT,
-    NEXT_CODE,
-    SCORE,
+    SPLIT_DTYPE,
     SUBSET,
     THRESHOLD,
-    THRESHOLD_VALUE,
     TOLERANCE,
     Column,
     Node,
@@ -198,7 +188,7 @@ def grow_nodes(
     # Arrays that grow have an owner, which is returned, and a borrowed view to work on.
     grown, tree = room, borrow_arrays(room)
     best_first = limits.max_leaves > 0
-    out, numbers = np.zeros(N_OUT, np.int64), np.zeros(N_NUMBERS, np.float64)
+    found = np.zeros(1, SPLIT_DTYPE)
     offsets, held_offsets = np.zeros(3, np.int64), np.zeros(3, np.int64)
     tops = np.full(2, np.int64(-1))
     if best_first:
@@ -218,17 +208,18 @@ def grow_nodes(
             this = tree.nodes[np.uint64(node)]
             kind = search_split(
                 node, tree, sample, bounds, limits, ways, noise * (this.end - this.begin),
-                quantile, find, criterion, rng, scratch, out, numbers,
+                quantile, find, criterion, rng, scratch, found,
             )  # fmt: skip
             if kind < 0:
                 return grown, node, kind
             if kind == 0:
                 continue
-            if used + out[LEVELS] > len(tree.levels):
-                grown = extend_levels(grown, used + out[LEVELS])
+            n_levels = found[0].levels
+            if used + n_levels > len(tree.levels):
+                grown = extend_levels(grown, used + n_levels)
                 tree = borrow_arrays(grown)
-            write_split(node, tree, used, scratch.levels, out, numbers)
-            used += out[LEVELS]
+            write_split(node, tree, used, scratch.levels, found[0])
+            used += n_levels
             waiting = _add_waiting(node, tree.nodes, waiting, n_waiting, best_first)
             n_waiting += 1
         fresh = last
@@ -380,7 +371,7 @@ def _has_equal_values(values, begin, end, noise, quantile):
 @llvm_inlined
 def search_split(
     node, tree, sample, bounds, limits, ways, rounding, quantile, find, criterion, rng, scratch,
-    out, numbers,
+    found,
 ):  # fmt: skip
     """Search for the best split of a node; return its kind, 0 = none, negative = an error.
 
@@ -409,26 +400,27 @@ def search_split(
         sample.table, own_rows, stats, weight, own, np.int64(this.depth), limits.min_weight_leaf,
         limits.n_try, ways, quantile,
     )  # fmt: skip
-    out[KIND] = 0
+    split = found[0]
+    split.kind = 0
     start_node_draws(scratch, this.seed, limits.n_try)
-    find(view, scratch, criterion, rng, out, numbers)
-    if out[KIND] <= 0:
-        return out[KIND]
+    find(view, scratch, criterion, rng, found)
+    if split.kind <= 0:
+        return split.kind
     floor = max(1e-12 * own, _bound_rounding_gain(rounding / weight, quantile))
     # A negative min_gain allows splits without a gain, too.
     least = max(limits.min_gain, floor) if limits.min_gain >= 0.0 else limits.min_gain
-    if not numbers[SCORE] > least:
+    if not split.score > least:
         return np.int64(0)
     decrease = limits.min_decrease * (1.0 - TOLERANCE)
-    if decrease > 0.0 and numbers[SCORE] * weight < decrease:
+    if decrease > 0.0 and split.score * weight < decrease:
         return np.int64(0)
-    this.priority = round_priority(numbers[SCORE] * weight)
+    this.priority = round_priority(split.score * weight)
     if limits.max_leaves > 0 and criterion.use_priority:
         node_priority = criterion.priority(stats)
         if not is_finite(node_priority):
             return np.int64(BAD_PRIORITY)
         this.priority = round_priority(node_priority)
-    return out[KIND]
+    return split.kind
 
 
 @kernel
@@ -440,20 +432,14 @@ def _bound_rounding_gain(rounding, quantile):
 
 
 @inlined
-def write_split(node, tree, used, levels, out, numbers):
+def write_split(node, tree, used, levels, split):
     """Write the split found for a node; its categories follow the `used` part of the pool."""
     this = tree.nodes[np.uint64(node)]
-    this.kind = out[KIND]
-    this.feature = out[FEATURE]
-    this.cut = out[CUT]
-    this.after = out[NEXT_CODE]
-    this.missing = out[MISSING_BRANCH]
-    this.n_children = out[BRANCHES]
-    this.level_start = used
-    this.n_levels = out[LEVELS]
-    this.gain = numbers[SCORE]
-    this.threshold = numbers[THRESHOLD_VALUE]
-    for level in range(np.uint64(out[LEVELS])):
+    this.kind, this.feature = split.kind, split.feature
+    this.cut, this.after, this.threshold = split.cut, split.after, split.threshold
+    this.missing, this.n_children, this.gain = split.missing, split.branches, split.score
+    this.level_start, this.n_levels = used, split.levels
+    for level in range(np.uint64(split.levels)):
         tree.levels[np.uint64(used) + level] = levels[level]
 
 

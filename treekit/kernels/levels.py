@@ -16,7 +16,6 @@ import numpy.typing as npt
 from treekit.kernels.axis_splits import (
     choose_column,
     clear_offers,
-    clear_split,
     pick_column,
     search_counted_column,
     sum_weight,
@@ -36,14 +35,13 @@ from treekit.kernels.node_statistics import CODE_OF
 from treekit.kernels.partition_rows import Route, partition_rows
 from treekit.kernels.random_numbers import mix_bits, start_node_draws
 from treekit.kernels.records import (
-    LEVELS,
     MISSING,
-    N_NUMBERS,
-    N_OUT,
+    SPLIT_DTYPE,
     Column,
     Limits,
     Rows,
     Table,
+    clear_split,
 )
 
 # ---------------------------------------------------------------- rows of a partition
@@ -204,34 +202,34 @@ LACKS_COLUMNS = np.uint64(0)
 
 
 @kernel
-def search_counts(node, scratch, criterion, rng, out, numbers):
+def search_counts(node, scratch, criterion, rng, found):
     """Find the best split of a node by its counts, as `find_axis_split` finds it by its rows."""
-    _search_counts(node, scratch, criterion, criterion.category_keys, out, numbers)
+    _search_counts(node, scratch, criterion, criterion.category_keys, found)
 
 
 @kernel
-def search_numeric_counts(node, scratch, criterion, rng, out, numbers):
+def search_numeric_counts(node, scratch, criterion, rng, found):
     """Find the best split in a table of numeric columns; no search of categories is compiled."""
-    _search_counts(node, scratch, criterion, None, out, numbers)
+    _search_counts(node, scratch, criterion, None, found)
 
 
 @inlined
-def _search_counts(node, scratch, criterion, key, out, numbers):
-    node, scratch, out, numbers = borrow_arrays((node, scratch, out, numbers))
-    counts, dense = node.rows.values, len(node.rows.cells) == 0
+def _search_counts(node, scratch, criterion, key, found):
+    node, scratch, found = borrow_arrays((node, scratch, found))
+    counts, dense, split = node.rows.values, len(node.rows.cells) == 0, found[0]
     n_features = np.uint64(len(node.table.n_codes))
     n_try = min(np.uint64(node.n_try), n_features)
     clear_offers(criterion, scratch.offers)
     chosen = np.int64(-1)
     while True:
-        clear_split(out, numbers)
+        clear_split(split)
         tried, at = np.uint64(0), np.int64(0)
         for j in range(n_features):
             if tried == n_try:
                 break
             if at == len(counts):  # further columns have not been counted
                 scratch.counts[LACKS_COLUMNS] = 1
-                clear_split(out, numbers)
+                clear_split(split)
                 return
             feature = pick_column(scratch, j, n_try, chosen)
             if chosen >= 0:
@@ -243,12 +241,12 @@ def _search_counts(node, scratch, criterion, key, out, numbers):
                 continue
             tried += np.uint64(1)
             if not search_counted_column(
-                node, scratch, criterion, key, feature, count, chosen, out, numbers
+                node, scratch, criterion, key, feature, count, chosen, split
             ):
                 return
         if not criterion.use_choose:
             return
-        chosen = choose_column(criterion, scratch.offers, out)
+        chosen = choose_column(criterion, scratch.offers, split)
         if chosen < 0:
             return
 
@@ -314,7 +312,7 @@ def split_nodes(
     """
     scratch = borrow_arrays(scratch)
     grown, tree = room, borrow_arrays(room)
-    out, numbers = np.zeros(N_OUT, np.int64), np.zeros(N_NUMBERS)
+    found = np.zeros(1, SPLIT_DTYPE)
     table, counts, dense = counted.table, counted.rows.values, len(counted.rows.cells) == 0
     n, used = np.int64(nodes), np.int64(0)
     unlike = 2 * n
@@ -333,7 +331,7 @@ def split_nodes(
         scratch.counts[LACKS_COLUMNS] = 0
         kind = search_split(
             node, tree, counted, bounds, _set_decrease(limits, decreases[np.uint64(node)]), ways,
-            roundings[np.uint64(node)], None, find, criterion, rng, scratch, out, numbers,
+            roundings[np.uint64(node)], None, find, criterion, rng, scratch, found,
         )  # fmt: skip
         if kind < 0:
             return grown, node, kind
@@ -342,10 +340,11 @@ def split_nodes(
             continue
         if kind == 0:
             continue
-        if used + out[LEVELS] > len(tree.levels):
-            grown = extend_levels(grown, used + out[LEVELS])
+        n_levels = found[0].levels
+        if used + n_levels > len(tree.levels):
+            grown = extend_levels(grown, used + n_levels)
             tree = borrow_arrays(grown)
-        write_split(node, tree, used, scratch.levels, out, numbers)
+        write_split(node, tree, used, scratch.levels, found[0])
         branches = np.int64(tree.nodes[np.uint64(node)].n_children)
         if n + branches > len(tree.nodes):
             grown = extend_nodes(grown, max(2 * len(tree.nodes), n + branches))
@@ -363,7 +362,7 @@ def split_nodes(
         ):
             make_leaf(tree.nodes, node)
             continue
-        used += out[LEVELS]
+        used += n_levels
         this.first_child = n
         if len(bounds) > 1:  # binary splits, for which there is room
             bound_children(node, tree, n, branches, bounds, scratch.offers)

@@ -14,20 +14,7 @@ import numpy as np
 from treekit.kernels.axis_splits import search_columns
 from treekit.kernels.compile import kernel
 from treekit.kernels.random_numbers import draw_integer
-from treekit.kernels.records import (
-    BAD_NUMBER,
-    BRANCHES,
-    CUT,
-    FEATURE,
-    KIND,
-    LEVELS,
-    MISSING_BRANCH,
-    SCORE,
-    THRESHOLD_VALUE,
-    TOLERANCE,
-    Node,
-    Rows,
-)
+from treekit.kernels.records import BAD_NUMBER, TOLERANCE, Node, Rows, replace_split
 from treekit.kernels.thresholds import READABLE_FLOAT32, round_decimal
 
 # ---------------------------------------------------------------- search at a node
@@ -76,24 +63,24 @@ def _decode_value(table, feature, code):
 
 
 @kernel
-def find_oblique_split(node, scratch, criterion, rng, out, numbers):
+def find_oblique_split(node, scratch, criterion, rng, found):
     """Find the best split of one node, on single columns or on sums of them.
 
     Arguments are those of `treekit.kernels.axis_splits.find_axis_split`.
     """
-    search_columns(node, scratch, criterion, criterion.category_keys, out, numbers)
-    search_sums(node, scratch, criterion.scan, out, numbers)
+    search_columns(node, scratch, criterion, criterion.category_keys, found)
+    search_sums(node, scratch, criterion.scan, found[0])
 
 
 @kernel
-def find_numeric_oblique_split(node, scratch, criterion, rng, out, numbers):
+def find_numeric_oblique_split(node, scratch, criterion, rng, found):
     """Search a table without nominal columns."""
-    search_columns(node, scratch, criterion, None, out, numbers)
-    search_sums(node, scratch, criterion.scan, out, numbers)
+    search_columns(node, scratch, criterion, None, found)
+    search_sums(node, scratch, criterion.scan, found[0])
 
 
 @kernel
-def search_sums(node, scratch, scan, out, numbers):
+def search_sums(node, scratch, scan, split):
     """Find a split on a sum of columns that beats the best split on a single one.
 
     A sum wins only if it scores higher by more than the tolerance for ties, to keep
@@ -121,7 +108,7 @@ def search_sums(node, scratch, scan, out, numbers):
     method, most_terms = np.int64(options[0]), np.int64(options[1])
     restarts, digits, ridge = np.int64(options[2]), np.int64(options[3]), options[4]
     columns = _list_tried_columns(node, scratch.features)
-    if len(columns) < 2 or out[KIND] < 0:
+    if len(columns) < 2 or split.kind < 0:
         return
     x = _decode_columns(node, columns)
     centers, scales = _compute_scales(x, node.rows.values)
@@ -141,10 +128,10 @@ def search_sums(node, scratch, scan, out, numbers):
         _sum_columns(x, weights, keys)
         find_best_cut(node, keys, scan, scratch.start, scratch.best, found)
         if found[0] != found[0]:
-            out[KIND] = BAD_NUMBER
+            split.kind = BAD_NUMBER
             return
-        slack = TOLERANCE * max(abs(numbers[SCORE]), node.impurity)
-        if out[KIND] != 0 and not found[0] > numbers[SCORE] + slack:
+        slack = TOLERANCE * max(abs(split.score), node.impurity)
+        if split.kind != 0 and not found[0] > split.score + slack:
             continue
         if found[0] > -np.inf and found[0] < np.inf:
             low, high = found[1], found[2]
@@ -154,7 +141,7 @@ def search_sums(node, scratch, scan, out, numbers):
                 threshold = _shorten_split(
                     directions[i], scales, digits, x, keys, weights, threshold
                 )
-            _write_split(columns, weights, threshold, found, scratch.levels, out, numbers)
+            _write_split(columns, weights, threshold, found, scratch.levels, split)
 
 
 @kernel
@@ -304,7 +291,7 @@ def _shorten_split(direction, scales, digits, x, keys, weights, threshold):
 
 
 @kernel
-def _write_split(columns, weights, threshold, found, levels, out, numbers):
+def _write_split(columns, weights, threshold, found, levels, split):
     """Write an oblique split to the output of the search."""
     bits = levels.view(np.float32)
     at = np.uint64(0)
@@ -313,14 +300,9 @@ def _write_split(columns, weights, threshold, found, levels, out, numbers):
             levels[at] = np.int32(columns[j])
             bits[at + np.uint64(1)] = np.float32(weights[j])
             at += np.uint64(2)
-    out[KIND] = OBLIQUE
-    out[FEATURE] = np.int64(levels[np.uint64(0)])
-    out[CUT] = 0
-    out[BRANCHES] = 2
-    out[LEVELS] = np.int64(at)
-    out[MISSING_BRANCH] = np.int64(found[np.uint64(3)])
-    numbers[THRESHOLD_VALUE] = threshold
-    numbers[SCORE] = found[np.uint64(0)]
+    replace_split(split, OBLIQUE, levels[0], found[0], 0)
+    split.levels, split.missing = np.int64(at), np.int64(found[3])
+    split.threshold = threshold
 
 
 # ---------------------------------------------------------------- directions

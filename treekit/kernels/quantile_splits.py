@@ -9,12 +9,11 @@ from __future__ import annotations
 import numpy as np
 
 from treekit.kernels.axis_splits import (
-    Groups,
     check_keys,
     choose_column,
     clear_offers,
-    clear_split,
-    make_offer,
+    finish_column,
+    make_groups,
     pick_column,
     report_statistics,
     write_branches,
@@ -46,28 +45,20 @@ from treekit.kernels.quantile_statistics import (
 )
 from treekit.kernels.records import (
     BAD_NUMBER,
-    BRANCHES,
-    CUT,
-    FEATURE,
-    KIND,
-    LEVELS,
     MISSING,
-    MISSING_BRANCH,
-    MULTIWAY,
-    NEXT_CODE,
-    RANK,
-    SCORE,
     SUBSET,
     THRESHOLD,
+    clear_split,
     is_better,
     is_finite,
+    replace_split,
 )
 
 # ---------------------------------------------------------------- search over columns
 
 
 @kernel
-def find_quantile_split(node, scratch, criterion, rng, out, numbers):
+def find_quantile_split(node, scratch, criterion, rng, found):
     """Find the best split of one node; see `treekit.kernels.axis_splits.find_axis_split`.
 
     Penalties and C4.5's limits (`treekit.kernels.records.SplitRules`) apply to
@@ -75,18 +66,18 @@ def find_quantile_split(node, scratch, criterion, rng, out, numbers):
 
     Cost: tries x rows (see `treekit.kernels.quantile_splits.sweep_cuts`).
     """
-    node, scratch, out, numbers = borrow_arrays((node, scratch, out, numbers))
-    table, rows, work, compact = node.table, node.rows, scratch.work, scratch.compact
+    node, scratch, found = borrow_arrays((node, scratch, found))
+    table, rows, work, split = node.table, node.rows, scratch.work, found[0]
     flat = borrow_arrays(table.codes.reshape(table.codes.size))
     n_rows, n_features = np.uint64(table.codes.shape[1]), np.uint64(len(table.n_codes))
     sparse = is_sparse_node(np.uint64(len(rows.ids)), n_rows, scratch.lines)
     n_try = min(np.uint64(node.n_try), n_features)
-    ends, code_of = work[np.uint64(GROUP_ENDS)], work[np.uint64(CODE_OF)]
+    ends = work[GROUP_ENDS]
     layout = lay_out_rows(rows.values, node.quantile, scratch.start)
     clear_offers(criterion, scratch.offers)
     chosen = np.int64(-1)
     while True:
-        clear_split(out, numbers)
+        clear_split(split)
         tried = np.uint64(0)
         for j in range(n_features):
             if tried == n_try:
@@ -98,41 +89,30 @@ def find_quantile_split(node, scratch, criterion, rng, out, numbers):
                 continue
             tried += np.uint64(1)
             if criterion.use_choose:
-                clear_split(out, numbers)
-            known = count
-            if code_of[np.uint64(count - 1)] == column.n_codes:
-                known -= 1
+                clear_split(split)
+            groups = make_groups(node, scratch, feature, count)
             if table.nominal[feature] > 0:
                 for g in range(np.uint64(count)):
                     begin = ends[g - np.uint64(1)] if g > np.uint64(0) else 0
-                    summarise_rows(
-                        rows.values, work[np.uint64(ORDER)], begin, ends[g], node.quantile,
-                        compact[g],
-                    )  # fmt: skip
-            if node.ways.known_only and known < 2:
+                    own = scratch.compact[g]
+                    summarise_rows(rows.values, work[ORDER], begin, ends[g], node.quantile, own)
+            if node.ways.known_only and groups.known < 2:
                 continue
-            groups = Groups(feature, np.int64(column.n_codes), known, count)
             if table.nominal[feature] == 2:
-                try_branches(node, scratch, criterion, groups, out, numbers)
+                try_branches(node, scratch, criterion, groups, split)
             else:
-                _try_cuts(node, scratch, criterion, groups, layout, out, numbers)
-            if out[KIND] < 0 or chosen >= 0:
+                _try_cuts(node, scratch, criterion, groups, layout, split)
+            if not finish_column(node, scratch, criterion, feature, groups.known, chosen, split):
                 return
-            if criterion.use_choose and out[KIND] > 0:
-                sides = scratch.pair
-                if out[KIND] == MULTIWAY:
-                    sides = compact[:known]
-                if not make_offer(node, scratch, criterion, feature, sides, out, numbers):
-                    return
         if not criterion.use_choose:
             return
-        chosen = choose_column(criterion, scratch.offers, out)
+        chosen = choose_column(criterion, scratch.offers, split)
         if chosen < 0:
             return
 
 
 @inlined
-def _try_cuts(node, scratch, criterion, groups, layout, out, numbers):
+def _try_cuts(node, scratch, criterion, groups, layout, split):
     """Try binary splits of a column, as in `treekit.kernels.axis_splits`."""
     feature, codes_in_all, known, count = groups
     mass, place, trees = layout
@@ -140,19 +120,15 @@ def _try_cuts(node, scratch, criterion, groups, layout, out, numbers):
     compact, keys, sides, pair = scratch.compact, scratch.keys, scratch.ordered, scratch.pair
     levels, best, size = scratch.levels, scratch.best, np.uint64(len(node.rows.ids))
     n_keys = criterion.n_category_orders if node.table.nominal[feature] == 1 else 0
-    first_of, zero, one, two = work[np.uint64(CODE_OF)], np.uint64(0), np.uint64(1), np.uint64(2)
-    order, stops, places = (
-        work[np.uint64(ORDER)],
-        work[np.uint64(GROUP_ENDS)],
-        work[np.uint64(GROUP_ORDER)],
-    )
+    order, stops, places = work[ORDER], work[GROUP_ENDS], work[GROUP_ORDER]
+    first_of, two = work[CODE_OF], np.uint64(2)
     for attempt in range(max(n_keys, 1)):
         if n_keys > 0:
             criterion.category_keys(compact, known, attempt, keys)
-            if not check_keys(keys, known, compact, best, out):
+            if not check_keys(keys, known, compact, best, split):
                 return
             sort_by_key(keys, known, places)  # stable: equal keys in the order of codes
-            order, stops = work[np.uint64(OTHER_ORDER)], work[np.uint64(ORDERED_ENDS)]
+            order, stops = work[OTHER_ORDER], work[ORDERED_ENDS]
             _arrange_groups(places, known, count, work, order, stops)
         for side in range(1, -1, -1):
             if side == 0 and (count == known or known < 2 or known_only):
@@ -168,31 +144,28 @@ def _try_cuts(node, scratch, criterion, groups, layout, out, numbers):
             limit, impurity = node.min_weight_leaf, node.impurity
             at = criterion.scan(sides, last, totals, totals, limit, impurity, best)
             if at == -2:
-                out[KIND] = BAD_NUMBER
+                split.kind = BAD_NUMBER
                 return
             rank = (np.int64(attempt) << 32) + at
-            score = best[zero] * totals[zero] / stats[zero]
-            if at < 0 or not is_better(score, np.int64(feature), rank, impurity, out, numbers):
+            score = best[0] * totals[0] / stats[0]
+            if at < 0 or not is_better(score, np.int64(feature), rank, impurity, split):
                 continue
-            out[FEATURE], out[BRANCHES], out[LEVELS] = np.int64(feature), 2, 0
-            out[CUT], out[RANK], out[MISSING_BRANCH] = 0, rank, side
-            numbers[SCORE] = score
+            replace_split(split, MISSING, feature, score, rank)
             row = two * np.uint64(at)
             for k in range(np.uint64(4)):
-                pair[zero, k], pair[one, k] = sides[row, k], sides[row + one, k]
+                pair[0, k], pair[1, k] = sides[row, k], sides[row + np.uint64(1), k]
             if at == known - 1 and not apart:  # all known values left, missing right
-                out[KIND] = MISSING
-                out[MISSING_BRANCH] = 0
                 continue
+            split.missing = side
             if count == known or apart:  # no missing rows in training: the heavier branch
-                out[MISSING_BRANCH] = 0 if pair[zero, zero] >= pair[one, zero] else 1
+                split.missing = 0 if pair[0, 0] >= pair[1, 0] else 1
             if n_keys == 0:
-                out[KIND] = THRESHOLD
-                out[CUT] = np.int64(first_of[np.uint64(at)])
-                out[NEXT_CODE] = np.int64(first_of[np.uint64(at + 1)])
+                split.kind = THRESHOLD
+                split.cut = np.int64(first_of[np.uint64(at)])
+                split.after = np.int64(first_of[np.uint64(at + 1)])
                 continue
-            out[KIND], out[LEVELS] = SUBSET, codes_in_all
-            for level in range(np.uint64(out[LEVELS])):
+            split.kind, split.levels = SUBSET, codes_in_all
+            for level in range(np.uint64(codes_in_all)):
                 levels[level] = -1
             for j in range(np.uint64(known)):
                 level = np.uint64(first_of[np.uint64(places[j])])
@@ -203,7 +176,7 @@ def _try_cuts(node, scratch, criterion, groups, layout, out, numbers):
 def _arrange_groups(places, known, count, work, arranged, stops):
     """Write groups of rows in the order of `places`; a group that it leaves out stays last."""
     zero, one = np.uint64(0), np.uint64(1)
-    order, ends = work[np.uint64(ORDER)], work[np.uint64(GROUP_ENDS)]
+    order, ends = work[ORDER], work[GROUP_ENDS]
     to = zero
     for j in range(np.uint64(count)):
         group = np.uint64(places[j]) if j < np.uint64(known) else j
@@ -352,21 +325,16 @@ def _group_by_counting(buffer, order, m, lowest, span, counts, present, code_of,
 
 
 @inlined
-def try_branches(node, scratch, criterion, groups, out, numbers):
+def try_branches(node, scratch, criterion, groups, split):
     """Try one branch for each category, as in `treekit.kernels.axis_splits`."""
     known, count, quantile, values = groups.known, groups.count, node.quantile, node.rows.values
     stats, compact, work, limit = node.stats, scratch.compact, scratch.work, node.min_weight_leaf
-    order, other, ends = (
-        work[np.uint64(ORDER)],
-        work[np.uint64(OTHER_ORDER)],
-        work[np.uint64(GROUP_ENDS)],
-    )
-    zero, one = np.uint64(0), np.uint64(1)
-    heaviest, enough = zero, 0
+    order, other, ends = work[ORDER], work[OTHER_ORDER], work[GROUP_ENDS]
+    one, heaviest, enough = np.uint64(1), np.uint64(0), 0
     for j in range(np.uint64(known)):
-        if compact[j, zero] > compact[heaviest, zero]:
+        if compact[j, 0] > compact[heaviest, 0]:
             heaviest = j
-        enough += 1 if compact[j, zero] >= limit else 0
+        enough += 1 if compact[j, 0] >= limit else 0
     if known < 2 or enough < 2:
         return
     totals, last = stats, np.uint64(known) - one
@@ -376,17 +344,14 @@ def try_branches(node, scratch, criterion, groups, out, numbers):
         summarise_rows(values, other, 0, ends[last], quantile, totals)
     elif count > known:
         _merge_groups(order, ends, heaviest, np.uint64(known), other)
-        first = ends[heaviest - one] if heaviest > zero else 0
+        first = ends[heaviest - one] if heaviest > np.uint64(0) else 0
         joined = ends[heaviest] - first + ends[last + one] - ends[last]
         summarise_rows(values, other, 0, joined, quantile, compact[heaviest])
-    score = criterion.branch_score(totals, compact[:known], 0) * totals[zero] / stats[zero]
+    score = criterion.branch_score(totals, compact[:known], 0) * totals[0] / stats[0]
     if not is_finite(score):
-        report_statistics(BAD_NUMBER, compact[0], scratch.best, out)
+        report_statistics(BAD_NUMBER, compact[0], scratch.best, split)
         return
-    if is_better(score, np.int64(groups.feature), np.int64(0), node.impurity, out, numbers):
-        code_of, empty = work[np.uint64(CODE_OF)], node.ways.empty_branches
-        write_branches(groups, heaviest, empty, code_of, scratch.levels, out)
-        numbers[SCORE] = score
+    write_branches(node, scratch, groups, heaviest, score, split)
 
 
 @kernel

@@ -12,12 +12,12 @@ from typing import NamedTuple
 import numpy as np
 
 from treekit.kernels.axis_splits import (
-    Groups,
     choose_column,
+    choose_missing_branch,
     clear_offers,
-    clear_split,
     compute_side_limit,
-    make_offer,
+    finish_column,
+    make_groups,
     pick_column,
     report_statistics,
     sum_weight,
@@ -27,7 +27,6 @@ from treekit.kernels.compile import inlined, kernel
 from treekit.kernels.function_pointers import borrow_arrays
 from treekit.kernels.monotonic import HIGHEST, LOWEST, is_within_constraint
 from treekit.kernels.node_statistics import (
-    CODE_OF,
     NO_LANES,
     is_sparse_node,
     locate_column,
@@ -38,22 +37,14 @@ from treekit.kernels.node_statistics import (
 from treekit.kernels.random_numbers import draw_integer, mix_bits
 from treekit.kernels.records import (
     BAD_NUMBER,
-    BRANCHES,
-    CUT,
-    FEATURE,
-    KIND,
-    LEVELS,
     MISSING,
-    MISSING_BRANCH,
-    MULTIWAY,
-    NEXT_CODE,
-    RANK,
-    SCORE,
     SUBSET,
     THRESHOLD,
-    THRESHOLD_VALUE,
+    clear_split,
     is_better,
     is_finite,
+    replace_split,
+    write_sides,
 )
 
 # ---------------------------------------------------------------- search over columns
@@ -63,7 +54,7 @@ MAX_ROUNDS = 8
 
 
 @kernel
-def find_random_split(node, scratch, criterion, rng, out, numbers):
+def find_random_split(node, scratch, criterion, rng, found):
     """Draw a test for each of K columns that are not constant, and keep the best.
 
     Numeric columns: a threshold drawn uniformly between the smallest and the
@@ -76,8 +67,9 @@ def find_random_split(node, scratch, criterion, rng, out, numbers):
     Parameters are those of `treekit.kernels.axis_splits.find_axis_split`.  The test is not
     chosen from many candidates, so that there is no penalty.
     """
-    node, scratch, out, numbers = borrow_arrays((node, scratch, out, numbers))
+    node, scratch, found = borrow_arrays((node, scratch, found))
     table, rows, state, work = node.table, node.rows, scratch.state, scratch.work
+    split = found[0]
     known_only = node.ways.known_only
     codes, sides, children = borrow_arrays((work[0], work[1], scratch.ordered[:2]))
     packed = borrow_arrays(work[2:].reshape(-1).view(np.uint64))
@@ -94,7 +86,7 @@ def find_random_split(node, scratch, criterion, rng, out, numbers):
             drawn += 1
             seed = draw_integer(state)  # for the tests of this round; columns use `state`
             clear_offers(criterion, scratch.offers)
-        clear_split(out, numbers)
+        clear_split(split)
         tried = np.uint64(0)
         for j in range(n_features):
             if tried == n_try:
@@ -108,37 +100,29 @@ def find_random_split(node, scratch, criterion, rng, out, numbers):
                 continue  # a constant column does not count as a try: sparse tables still split
             tried += np.uint64(1)
             if criterion.use_choose:
-                clear_split(out, numbers)
+                clear_split(split)
             known = np.int64(0)
             if table.nominal[feature] == 2 and lowest != highest:
                 count = tally_codes(column, rows, s, NO_LANES, scratch)
                 form = np.uint64(0)  # `tally_codes` overwrote the packed statistics
-                known = count
-                if work[np.uint64(CODE_OF), np.uint64(count - 1)] == absent:
-                    known -= 1
-                groups = Groups(feature, np.int64(absent), known, count)
-                try_branches(node, scratch, criterion, groups, out, numbers)
+                groups = make_groups(node, scratch, feature, count)
+                known = groups.known
+                try_branches(node, scratch, criterion, groups, split)
             else:
                 test = _draw_test(
                     node.table, seed, feature, codes, m, lowest, highest, absent, sides
                 )
                 _try_test(
                     node, scratch, criterion, feature, test, gone, absent, (form, packed), codes,
-                    sides, children, out, numbers,
+                    sides, children, split,
                 )  # fmt: skip
-            if out[KIND] < 0 or chosen >= 0:
+            if not finish_column(node, scratch, criterion, feature, known, chosen, split):
                 return
-            if criterion.use_choose and out[KIND] > 0:
-                branches = scratch.pair
-                if out[KIND] == MULTIWAY:
-                    branches = scratch.compact[:known]
-                if not make_offer(node, scratch, criterion, feature, branches, out, numbers):
-                    return
         if criterion.use_choose:
-            chosen = choose_column(criterion, scratch.offers, out)
-            useless = chosen < 0 and out[KIND] == 0
+            chosen = choose_column(criterion, scratch.offers, split)
+            useless = chosen < 0 and split.kind == 0
         else:
-            useless = out[KIND] == 0 or numbers[SCORE] <= 1e-12 * node.impurity
+            useless = split.kind == 0 or split.score <= 1e-12 * node.impurity
         if chosen < 0 and not (useless and tried > np.uint64(0) and drawn < MAX_ROUNDS):
             return
 
@@ -182,9 +166,8 @@ def _draw_test(table, seed, feature, codes, m, lowest, highest, absent, sides):
 
 @inlined
 def _try_test(
-    node, scratch, criterion, feature, test, gone, absent, words, codes, sides, children, out,
-    numbers,
-):  # fmt: skip
+    node, scratch, criterion, feature, test, gone, absent, words, codes, sides, children, split
+):
     """Keep a drawn test if it beats the best so far.
 
     Parameters
@@ -196,76 +179,64 @@ def _try_test(
     children : (2, S) float64
         Working memory.
     """
-    stats, cells, values, known_only = (
-        node.stats,
-        node.rows.cells,
-        node.rows.values,
-        node.ways.known_only,
-    )
-    compact, left, best, pair = scratch.compact, scratch.start, scratch.best, scratch.pair
-    levels, sign = scratch.levels, scratch.offers[np.uint64(3), feature]
+    stats, cells, values = node.stats, node.rows.cells, node.rows.values
+    known, left, best = scratch.compact[0], scratch.start, scratch.best
+    levels, sign = scratch.levels, scratch.offers[3, feature]
     m, s, dense = np.uint64(len(values)), np.uint64(len(stats)), len(cells) == 0
-    zero, one, two = np.uint64(0), np.uint64(1), np.uint64(2)
+    known_only, given = node.ways.known_only, s + np.uint64(2)
     way, limit = node.table.nominal[feature], node.min_weight_leaf
     tested = sides if test.kind == SUBSET else codes
     sum_side(tested, np.uint32(0), test.cut, cells, values, words, m, s, left)
-    totals, known_weight, share, lost = stats, node.weight, 1.0, best[two:]
+    totals, known_weight, share, lost = stats, node.weight, 1.0, best[2:]
     if gone > 0:
         sum_side(tested, absent, absent, cells, values, words, m, s, lost)
         for k in range(s):
-            compact[zero, k] = stats[k] - lost[k]
-        known_weight = sum_weight(compact[zero], dense)
+            known[k] = stats[k] - lost[k]
+        known_weight = sum_weight(known, dense)
         if known_only:
-            totals, share = compact[zero], known_weight / node.weight
+            totals, share = known, known_weight / node.weight
     if way == 0 and node.ways.min_side_share > 0.0:
         limit = compute_side_limit(node.ways.min_side_share * known_weight, limit)
     for side in range(1, -1, -1):
         if side == 0 and (gone == 0 or test.kind == MISSING or known_only):
             break
         for k in range(s):
-            children[zero, k] = left[k] + (lost[k] if side == 0 else 0.0)
-            children[one, k] = totals[k] - children[zero, k]
-        left_weight = sum_weight(children[zero], dense)
-        right_weight = sum_weight(children[one], dense)
+            children[0, k] = left[k] + (lost[k] if side == 0 else 0.0)
+            children[1, k] = totals[k] - children[0, k]
+        left_weight = sum_weight(children[0], dense)
+        right_weight = sum_weight(children[1], dense)
         if not min(left_weight, right_weight) >= max(limit, 5e-324):
             continue
         if (
             test.kind == THRESHOLD
             and sign != 0.0
             and not is_within_constraint(
-                children[zero, one] / left_weight,
-                children[one, one] / right_weight,
+                children[0, 1] / left_weight,
+                children[1, 1] / right_weight,
                 sign,
-                best[s + two + np.uint64(LOWEST)],
-                best[s + two + np.uint64(HIGHEST)],
+                best[given + np.uint64(LOWEST)],
+                best[given + np.uint64(HIGHEST)],
             )
         ):
             continue
         score = criterion.branch_score(totals, children, 0) * share
         if not is_finite(score):
-            report_statistics(BAD_NUMBER, children[zero], best, out)
+            report_statistics(BAD_NUMBER, children[0], best, split)
             return
-        if not is_better(score, np.int64(feature), np.int64(1 - side), node.impurity, out, numbers):
+        if not is_better(score, np.int64(feature), np.int64(1 - side), node.impurity, split):
             continue
-        out[KIND] = test.kind
-        out[FEATURE] = np.int64(feature)
-        out[CUT] = np.int64(test.cut)
-        out[NEXT_CODE] = np.int64(test.cut) + 1
-        out[BRANCHES] = 2
-        out[LEVELS] = 0
-        out[RANK] = 1 - side
-        out[MISSING_BRANCH] = np.int64(left_weight < right_weight)  # the heavier one
-        if gone > 0 and not known_only:
-            out[MISSING_BRANCH] = side
-        numbers[THRESHOLD_VALUE] = test.threshold
-        numbers[SCORE] = score
-        for k in range(s):
-            pair[zero, k] = children[zero, k]
-            pair[one, k] = children[one, k]
+        replace_split(split, test.kind, feature, score, 1 - side)
+        write_sides(scratch.pair, children[0], totals)
         if test.kind == MISSING:
-            out[MISSING_BRANCH] = 0
-        elif test.kind == SUBSET:
-            out[CUT], out[LEVELS] = 0, np.int64(absent)
+            continue
+        split.missing = choose_missing_branch(
+            side, gone > 0 and not known_only, left_weight, left_weight + right_weight
+        )
+        if test.kind == THRESHOLD:
+            split.cut, split.after = np.int64(test.cut), np.int64(test.cut) + 1
+            split.threshold = test.threshold
+        else:
+            split.levels = np.int64(absent)
             for level in range(np.uint64(absent)):
                 levels[level] = 1 if way == 3 else -1  # category not present at the node
             for i in range(m):

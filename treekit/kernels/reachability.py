@@ -152,6 +152,32 @@ def _count_exclusions(walk: Any, above: int, branch: int, step: int) -> None:
 
 
 @kernel
+def enter_next_branch(walk: Any, depth: int) -> tuple[int, int]:
+    """Enter the next branch that an input can take, of the last split or of one further up.
+
+    Returns
+    -------
+    node : int
+        The child at the end of the branch; -1 at the end of the walk.
+    depth : int
+        Number of splits of the decision path: the used frames of the stack.
+    """
+    while depth > 0:
+        frame = walk.stack[depth - 1]
+        above = walk.nodes[frame.node]
+        if frame.tried >= 0:
+            leave_branch(walk, frame.node, frame.tried, depth - 1)
+        frame.tried += 1
+        if frame.tried == above.n_children:
+            depth -= 1
+            continue
+        enter_branch(walk, frame.node, frame.tried, depth - 1)
+        if has_values(walk.columns[above.feature]):
+            return np.int64(above.first_child + frame.tried), depth
+    return np.int64(-1), depth
+
+
+@kernel
 def has_known_values(column: Any) -> bool:
     """Check whether the box contains any known value of a column."""
     some = column.n_open > 0 if column.nominal else column.low < column.high
@@ -198,13 +224,17 @@ class ReachableOutcomes(NamedTuple):
 
 
 @kernel
+def step_towards(x: float, to: float, narrow: bool) -> float:
+    """Return the next number towards `to`, of float32 if `narrow`, else of float64."""
+    if narrow:
+        return np.float64(np.nextafter(np.float32(x), np.float32(to)))
+    return np.nextafter(x, to)
+
+
+@kernel
 def _step_up(x: float, narrow: bool) -> float:
     """Return the next number of the input type; -inf, the bound of an open interval, stays."""
-    if x == -np.inf:
-        return x
-    if narrow:
-        return np.float64(np.nextafter(np.float32(x), np.float32(np.inf)))
-    return np.nextafter(x, np.inf)
+    return x if x == -np.inf else step_towards(x, np.inf, narrow)
 
 
 @kernel
@@ -342,26 +372,15 @@ def mark_reachable(walk: Any, routes: Any, root: int, narrow: bool, can: Any) ->
     can : ReachableOutcomes
         Output; all False before.
     """
-    depth, node, none = np.int64(0), np.int64(0), np.int64(-1)
+    depth, node = np.int64(0), np.int64(0)
     while node >= 0:
         _mark_node(walk, routes, node, root + node, narrow, can)
         if walk.nodes[node].kind != _LEAF:
             walk.stack[depth].node, walk.stack[depth].tried = node, -1
             depth += 1
-        node = none
-        while depth > 0 and node < 0:
-            frame = walk.stack[depth - 1]
-            above = walk.nodes[frame.node]
-            if frame.tried >= 0:
-                leave_branch(walk, frame.node, frame.tried, depth - 1)
-            frame.tried += 1
-            if frame.tried == above.n_children:
-                depth -= 1
-                continue
-            enter_branch(walk, frame.node, frame.tried, depth - 1)
-            child = above.first_child + frame.tried
-            if can.entered[root + child] and has_values(walk.columns[above.feature]):
-                node = child
+        node, depth = enter_next_branch(walk, depth)
+        while node >= 0 and not can.entered[root + node]:
+            node, depth = enter_next_branch(walk, depth)
 
 
 # ---------------------------------------------------------------- coverage by rows
@@ -412,21 +431,30 @@ def mark_rows(nodes: Any, level_branch: Any, after: Any, cells: Any, marks: Any)
             x = cells[r, node.feature]
             if np.isnan(x):
                 marks.missing[at] = True
-                branch = 0 if node.kind == _MISSING else node.missing
-            elif node.kind == _MISSING:
-                branch = 1
             elif node.kind == _THRESHOLD:
                 marks.at[at] |= x == node.threshold
                 marks.above[at] |= x == after[at]
-                branch = 0 if x <= node.threshold else 1
-            else:
-                entry = node.level_start + int(x)
-                marks.level[entry] = True
-                branch = level_branch[entry]
-                if branch < 0:
-                    branch = node.missing
-            at = node.first_child + branch
+            elif node.kind != _MISSING:
+                marks.level[node.level_start + int(x)] = True
+            at = node.first_child + find_branch_of_value(nodes, level_branch, at, x)
         marks.node[at] = True
+
+
+@kernel
+def find_branch_of_value(nodes: Any, level_branch: Any, at: int, value: float) -> int:
+    """Return the branch that `value`, a number of the input type or a code, takes."""
+    node = nodes[at]
+    if node.kind == _MISSING:
+        return 0 if np.isnan(value) else 1
+    if node.kind == _THRESHOLD:
+        if np.isnan(value):
+            return node.missing
+        return 0 if value <= node.threshold else 1
+    if 0 <= value < node.n_levels:
+        goes = level_branch[node.level_start + int(value)]
+        if goes >= 0:
+            return goes
+    return node.missing
 
 
 # ---------------------------------------------------------------- coverage by rows, all trees
@@ -537,11 +565,7 @@ def find_one_step_flips(
             feature = routes.terms[term].feature
             original = row[feature]
             rising = (routes.terms[term].weight > 0) == (sides[i] == 0)
-            to = np.inf if rising else -np.inf
-            if narrow:
-                row[feature] = np.nextafter(np.float32(original), np.float32(to))
-            else:
-                row[feature] = np.nextafter(original, to)
+            row[feature] = step_towards(original, np.inf if rising else -np.inf, narrow)
             if (sum_terms(routes, test, row) <= routes.tests[test].threshold) == (sides[i] == 1):
                 found[i] = True
             row[feature] = original

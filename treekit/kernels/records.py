@@ -292,18 +292,20 @@ TOLERANCE = 1e-9
 
 THRESHOLD, SUBSET, MULTIWAY, MISSING = 1, 2, 3, 4
 
-KIND, FEATURE, CUT, NEXT_CODE, MISSING_BRANCH, BRANCHES, LEVELS, RANK, N_OUT = range(9)
-"""Entries of `out`, the best split.
+SPLIT_DTYPE = np.dtype(
+    [
+        *((name, np.int64) for name in ("kind", "feature", "cut", "after")),
+        *((name, np.int64) for name in ("missing", "branches", "levels", "rank")),
+        *((name, np.float64) for name in ("threshold", "score", "shrink")),
+    ]
+)
+"""The best split so far.
 
 Kind 0 = no split, negative = an error, `BAD_NUMBER` and the like.  Codes up to the
-cut go left; after = the next code present at the node.  LEVELS is the number of
-categories; their branches are in ``scratch.levels``.  Rank orders the splits of one
-column for ties.  FOUND is the number of entries.
-"""
-
-THRESHOLD_VALUE, SCORE, SHRINK, N_NUMBERS = range(4)
-"""Entries of `numbers`: the threshold (NaN = chosen by the builder), the score, and the
-share of the gain that remains after a penalty (1 = all).  NUMBERS is the number of entries.
+cut go left; `after` is the next code present at the node.  `levels` is the number of
+categories; their branches are in ``scratch.levels``.  `rank` orders the splits of one
+column for ties.  A `threshold` of NaN is chosen by the builder; `shrink` is the share of the
+gain that remains after a penalty (1 = all).
 """
 
 BAD_NUMBER, BAD_SPLIT, BAD_SCORE, BAD_CHOICE, BAD_PRIORITY, BAD_PENALTY, BAD_ORDER = range(
@@ -326,15 +328,40 @@ def is_finite(number):
 
 
 @kernel
-def is_better(score, feature, rank, impurity, out, numbers):
+def is_better(score, feature, rank, impurity, best):
     """Check whether a split beats the best so far; ties go to the lower column, then rank."""
     if not is_finite(score):
         return False
-    if out[KIND] == 0:
+    if best.kind == 0:
         return True
-    slack = TOLERANCE * max(abs(numbers[SCORE]), impurity)
-    if score > numbers[SCORE] + slack:
+    slack = TOLERANCE * max(abs(best.score), impurity)
+    if score > best.score + slack:
         return True
-    if score < numbers[SCORE] - slack:
+    if score < best.score - slack:
         return False
-    return feature < out[FEATURE] or (feature == out[FEATURE] and rank < out[RANK])
+    return feature < best.feature or (feature == best.feature and rank < best.rank)
+
+
+@inlined
+def clear_split(split):
+    """Clear the best split so far."""
+    split.kind = 0
+    split.threshold = np.nan
+    split.score = -np.inf
+    split.shrink = 1.0
+
+
+@inlined
+def replace_split(split, kind, feature, score, rank):
+    """Replace the best split so far by one with two branches, missing values in the first."""
+    split.kind, split.feature, split.score, split.rank = kind, np.int64(feature), score, rank
+    split.cut, split.missing, split.branches, split.levels = 0, 0, 2, 0
+    split.threshold, split.shrink = np.nan, 1.0
+
+
+@inlined
+def write_sides(pair, left, totals):
+    """Write the statistics of both sides of a split, given those of the left one."""
+    for k in range(np.uint64(len(totals))):
+        pair[0, k] = left[k]
+        pair[1, k] = totals[k] - left[k]

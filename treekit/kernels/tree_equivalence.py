@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from treekit.kernels.compile import kernel
-from treekit.kernels.reachability import enter_branch, has_known_values, has_values, leave_branch
+from treekit.kernels.reachability import enter_next_branch, has_known_values
 
 # Values of `treekit.model.tree.Split`, which compiled code cannot read.
 _LEAF = 0
@@ -180,14 +180,14 @@ def _compare_leaf(walk: Any, tables: Any, root: int, value_id: int, ends: Any, r
             known_yes, known_no = _find_known_sides(walk, tables, at)
             missing = walk.columns[tables.feature[at]].no_missing == 0
             missing_yes = _is_yes_for_missing(tables, at)
-            if (known_yes or (missing and missing_yes)) and (
-                known_no or (missing and not missing_yes)
-            ):
+            some_yes = known_yes or (missing and missing_yes)
+            some_no = known_no or (missing and not missing_yes)
+            if some_yes and some_no:
                 ends[top].node, ends[top].side = at, 0
                 _restrict_box(walk, tables, ends[top], 1)
                 top += 1
                 at = tables.yes[at]
-            elif known_yes or (missing and missing_yes):
+            elif some_yes:
                 at = tables.yes[at]
             else:
                 at = tables.no[at]
@@ -236,7 +236,7 @@ def compare_with_tables(
         Number of trees compared, of paths that agree, and of paths that differ.
     """
     paths, differing, steps = np.int64(0), np.int64(0), np.int64(0)
-    none, depth = np.int64(-1), np.int64(0)
+    depth = np.int64(0)
     for tree in range(len(roots)):
         node = roots[tree]
         while node >= 0:
@@ -256,17 +256,5 @@ def compare_with_tables(
                     paths += 1
                 if differing == len(rows) or steps > most:
                     return tree, paths, differing
-            node = none
-            while depth > 0 and node < 0:
-                frame = walk.stack[depth - 1]
-                above = walk.nodes[frame.node]
-                if frame.tried >= 0:
-                    leave_branch(walk, frame.node, frame.tried, depth - 1)
-                frame.tried += 1
-                if frame.tried == above.n_children:
-                    depth -= 1
-                    continue
-                enter_branch(walk, frame.node, frame.tried, depth - 1)
-                if has_values(walk.columns[above.feature]):
-                    node = above.first_child + frame.tried
+            node, depth = enter_next_branch(walk, depth)
     return len(roots), paths, differing

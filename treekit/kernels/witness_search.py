@@ -17,11 +17,14 @@ from treekit.kernels.reachability import (
     RULE,
     compute_reaching_mass,
     enter_branch,
+    enter_next_branch,
     evaluate_test,
     find_branch,
+    find_branch_of_value,
     has_known_values,
     has_values,
     leave_branch,
+    step_towards,
     sum_leaf_units_below,
     sum_terms,
 )
@@ -77,7 +80,7 @@ def _probe_split(
             continue
         # An unseen category takes the missing branch of every node.
         meaning = np.nan if number >= n_known else value
-        right = find_branch_of_value(walk, node, meaning)
+        right = find_branch_of_value(walk.nodes, walk.level_branch, node, meaning)
         for step in range(1, n_wrong + 1):
             wrong = (right + step) % split.n_children
             row = rows[count]
@@ -167,20 +170,7 @@ def write_probe_rows(
         elif probing.wanted[node]:
             draw_row(walk, probing, rows[count], none, 0.0, rng)
             count += 1
-        # The next branch that an input can take, here or further up.
-        node = none
-        while depth > 0 and node < 0:
-            frame = walk.stack[depth - 1]
-            above = walk.nodes[frame.node]
-            if frame.tried >= 0:
-                leave_branch(walk, frame.node, frame.tried, depth - 1)
-            frame.tried += 1
-            if frame.tried == above.n_children:
-                depth -= 1
-                continue
-            enter_branch(walk, frame.node, frame.tried, depth - 1)
-            if has_values(walk.columns[above.feature]):
-                node = above.first_child + frame.tried
+        node, depth = enter_next_branch(walk, depth)
     return count
 
 
@@ -330,10 +320,7 @@ def is_fault_visible(
     for at in range(first, routes.term_offsets[test + 1]):
         weight = routes.terms[at].weight
         if at == first + term:
-            if single:
-                weight = np.float64(np.nextafter(np.float32(weight), np.float32(towards)))
-            else:
-                weight = np.nextafter(weight, towards)
+            weight = step_towards(weight, towards, single)
         total += weight * row[routes.terms[at].feature]
     return (total <= threshold) != is_below
 
@@ -349,28 +336,33 @@ def satisfy_condition(routes: Any, test: int, row: Any, missing: bool, rng: Any,
     condition = routes.tests[test]
     feature = condition.level_feature
     if feature >= 0:
-        first = routes.level_offsets[test]
-        count = routes.level_offsets[test + 1] - first
-        start = int(rng.random() * count) if count > 0 else 0
-        for step in range(count):
-            code = (start + step) % count
-            if routes.level_branch[first + code] < 0:
-                row[feature] = code
-                return
+        code = _draw_category_without_branch(routes, test, rng)
+        if code >= 0:
+            row[feature] = code
+            return
     else:
         feature = routes.terms[routes.term_offsets[test]].feature
         if condition.below < 0:
             row[feature] = condition.threshold
             return
         if condition.above < 0:
-            if bits.narrow:
-                up = np.nextafter(np.float32(condition.threshold), np.float32(np.inf))
-                row[feature] = np.float64(up)
-            else:
-                row[feature] = np.nextafter(condition.threshold, np.inf)
+            row[feature] = step_towards(condition.threshold, np.inf, bits.narrow)
             return
     if missing and condition.lost < 0:
         row[feature] = np.nan
+
+
+@kernel
+def _draw_category_without_branch(routes: Any, test: int, rng: Any) -> int:
+    """Draw a category for which a test on categories is unknown; -1 = there is none."""
+    first = routes.level_offsets[test]
+    count = routes.level_offsets[test + 1] - first
+    start = int(rng.random() * count) if count > 0 else 0
+    for step in range(count):
+        code = (start + step) % count
+        if routes.level_branch[first + code] < 0:
+            return np.int64(code)
+    return np.int64(-1)
 
 
 @kernel
@@ -378,19 +370,11 @@ def make_unknown(routes: Any, test: int, row: Any, missing: bool, rng: Any) -> N
     """Make a test unknown: a missing value, a category without a branch, or inf - inf."""
     feature = routes.tests[test].level_feature
     if feature >= 0:
-        first = routes.level_offsets[test]
-        count = routes.level_offsets[test + 1] - first
-        start = int(rng.random() * count) if count > 0 else 0
-        if missing and rng.random() < 0.6:
+        code = _draw_category_without_branch(routes, test, rng)
+        if missing and (rng.random() < 0.6 or code < 0):
             row[feature] = np.nan
-            return
-        for step in range(count):
-            code = (start + step) % count
-            if routes.level_branch[first + code] < 0:
-                row[feature] = code
-                return
-        if missing:
-            row[feature] = np.nan
+        elif code >= 0:
+            row[feature] = code
         return
     first = routes.term_offsets[test]
     count = routes.term_offsets[test + 1] - first
@@ -576,7 +560,6 @@ def reach_goals(
 # and one below a wrong one, looks for a row whose predictions differ.  It is complete
 # up to a budget: if it ends without a row, no such row exists.
 
-_MISSING = 4
 _SHOWN, _NEVER_SHOWN, _GIVEN_UP = 0, 1, 2
 
 
@@ -655,23 +638,6 @@ def draw_row(walk: Any, probing: Any, row: Any, fixed: int, value: float, rng: A
 
 
 @kernel
-def find_branch_of_value(walk: Any, at: int, value: float) -> int:
-    """Return the branch that `value`, a number of the input type or a code, takes."""
-    node = walk.nodes[at]
-    if node.kind == _MISSING:
-        return 0 if np.isnan(value) else 1
-    if node.kind == _THRESHOLD:
-        if np.isnan(value):
-            return node.missing
-        return 0 if value <= node.threshold else 1
-    if 0 <= value < node.n_levels:
-        goes = walk.level_branch[node.level_start + int(value)]
-        if goes >= 0:
-            return goes
-    return node.missing
-
-
-@kernel
 def find_revealing_row(
     walk: Any, probing: Any, depth: int, node: int, value: float, wrong: int, row: Any, rng: Any
 ) -> int:
@@ -683,12 +649,13 @@ def find_revealing_row(
     """
     f = walk.nodes[node].feature
     first_child = walk.nodes[node].first_child
-    at, right = first_child + find_branch_of_value(walk, node, value), np.int64(-1)
+    nodes, levels, right = walk.nodes, walk.level_branch, np.int64(-1)
+    at = first_child + find_branch_of_value(nodes, levels, node, value)
     top, pairs = depth, 0
     result = _NEVER_SHOWN
     while True:
         while walk.nodes[at].kind != _LEAF and walk.nodes[at].feature == f:
-            at = walk.nodes[at].first_child + find_branch_of_value(walk, at, value)
+            at = nodes[at].first_child + find_branch_of_value(nodes, levels, at, value)
         if walk.nodes[at].kind != _LEAF:
             frame = walk.stack[top]
             frame.node, frame.tried = at, 0

@@ -349,24 +349,6 @@ def find_uncovered_part(
     return None
 
 
-def is_surely_covered(space: BoxSpace, box: Boxes, boxes: Boxes, budget: StepBudget) -> bool:
-    """Return whether a disjoint subset of `boxes`, chosen greedily, covers `box`.
-
-    Cells are counted, one step for each box: a quick check where the boxes are rules of one
-    tree.  False does not mean that `box` is uncovered.
-    """
-    parts = space.intersect_boxes(boxes.take(space.find_meeting(boxes, box)), box)
-    left, chosen = np.ones(len(parts), dtype=np.bool_), []
-    while left.any() and budget.steps > 0:
-        budget.steps -= 1
-        first = int(left.argmax())
-        chosen.append(first)
-        left[first] = False
-        left &= ~space.find_meeting(parts, parts.take(slice(first, first + 1)))
-    disjoint = parts.take(np.array(chosen, np.int64))
-    return sum(space.count_cells(disjoint)) == space.count_cells(box)[0]
-
-
 def _split_box(space: BoxSpace, box: Boxes, boxes: Boxes) -> tuple[Boxes, Boxes]:
     """Return the best cut of a box that some boxes meet and none of them contains."""
     columns = range(len(space.intervals))

@@ -18,7 +18,7 @@ from treekit.data.binning import encode_columns
 from treekit.errors import DataError
 from treekit.grow.compile_splitter import write_checked_split
 from treekit.kernels.compile import SplitterKernel
-from treekit.kernels.records import BAD_SPLIT, KIND, N_NUMBERS, N_OUT, PLAIN_RULES, Node
+from treekit.kernels.records import BAD_SPLIT, PLAIN_RULES, SPLIT_DTYPE, Node
 from treekit.model.tree import Split as SplitKind
 from treekit.splitting import Split, branch_stats, code_range, missing_to
 from treekit.testing.example_tables import SmallTable, iter_small_tables, make_small_table
@@ -196,13 +196,13 @@ LEGAL = Law(
 
 def _describe_fault(subject: SplitterSubject, proposal: Proposal) -> str:
     node, split, functions = proposal.made.node, proposal.split, subject.functions
-    found, numbers = np.zeros(N_OUT, np.int64), np.zeros(N_NUMBERS)
+    found = np.zeros(1, SPLIT_DTYPE)[0]
     levels = np.zeros(int(max(node.table.n_codes)) + 2 * len(node.table.n_codes), np.int32)
     placed = split._replace(threshold=np.nan) if split.kind == SplitKind.THRESHOLD else split
     write_checked_split(  # type: ignore[no-untyped-call]
-        placed, node, functions.sums, functions.intervals, levels, found, numbers
+        placed, node, functions.sums, functions.intervals, levels, found
     )  # as in a training; thresholds are tested by another law
-    return str(split) if found[KIND] == BAD_SPLIT else ""
+    return str(split) if found["kind"] == BAD_SPLIT else ""
 
 
 THRESHOLD = Law(
