@@ -67,7 +67,7 @@ def __getattr__(name: str) -> Any:
         )
     if plugin := _PLUGIN_OF_NAME.get(name):
         raise AttributeError(
-            f"{name} is in a plugin: pip install treekit-{plugin}, and "
-            f"from treekit_{plugin.replace('-', '_')} import {name}"
+            f"{name} is in a plugin: run 'pip install treekit-{plugin}', then use "
+            f"'from treekit_{plugin.replace('-', '_')} import {name}'"
         )
     return _import_name(name)

@@ -473,8 +473,8 @@ class Exporter:
         they are paths, with ``/``, in the folder `name`.
     runner : callable, optional
         ``runner() -> treekit.verify.runtime.Runner``, which runs the files for ``treekit verify``
-        and `treekit.testing`.  Called whenever something is verified: import libraries in the
-        functions of its runtimes.
+        and ``treekit plugin check``.  It is called at every verification, of any file, so import
+        heavy libraries inside the functions of the runtimes.
     """
 
     name: str

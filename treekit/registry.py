@@ -178,13 +178,13 @@ def _resolve_record(record_type: type[R], wanted: str | R) -> R:
 
 
 def explain_absence(kind: str, name: str) -> str:
-    """Return which plugin to install for a component that is not there, or an empty text."""
+    """Return a message that names the plugin of a component that is not installed, or ``""``."""
     plugin = _ABSENT_PLUGINS.get((kind, name))
     if plugin is None or name in _get_catalogue(kind):
         return ""
     return (
         f"{kind} {name!r} is in the plugin {plugin}, which is not installed; run "
-        f"pip install {plugin}"
+        f"pip install {plugin}, or in treekit's repository pip install ./plugins/{plugin}"
     )
 
 

@@ -130,7 +130,9 @@ def test_plugins_of_this_repository_are_named_where_they_are_absent(
     assert installed <= set(registry._ABSENT_PLUGINS)
     monkeypatch.setattr(registry, "_get_catalogue", lambda kind: {})
     for (kind, name), plugin in registry._ABSENT_PLUGINS.items():
-        with pytest.raises(SettingError, match=f"{kind} '{name}' is in .*pip install {plugin}$"):
+        with pytest.raises(
+            SettingError, match=rf"{kind} '{name}' is in .*pip install \./plugins/{plugin}$"
+        ):
             getattr(registry, kind)(name)
 
 

@@ -133,7 +133,9 @@ def test_the_replacement_of_the_bootstrap_is_named() -> None:
 
 
 def test_the_plugin_of_a_name_that_moved_is_named() -> None:
-    with pytest.raises(AttributeError, match="install treekit-plot, and from treekit_plot import"):
+    with pytest.raises(
+        AttributeError, match="install treekit-plot', then use 'from treekit_plot import"
+    ):
         treekit.plot  # noqa: B018
     with pytest.raises(AttributeError, match="from treekit_rule_learning import sirus"):
         treekit.sirus  # noqa: B018

@@ -105,7 +105,7 @@ def make_listing(
     measured : bool
         Whether to measure the rules on `table`; False: the training measures.
     with_rules : bool
-        Whether to list the rules of a model; False: none, for forms that only write trees.
+        Whether to list the model's rules; False for forms that write only its trees.
 
     Raises
     ------

@@ -301,11 +301,11 @@ SPLIT_DTYPE = np.dtype(
 )
 """The best split so far.
 
-Kind 0 = no split, negative = an error, `BAD_NUMBER` and the like.  Codes up to the
-cut go left; `after` is the next code present at the node.  `levels` is the number of
-categories; their branches are in ``scratch.levels``.  `rank` orders the splits of one
-column for ties.  A `threshold` of NaN is chosen by the builder; `shrink` is the share of the
-gain that remains after a penalty (1 = all).
+`kind` is `THRESHOLD` and the like, 0 = no split, negative = an error (`BAD_NUMBER` and the like).
+Codes up to `cut` go left; `after` is the next code above it at the node.  `levels` is the
+number of categories; their branches are in ``scratch.levels``.  `rank` orders the splits of one
+column for ties.  If `threshold` is NaN, the builder computes it later; `shrink` is the share of
+the gain that remains after a penalty (1 = all).
 """
 
 BAD_NUMBER, BAD_SPLIT, BAD_SCORE, BAD_CHOICE, BAD_PRIORITY, BAD_PENALTY, BAD_ORDER = range(

@@ -61,7 +61,7 @@ def rules(model: Model) -> RuleList:
 
 
 def make_empty_rules(model: Model) -> RuleList:
-    """Return none of a model's rules, for documents that write its trees only."""
+    """Return an empty rule list of a model, for documents that write only its trees."""
     leaves = [tree.leaves[:0] for tree in model.trees]
     conditions = ConditionTable.from_conditions(())
     return _make_rule_list(model, leaves, np.empty(0, dtype=np.int64), conditions, order="first")

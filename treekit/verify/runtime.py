@@ -1,9 +1,9 @@
 """Runners and runtimes of artifacts: compilers, interpreters and engines.
 
-A `Runner` handles one kind of artifact, identified by the ending of its file.  Each `Runtime`
-of it can run the artifact, and reports whether this machine has it and the artifact
-is written for it.  A runtime takes the file and the schema, not the model; only
-the comparison of a file's structure takes the model.
+A `Runner` handles one kind of artifact, identified by the suffix of its file.  Each of its
+runtimes (`Runtime`) can run the artifact, and reports whether it is installed on this machine
+and whether the artifact is written for it.  A runtime takes the file and the schema, not the
+model; only the comparison of a file's structure takes the model.
 """
 
 from __future__ import annotations

@@ -46,8 +46,8 @@ _TREE_SETTINGS = (
     Setting(
         "max_depth",
         "auto",
-        "maximum depth to draw, where the root has depth 0; auto: as much as is readable; way: "
-        "only the marked paths",
+        "maximum depth to draw, where the root has depth 0; auto: as deep as is readable; way: "
+        "only the paths to the nodes of the setting marked",
         (int, str),
         choices=("auto", "all", "way"),
         minimum=0,
@@ -56,8 +56,8 @@ _TREE_SETTINGS = (
     Setting(
         "row",
         None,
-        "row whose path is drawn: a JSON object of cells by column, or its number in the table, "
-        "from 0",
+        "row whose path is drawn: a JSON object of values by column name, or its number in the "
+        "table, from 0",
         str,
     ),
     Setting(
