@@ -578,7 +578,7 @@ def test_the_keyboard_alone_reaches_everything_and_leaves_it_again(page):
         ".filter((node) => node.checkVisibility() && !node.disabled)"
         ".map((node) => node.id || node.textContent)"
     )
-    assert len(controls) >= 14
+    assert len(controls) >= 13  # one more with treekit-plot: what to draw
     assert [name for name in controls if name not in focused] == []
     assert ("picture" in focused) == ("svg" in registry.documents()), "it scrolls"
 
