@@ -277,6 +277,9 @@ def format_branch(
     words: Language,
     *,
     max_length: int | None = None,
+    style: str = "if",
+    quote: Callable[[str], str] | None = None,
+    join_sum: Callable[[Sequence[float], Sequence[str]], str] | None = None,
 ) -> str:
     """Format the condition of a branch as text.
 
@@ -288,27 +291,33 @@ def format_branch(
     words : Language
     max_length : int, optional
         Characters after which further categories are counted instead of named.
+    style : str
+        Prefix of the phrases in the catalogue.
+    quote, join_sum : callable, optional
+        Functions that format a name, and a weighted sum of names; by default those of rules.
     """
-    names = [quote_name(column, words) for column in condition.columns]
-    name = format_sum(condition.weights, names, dtype) if condition.weights else names[0]
+    quote = quote or partial(quote_name, words=words)
+    join_sum = join_sum or partial(format_sum, dtype=dtype)
+    names = list(map(quote, condition.columns))
+    name = join_sum(condition.weights, names) if condition.weights else names[0]
     if not condition.known:
-        return words.say("if_missing" if condition.missing else "if_never", name=name)
+        return words.say(f"{style}_{'missing' if condition.missing else 'never'}", name=name)
     low, high = (
         format_number(end, "float64" if condition.weights else dtype) if math.isfinite(end) else ""
         for end in (condition.low, condition.high)
     )
-    levels = [quote_name(level, words) for level in condition.levels or ()]
+    levels = list(map(quote, condition.levels or ()))
     choice = join_choices(levels, words, max_length) if levels else ""
-    text = _format_known(name, low, high, choice, words)
-    return words.say("if_or_missing", condition=text) if condition.missing else text
+    text = _format_known(style, name, low, high, choice, words)
+    return words.say(f"{style}_or_missing", condition=text) if condition.missing else text
 
 
-def _format_known(name: str, low: str, high: str, levels: str, words: Language) -> str:
+def _format_known(style: str, name: str, low: str, high: str, levels: str, words: Language) -> str:
     """Return the text of a condition on known values; `low`, `high` and `levels` may be empty."""
     key = "is" if levels else "between" if low and high else "above" if low else "upto"
     if not (levels or low or high):
         key = "known"
-    write = words.sayer(f"if_{key}")
+    write = words.sayer(f"{style}_{key}")
     return write(name=name, low=low, high=high, levels=levels)
 
 
@@ -421,7 +430,7 @@ class _ConditionWriter:
             elif self.columns[column].kind == "nominal":
                 text = self._format_levels(column, asked.fits)
             else:
-                text = _format_known(name, low, high, "", words)
+                text = _format_known("if", name, low, high, "", words)
             if not asked.missing or column in self.stand_ins:
                 return text
         elif not asked.missing:

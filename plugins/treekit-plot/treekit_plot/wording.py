@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import math
 import unicodedata
 from collections.abc import Sequence
 
 from treekit.data.schema import Dtype, Label
 from treekit.model.split_tests import BranchCondition
 from treekit.rules.language import Language
-from treekit.rules.wording import format_number, join_choices, quote_label, quote_text
+from treekit.rules.wording import format_branch, format_number, quote_label, quote_text
 
 # ---------------------------------------------------------------- names
 
@@ -66,32 +65,16 @@ def format_rounded_percent(share: float) -> str:
 def format_condition(
     condition: BranchCondition, dtype: Dtype, words: Language, max_length: int | None = None
 ) -> str:
-    """Format the condition of a branch.
-
-    Parameters
-    ----------
-    condition : BranchCondition
-    dtype : {"float32", "float64"}
-        Type of thresholds; thresholds of weighted sums are always float64.
-    words : Language
-    max_length : int, optional
-        Characters after which further categories are counted instead of named.
-    """
-    names = list(map(format_picture_label, condition.columns))
-    name = format_picture_sum(condition.weights, names) if condition.weights else names[0]
-    if not condition.known:
-        return words.say("plot_missing" if condition.missing else "plot_never", name=name)
-    low, high = (
-        format_number(end, "float64" if condition.weights else dtype) if math.isfinite(end) else ""
-        for end in (condition.low, condition.high)
+    """Format the condition of a branch in the words of pictures; see `format_branch`."""
+    return format_branch(
+        condition,
+        dtype,
+        words,
+        max_length=max_length,
+        style="plot",
+        quote=format_picture_label,
+        join_sum=format_picture_sum,
     )
-    levels = list(map(format_picture_label, condition.levels or ()))
-    if levels:
-        text = words.say("plot_is", name=name, levels=join_choices(levels, words, max_length))
-    else:
-        key = "above" if low else "upto" if high else "known"
-        text = words.say(f"plot_{key}", name=name, low=low, high=high)
-    return words.say("plot_or_missing", condition=text) if condition.missing else text
 
 
 def format_picture_sum(weights: Sequence[float], names: Sequence[str]) -> str:
