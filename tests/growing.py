@@ -119,16 +119,6 @@ def recipe_of(
         max_bins=problem.max_bins or 255,
     )
     target = target_of(problem)
-    splitter = compile_splitter(
-        SplitterFunctions(
-            find, "exact" if exact else "histogram", sums=bool(getattr(find, "options", ()))
-        ),
-        table,
-        target.select_rows(np.empty(0, np.uint32), None),
-        allocate_scratch(table, target, 1, 1),
-        Origin("splitter", getattr(find, "__name__", "axis")),
-        target.quantile,
-    )
     limits = Limits(
         problem.max_depth,
         float(problem.min_weight_split),
@@ -146,6 +136,17 @@ def recipe_of(
     levels = any(size is not None for size in problem.levels)
     compiled = criterion or built_in(
         problem.criterion, target.size, ways.known_only, target.blocks, bounded, levels, **own
+    )
+    splitter = compile_splitter(
+        SplitterFunctions(
+            find, "exact" if exact else "histogram", sums=bool(getattr(find, "options", ()))
+        ),
+        table,
+        target.select_rows(np.empty(0, np.uint32), None),
+        allocate_scratch(table, target, 1, 1),
+        Origin("splitter", getattr(find, "__name__", "axis")),
+        compiled.pointers.use_terms,
+        target.quantile,
     )
     return Recipe(
         table,

@@ -4,7 +4,12 @@ from __future__ import annotations
 
 from treekit.contracts import Setting, Splitter, SplitterFunctions
 from treekit.hookspecs import hookimpl
-from treekit.kernels.axis_splits import find_axis_split, find_numeric_axis_split
+from treekit.kernels.axis_splits import (
+    find_axis_split,
+    find_numeric_axis_split,
+    find_simple_axis_split,
+    find_simple_numeric_axis_split,
+)
 from treekit.kernels.compile import SplitterKernel
 from treekit.kernels.oblique_splits import (
     COORDINATE,
@@ -66,6 +71,8 @@ def treekit_splitters() -> list[Splitter]:
 AXIS_SPLITTER = SplitterKernel(
     find_axis_split,
     numeric_kernel=find_numeric_axis_split,
+    simple_kernel=find_simple_axis_split,
+    simple_numeric_kernel=find_simple_numeric_axis_split,
     quantile_kernel=find_quantile_split,
     supports_monotonic=True,
 )

@@ -65,20 +65,37 @@ def find_axis_split(node, scratch, criterion, rng, found):
 
     Cost: tries x rows, plus tries x codes for large nodes.
     """
-    search_columns(node, scratch, criterion, criterion.category_keys, found)
+    search_columns(node, scratch, criterion, criterion.category_keys, True, found)
 
 
 @kernel
 def find_numeric_axis_split(node, scratch, criterion, rng, found):
     """Search a table without nominal columns; the search over categories is not compiled."""
-    search_columns(node, scratch, criterion, None, found)
+    search_columns(node, scratch, criterion, None, True, found)
+
+
+@kernel
+def find_simple_axis_split(node, scratch, criterion, rng, found):
+    """Search for cuts and subsets without terms of classes, and compile nothing else."""
+    search_columns(node, scratch, criterion, criterion.category_keys, None, found)
+
+
+@kernel
+def find_simple_numeric_axis_split(node, scratch, criterion, rng, found):
+    """Search for cuts without terms of classes, and compile nothing else."""
+    search_columns(node, scratch, criterion, None, None, found)
 
 
 @inlined
-def search_columns(node, scratch, criterion, key, found):
+def search_columns(node, scratch, criterion, key, rare, found):
     """Find the best split of one node on a single column, as `find_axis_split`.
 
-    `key` None = the search over categories is not compiled.
+    Parameters
+    ----------
+    key : pointer or None
+        None = the search over categories is not compiled.
+    rare : bool or None
+        None = terms of classes, and splits by single categories, are not compiled.
     """
     node, scratch, found = borrow_arrays((node, scratch, found))
     table, rows, split = node.table, node.rows, found[0]
@@ -99,22 +116,27 @@ def search_columns(node, scratch, criterion, key, found):
                 break
             feature = pick_column(scratch, j, n_try, chosen)
             column = locate_column(table, flat, scratch.lines, feature, sparse)
-            if by_row and table.nominal[feature] == 0 and s * column.n_codes > m * ROWS_PER_CELL:
-                known = sort_rows(column, rows.ids, scratch)
-                if known < 0:
-                    continue
-                tried += np.uint64(1)
-                if not search_sorted_column(
-                    node, scratch, criterion, feature, known, chosen, split
+            if rare is not None:
+                if (
+                    by_row
+                    and table.nominal[feature] == 0
+                    and s * column.n_codes > m * ROWS_PER_CELL
                 ):
-                    return
-                continue
+                    known = sort_rows(column, rows.ids, scratch)
+                    if known < 0:
+                        continue
+                    tried += np.uint64(1)
+                    if not search_sorted_column(
+                        node, scratch, criterion, feature, known, chosen, split
+                    ):
+                        return
+                    continue
             count = tally_codes(column, rows, s, width, scratch)
             if count == 1:
                 continue  # a constant column does not count as a try: sparse tables still split
             tried += np.uint64(1)
             if not search_counted_column(
-                node, scratch, criterion, key, feature, count, chosen, split
+                node, scratch, criterion, key, rare, feature, count, chosen, split
             ):
                 return
         if not criterion.use_choose:
@@ -125,12 +147,12 @@ def search_columns(node, scratch, criterion, key, found):
 
 
 @inlined
-def search_counted_column(node, scratch, criterion, key, feature, count, chosen, split):
+def search_counted_column(node, scratch, criterion, key, rare, feature, count, chosen, split):
     """Search the counts of one column for a split, and keep it if it is the best so far.
 
     Parameters
     ----------
-    key : pointer or None
+    key, rare
         As in `search_columns`.
     feature : uint64
     count : int
@@ -150,11 +172,14 @@ def search_counted_column(node, scratch, criterion, key, feature, count, chosen,
     way = np.uint8(0)
     if key is not None:
         way = node.table.nominal[feature]
-    if way == 2:
-        if key is not None:
-            try_branches(node, scratch, criterion, groups, split)
-    else:
-        _try_binary_splits(node, scratch, criterion, key, groups, way, split)
+    several = False
+    if key is not None:
+        if rare is not None:
+            several = way == 2
+            if several:
+                try_branches(node, scratch, criterion, groups, split)
+    if not several:
+        _try_binary_splits(node, scratch, criterion, key, rare, groups, way, split)
     return finish_column(node, scratch, criterion, feature, groups.known, chosen, split)
 
 
@@ -382,8 +407,8 @@ ALONG_CODES, ALONG_ORDER, ALL_SUBSETS = 0, 1, 2
 """Ways to step: along the codes, along an order of categories, through all subsets."""
 
 
-@llvm_inlined
-def _try_binary_splits(node, scratch, criterion, key, groups, way, split):
+@inlined
+def _try_binary_splits(node, scratch, criterion, key, rare, groups, way, split):
     """Try the binary splits of a column.
 
     `way` is the column's entry of `Table.nominal`: 0 tries cuts of numbers, 1 subsets of
@@ -410,9 +435,10 @@ def _try_binary_splits(node, scratch, criterion, key, groups, way, split):
         limit = compute_side_limit(ways.min_side_share * known_weight, limit)
     groups = Groups(groups.feature, groups.n_codes, known, count)
     if key is not None:
-        if way == 3:
-            try_one_vs_rest(node, scratch, criterion, groups, totals, split)
-            return
+        if rare is not None:
+            if way == 3:
+                try_one_vs_rest(node, scratch, criterion, groups, totals, split)
+                return
     best[s + np.uint64(2 + SIGN)] = scratch.offers[3, groups.feature]
     best[s + np.uint64(2 + N_CUTS)] = known - 1
     try_cuts(
@@ -649,7 +675,7 @@ def write_branches(node, scratch, groups, heaviest, score, split):
             levels[np.uint64(code_of[j])] = np.int32(j)
 
 
-@inlined
+@llvm_inlined
 def try_one_vs_rest(node, scratch, criterion, groups, totals, split):
     """Find the best split of one category against the rest; keep it if it is the best so far.
 

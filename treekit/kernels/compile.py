@@ -161,6 +161,8 @@ class SplitterKernel:
         every process.
     numeric_kernel : callable or None
         Faster-compiling kernel for tables without nominal columns; None: `kernel`.
+    simple_kernel, simple_numeric_kernel : callable or None
+        The same without terms of classes and splits by single categories; None: the full ones.
     quantile_kernel : callable or None
         Kernel for rank targets, whose statistics do not add up; None: rank targets
         are not supported.
@@ -174,6 +176,8 @@ class SplitterKernel:
     kernel: Callable[..., Any]
     options: tuple[float, ...] = ()
     numeric_kernel: Callable[..., Any] | None = None
+    simple_kernel: Callable[..., Any] | None = None
+    simple_numeric_kernel: Callable[..., Any] | None = None
     quantile_kernel: Callable[..., Any] | None = None
     supports_monotonic: bool = False
     supports_keys: bool = False
@@ -181,6 +185,12 @@ class SplitterKernel:
     def __call__(self, *arguments: Any) -> Any:
         """Call the kernel."""
         return self.kernel(*arguments)
+
+    def choose_kernel(self, nominal: bool, simple: bool) -> Callable[..., Any]:
+        """Return the kernel that compiles fastest among those for a table."""
+        kernel = self.kernel if nominal else self.numeric_kernel
+        own = self.simple_kernel if nominal else self.simple_numeric_kernel
+        return (simple and own) or kernel or self.kernel
 
 
 def inlined(function: F) -> F:

@@ -560,7 +560,7 @@ def _add_surrogates(node, grown, n_found, routes, sample, ways, midpoints, searc
     return _replace_surrogates(grown, found, pool), n_all, routes
 
 
-@llvm_inlined
+@inlined
 def _partition_node(node, tree, sample, routes, branches, branch_of, offsets, held_offsets):
     """Reorder the rows of a node by branch."""
     this, held, spare = tree.nodes[np.uint64(node)], sample.held, sample.spare
@@ -598,7 +598,7 @@ def _divide_node(
 # ---------------------------------------------------------------- close a node
 
 
-@llvm_inlined
+@inlined
 def _make_children(
     node, tree, n, branches, within, sample, offsets, held_offsets, quantile, steps, ways
 ):

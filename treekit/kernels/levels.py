@@ -241,7 +241,7 @@ def _search_counts(node, scratch, criterion, key, found):
                 continue
             tried += np.uint64(1)
             if not search_counted_column(
-                node, scratch, criterion, key, feature, count, chosen, split
+                node, scratch, criterion, key, True, feature, count, chosen, split
             ):
                 return
         if not criterion.use_choose:

@@ -318,7 +318,7 @@ def _take_part(value, low, high, step):
     return (above - np.floor(n_steps * low)) * step
 
 
-@inlined
+@llvm_inlined
 def distribute_rows(branch_of, branches, upto, steps, rows, begin, end, spare, offsets):
     """Gather the branches of rows[begin:end], one after the other, in spare rows.
 
