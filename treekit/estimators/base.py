@@ -43,7 +43,6 @@ from treekit.estimators.parameters import (
     name_monotonic_signs,
     resolve_parameter,
 )
-from treekit.kernels.pruning import find_breaking_links, find_weakest_links, sum_leaves_below
 from treekit.model.model import Model
 from treekit.model.scoring import (
     compute_label_codes,
@@ -817,6 +816,8 @@ def compute_node_statistics(
         dataset, model.settings["class_weight"], model.settings["priors"]
     )
     weights = apply_class_weights(dataset, factors).statistical_weights
+    from treekit.kernels.pruning import sum_leaves_below
+
     weights = np.ones(dataset.n_rows) if weights is None else weights
     counted = weights > 0
     blocks = [leaf_indices(model, matrix)[:, 0] for matrix in dataset.iterate_matrices()]
@@ -894,6 +895,8 @@ def compute_pruning_path(
         Ascending from alpha 0, the complete tree: the alpha that prunes each subtree,
         and the weighted impurity of the remaining leaves.
     """
+    from treekit.kernels.pruning import find_breaking_links, find_weakest_links
+
     weight = tree.weight[0]
     risk = tree.weight * impurity
     alpha_of, _ = find_weakest_links(

@@ -6,11 +6,10 @@ import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass, fields
 from itertools import pairwise
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
-from joblib import effective_n_jobs
 from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted
 
@@ -25,11 +24,12 @@ from treekit.estimators.base import (
 from treekit.estimators.parameters import ForestParameters
 from treekit.estimators.tree_arrays import make_path_matrix
 from treekit.estimators.trees import DecisionTreeClassifier, DecisionTreeRegressor, TreeBase
-from treekit.grow.forest_builder import BootstrapSampler, draw_tree_seeds
 from treekit.model.model import make_model
 from treekit.training import Fitted
 from treekit.training.retrain import require_plugins
-from treekit.training.run import predict_voted_labels
+
+if TYPE_CHECKING:
+    from treekit.grow.forest_builder import BootstrapSampler
 
 
 class ForestBase(ForestParameters, EstimatorBase):
@@ -133,6 +133,8 @@ class ForestBase(ForestParameters, EstimatorBase):
             raise AttributeError(
                 "estimators_samples_ is not available: the forest was grown on a cluster"
             )
+        from treekit.grow.forest_builder import draw_tree_seeds
+
         seeds = draw_tree_seeds(np.random.SeedSequence(settings["seed"]), n_trees)
         counts = (sampler.draw_counts(seed).astype(np.intp) for seed in seeds)
         return [np.repeat(sampler.ids.astype(np.int32), own) for own in counts]
@@ -182,6 +184,8 @@ class ForestBase(ForestParameters, EstimatorBase):
                 TreekitWarning,
                 stacklevel=5,
             )
+        from treekit.training.run import predict_voted_labels
+
         model, seen, y = fitted.model, times > 0, dataset.y
         with np.errstate(invalid="ignore"):
             if self._task == "classification":
@@ -204,6 +208,8 @@ class ForestBase(ForestParameters, EstimatorBase):
             self.oob_score_ = report.get("accuracy", report.get("r2", np.nan))
 
     def _count_threads(self) -> int:
+        from joblib import effective_n_jobs
+
         return int(effective_n_jobs(self.n_jobs))
 
 
