@@ -58,14 +58,17 @@ def _table(rows: int = 120) -> dict[str, Any]:
     price = x + rng.normal(size=rows) / 2
     y[rng.random(rows) < 0.2] = np.nan
     colour = rng.choice(["red", "green", "blue"], rows)
-    return {"x": x, "y": y, "colour": colour, "price": price, "dear": price > 0}
+    kind = np.digitize(price, [-0.5, 0.5])
+    return {"x": x, "y": y, "colour": colour, "price": price, "dear": price > 0, "kind": kind}
+
+
+_TARGETS = {"price", "dear", "kind"}
 
 
 def _train(target: str, *, levels: bool = True, **settings: Any) -> Any:
     import treekit
 
-    other = "price" if target == "dear" else "dear"
-    left = {other} if levels else {other, "colour"}
+    left = _TARGETS - {target} if levels else _TARGETS - {target} | {"colour"}
     table = {name: column for name, column in _table().items() if name not in left}
     return treekit.train(table, target, seed=0, **settings)
 
@@ -108,6 +111,7 @@ def _use() -> None:
         compile_for_serving()
     _read_csv()
     _train("dear", missing="surrogate", splitter="exact", pruner="cost_complexity")
+    _train("kind", levels=False)  # cuts scanned row by row, as with many classes
 
 
 def _oblique() -> None:
@@ -128,7 +132,7 @@ def _levels() -> None:
     from treekit.grow.level_builder import LocalEngine
     from treekit.training.levels import Resources, train_by_levels
 
-    frame = pd.DataFrame(_table())
+    frame = pd.DataFrame(_table()).drop(columns="kind")
     for names in (["dear"], ["price"], ["price", "colour"]):
         rows = frame.drop(columns=names)
         target = "price" if names == ["dear"] else "dear"

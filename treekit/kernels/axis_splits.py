@@ -76,13 +76,13 @@ def find_numeric_axis_split(node, scratch, criterion, rng, found):
 
 @kernel
 def find_simple_axis_split(node, scratch, criterion, rng, found):
-    """Search for cuts and subsets without terms of classes, and compile nothing else."""
+    """Search for cuts and subsets of categories; the rarer searches are not compiled."""
     search_columns(node, scratch, criterion, criterion.category_keys, None, found)
 
 
 @kernel
 def find_simple_numeric_axis_split(node, scratch, criterion, rng, found):
-    """Search for cuts without terms of classes, and compile nothing else."""
+    """Search for cuts; neither subsets nor the rarer searches are compiled."""
     search_columns(node, scratch, criterion, None, None, found)
 
 
@@ -95,7 +95,8 @@ def search_columns(node, scratch, criterion, key, rare, found):
     key : pointer or None
         None = the search over categories is not compiled.
     rare : bool or None
-        None = terms of classes, and splits by single categories, are not compiled.
+        None = the searches that few tables need are not compiled: many classes row by row,
+        a branch for each category, one category against the rest.
     """
     node, scratch, found = borrow_arrays((node, scratch, found))
     table, rows, split = node.table, node.rows, found[0]
@@ -172,13 +173,10 @@ def search_counted_column(node, scratch, criterion, key, rare, feature, count, c
     way = np.uint8(0)
     if key is not None:
         way = node.table.nominal[feature]
-    several = False
-    if key is not None:
         if rare is not None:
-            several = way == 2
-            if several:
+            if way == 2:
                 try_branches(node, scratch, criterion, groups, split)
-    if not several:
+    if way != 2:
         _try_binary_splits(node, scratch, criterion, key, rare, groups, way, split)
     return finish_column(node, scratch, criterion, feature, groups.known, chosen, split)
 

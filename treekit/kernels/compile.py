@@ -162,7 +162,8 @@ class SplitterKernel:
     numeric_kernel : callable or None
         Faster-compiling kernel for tables without nominal columns; None: `kernel`.
     simple_kernel, simple_numeric_kernel : callable or None
-        The same without terms of classes and splits by single categories; None: the full ones.
+        The same for a criterion whose cuts are not scanned row by row, and columns that are cut
+        or split by subsets; None: the full ones.
     quantile_kernel : callable or None
         Kernel for rank targets, whose statistics do not add up; None: rank targets
         are not supported.
