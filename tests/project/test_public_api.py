@@ -68,6 +68,11 @@ def test_neither_treekit_nor_the_records_of_a_plugin_import_heavy_libraries():
     assert run(f"import sys, treekit; {heavy} {records} {heavy}") == "set()\nset()"
 
 
+def test_the_estimators_import_numba_at_the_first_fit():
+    code = "import sys; from treekit import RandomForestClassifier; print('numba' in sys.modules)"
+    assert run(code) == "False"
+
+
 @pytest.mark.parametrize("name", dir(treekit))
 def test_every_public_name_is_there(name: str):
     assert getattr(treekit, name) is not None

@@ -51,10 +51,10 @@ def kernel(function: F) -> F:
 def llvm_inlined(function: F) -> F:
     """Compile a helper for other kernels only, and let LLVM inline it into its callers.
 
-    For helpers with several callers or many arguments.  Inlining after type inference
-    costs less than `inlined` for each caller but the first, and for helpers that inline
-    others: numba copies their code at every level.  A call with arrays costs as much as
-    processing a few rows.
+    For helpers with several callers, many arguments or much code.  Inlining after type
+    inference costs less than `inlined` for each caller but the first, for long helpers, and
+    for helpers that inline others: numba copies their code at every level.  A call with
+    arrays costs as much as processing a few rows.
     """
     return cast(F, KernelDispatcher(function, forceinline=True, no_cpython_wrapper=True))
 
