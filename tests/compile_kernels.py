@@ -58,7 +58,7 @@ def _table(rows: int = 120) -> dict[str, Any]:
     price = x + rng.normal(size=rows) / 2
     y[rng.random(rows) < 0.2] = np.nan
     colour = rng.choice(["red", "green", "blue"], rows)
-    kind = np.digitize(price, [-0.5, 0.5])
+    kind = np.digitize(price, [-1.0, -0.5, 0.5, 1.0])
     return {"x": x, "y": y, "colour": colour, "price": price, "dear": price > 0, "kind": kind}
 
 

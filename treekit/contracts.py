@@ -195,7 +195,7 @@ class CriterionFunctions:
         ``(weight, sum of terms)`` of the node and of each of its two branches.  `term` must be
         convex, 0 for 0, and an integer for each integer: sums below 2**53 are then exact in any
         order.  The time per cut does not grow with the number of classes.  Used for numeric
-        features with integer weights and three or more classes; `score` is used otherwise.
+        features with integer weights and five or more classes; `score` is used otherwise.
     order : callable, optional
         ``order(stats) -> float``: sort key of a category for subset splits,
         which then cut along that order.  By default categories are ordered by the

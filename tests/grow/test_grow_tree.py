@@ -44,11 +44,11 @@ def problem_of(
 ) -> reference.Problem:
     """A small table with everything awkward in it: ties, gaps, constants, lost columns.
 
-    A wide one may have more levels than codes of 8 bits hold, and three classes for any
+    A wide one may have more levels than codes of 8 bits hold, and several classes for any
     criterion: each compiles anew.
     """
     rows = rng.choice([1, 2, 3, 5, 12, 30, 60])
-    n_classes = 0 if criterion == "squared_error" else rng.choice([2, 2, 3])
+    n_classes = 0 if criterion == "squared_error" else rng.choice([2, 3, 5])
     if criterion != "gini" and not wide:
         n_classes = min(n_classes, 2)
     columns: list[list[Any]] = []

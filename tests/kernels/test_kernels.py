@@ -664,7 +664,7 @@ def scan_plainly(  # type: ignore[no-untyped-def]
     return best
 
 
-@pytest.mark.parametrize("classes", [3, 7, 50])
+@pytest.mark.parametrize("classes", [5, 7, 50])
 def test_a_scan_row_by_row_finds_the_cut_of_the_plain_score_bit_for_bit(classes: int) -> None:
     functions = make_gini()
     made = compile_criterion(functions, classes, False, Origin("criterion", "gini")).pointers
@@ -697,7 +697,7 @@ def test_a_scan_row_by_row_finds_the_cut_of_the_plain_score_bit_for_bit(classes:
 
 
 def test_terms_are_used_only_where_their_sums_are_exact() -> None:
-    criterion = compile_criterion(make_gini(), 3, False, Origin("criterion", "gini"))
+    criterion = compile_criterion(make_gini(), 5, False, Origin("criterion", "gini"))
     recipe = SimpleNamespace(criterion=criterion, fractional=False)
 
     def judge(*weights: float, **changes: Any) -> bool:
@@ -710,5 +710,5 @@ def test_terms_are_used_only_where_their_sums_are_exact() -> None:
     assert judge(2.0**26)
     assert not judge(2.0**26, 2.0**26)
     assert not judge(1.0, 3.0, fractional=True)
-    two = compile_criterion(make_gini(), 2, False, Origin("criterion", "gini"))
-    assert not judge(1.0, 3.0, criterion=two)
+    few = compile_criterion(make_gini(), 4, False, Origin("criterion", "gini"))
+    assert not judge(1.0, 3.0, criterion=few)
