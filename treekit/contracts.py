@@ -190,7 +190,7 @@ class CriterionFunctions:
         one with the largest score, not the one with the largest gain.
     term, term_score : callable, optional
         A faster form of `score`, for a criterion that needs only the weight of a node and the
-        sum of ``term(weight) -> float`` over its classes, such as the sum of squares for Gini.
+        sum of ``term(class_weight) -> float`` over its classes: for Gini, the sum of squares.
         ``term_score(parent, children) -> float`` returns what `score` returns, from the pair
         ``(weight, sum of terms)`` of the node and of each of its two branches.  `term` must be
         convex, 0 for 0, and an integer for each integer: sums below 2**53 are then exact in any

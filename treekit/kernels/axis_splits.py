@@ -76,13 +76,13 @@ def find_numeric_axis_split(node, scratch, criterion, rng, found):
 
 @kernel
 def find_simple_axis_split(node, scratch, criterion, rng, found):
-    """Search for cuts and subsets of categories; the rarer searches are not compiled."""
+    """Search for cuts and subsets of categories; leave out terms and single categories."""
     search_columns(node, scratch, criterion, criterion.category_keys, None, found)
 
 
 @kernel
 def find_simple_numeric_axis_split(node, scratch, criterion, rng, found):
-    """Search for cuts; neither subsets nor the rarer searches are compiled."""
+    """Search for cuts; leave out terms and categories."""
     search_columns(node, scratch, criterion, None, None, found)
 
 

@@ -51,10 +51,10 @@ def kernel(function: F) -> F:
 def llvm_inlined(function: F) -> F:
     """Compile a helper for other kernels only, and let LLVM inline it into its callers.
 
-    For helpers with several callers, many arguments or much code.  Inlining after type
-    inference costs less than `inlined` for each caller but the first, for long helpers, and
-    for helpers that inline others: numba copies their code at every level.  A call with
-    arrays costs as much as processing a few rows.
+    For helpers with several callers, many arguments or much code.  This takes less compile
+    time than `inlined` for each caller but the first, for long helpers, and for helpers that
+    inline others: numba copies their code at every level.  A call with arrays costs as much as
+    processing a few rows.
     """
     return cast(F, KernelDispatcher(function, forceinline=True, no_cpython_wrapper=True))
 
@@ -162,8 +162,8 @@ class SplitterKernel:
     numeric_kernel : callable or None
         Faster-compiling kernel for tables without nominal columns; None: `kernel`.
     simple_kernel, simple_numeric_kernel : callable or None
-        The same for a criterion whose cuts are not scanned row by row, and columns that are cut
-        or split by subsets; None: the full ones.
+        Smaller kernels, for a criterion whose terms are not used and columns that are cut or
+        split by subsets only; None: `kernel` and `numeric_kernel`.
     quantile_kernel : callable or None
         Kernel for rank targets, whose statistics do not add up; None: rank targets
         are not supported.
@@ -188,7 +188,7 @@ class SplitterKernel:
         return self.kernel(*arguments)
 
     def choose_kernel(self, nominal: bool, simple: bool) -> Callable[..., Any]:
-        """Return the kernel that compiles fastest among those for a table."""
+        """Return the kernel that compiles fastest of those that support the table's columns."""
         kernel = self.kernel if nominal else self.numeric_kernel
         own = self.simple_kernel if nominal else self.simple_numeric_kernel
         return (simple and own) or kernel or self.kernel
