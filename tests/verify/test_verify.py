@@ -39,10 +39,12 @@ from treekit.model.builder import (
 from treekit.model.model import hash_model, make_model, predict_labels
 from treekit.model.scoring import leaf_indices, sum_leaf_values
 from treekit.model.tree import Split
+from treekit.rules import rules
 from treekit.verify import Report, make_probes, runtime, verify
 from treekit.verify.answers import Answers, differing, expected
 from treekit.verify.coverage import measure_coverage
-from treekit.verify.probes import compute_deadline
+from treekit.verify.probe_values import find_next_above
+from treekit.verify.probes import compute_deadline, make_rule_rows
 from treekit.verify.report import _format_percent, make_certificate
 from treekit.verify.routing import (
     is_plain,
@@ -52,7 +54,7 @@ from treekit.verify.routing import (
 )
 from treekit.verify.run_artifact import ReferenceRows, find_runner, run_artifact
 from treekit.verify.runtime import Job, OutOfTimeError, Runner, Runtime, read_version
-from treekit.verify.targeted_search import find_reachable, make_rule_rows, mark_adjacent_sides
+from treekit.verify.targeted_search import find_reachable, mark_adjacent_sides
 
 # ---------------------------------------------------------------- verify
 
@@ -199,6 +201,19 @@ def test_a_bound_on_the_rows_is_kept_and_reported_honestly():
     assert few.part("leaves").share < 1.0
 
 
+def test_nodes_of_several_trees_share_rows():
+    """Each row is as many probes as its columns allow; the limit counts rows, not probes."""
+    schema = Schema(tuple(Column(f"x{i}") for i in range(6)), classes=("a", "b", "c"))
+    rng = np.random.default_rng(0)
+    alone = [make_model(schema, [balanced_tree(rng, schema, 20)]) for _ in range(30)]
+    model = make_model(schema, [own.trees[0] for own in alone])
+    n_alone = sum(len(make_probes(own, 0, 0, MOST).rows) for own in alone)
+    probes = make_probes(model, 0, 0, MOST)
+    assert len(probes.rows) < n_alone
+    limited = make_probes(model, 0, 0, 2 * len(probes.rows))
+    assert measure_coverage(model, limited).complete
+
+
 @pytest.mark.matrix
 def test_ten_thousand_leaves_are_covered_completely():
     rng = np.random.default_rng(0)
@@ -236,11 +251,57 @@ def test_every_rule_is_met_at_each_of_its_bounds_and_missed_just_beyond():
     rows, probed, total = make_rule_rows(model, MOST, np.empty((0, 2)), np.random.default_rng(0))
     assert probed == total == 4
     above = [float(np.nextafter(np.float32(t), np.float32(9))) for t in (1, 2)]
-    seen = {(x, c) for x, c in rows.tolist() if x == x and c == c}
+    x, c = rows.T
     # The rule "1 < x <= 2 and c in {a, d}": at its bounds, its levels, and beyond each.
-    assert {(2.0, 0.0), (above[0], 0.0), (2.0, 2.0), (1.0, 0.0), (above[1], 0.0)} <= seen
-    assert (2.0, 1.0) in seen
-    assert any(x == 2.0 and c != c for x, c in rows.tolist())
+    is_inside = (x > 1) & (x <= 2)
+    for level in (0.0, 2.0):
+        assert (is_inside & (c == level)).any()
+    for number in (2.0, above[0], 1.0, above[1]):
+        assert ((x == number) & np.isin(c, (0, 2))).any()
+    assert (is_inside & (c == 1)).any()
+    assert (is_inside & np.isnan(c)).any()
+
+
+@given(models())
+@settings(max_examples=examples(40))
+def test_each_bound_of_a_rule_is_tried_on_either_side_while_all_else_matches(model):
+    schema = model.schema
+    rows = make_rule_rows(model, MOST, np.empty((0, schema.n_features)), np.random.default_rng(0))[
+        0
+    ]
+    cells = make_matrix(model, rows)
+    unreachable = set(measure_coverage(model, make_probes(model, 0, 0, MOST)).unreachable)
+    for rule in rules(model):
+        if (rule.tree, rule.leaf) in unreachable:
+            continue
+        for number, condition in enumerate(rule.conditions):
+            fits = np.ones(len(rows), dtype=np.bool_)
+            for other in rule.conditions[:number] + rule.conditions[number + 1 :]:
+                fits &= match_condition(schema, cells, other)
+            column = schema.names.index(condition.column)
+            tried = set(rows[fits, column].tolist())
+            if condition.levels is not None:
+                assert set(range(len(schema.columns[column].levels))) <= tried
+            else:
+                bounds = [x for x in (condition.low, condition.high) if math.isfinite(x)]
+                assert set(bounds) <= tried
+                assert set(find_next_above(np.array(bounds), schema.dtype).tolist()) <= tried
+            assert any(x != x for x in tried) or model.missing == "error"
+
+
+def match_condition(schema, cells, condition):
+    """Mark the rows of cells that match a condition of a rule, one comparison after the other."""
+    column = schema.names.index(condition.column)
+    levels = schema.columns[column].levels
+    marks = []
+    for x in cells[:, column].tolist():
+        if x != x:
+            marks.append(condition.missing)
+        elif condition.levels is not None:
+            marks.append(levels[int(x)] in condition.levels)
+        else:
+            marks.append(condition.known and condition.low < x <= condition.high)
+    return np.array(marks, dtype=np.bool_)
 
 
 def test_rules_left_without_rows_at_their_bounds_are_reported(tmp_path):
@@ -993,6 +1054,7 @@ def test_a_program_that_hangs_is_stopped(tmp_path):
         job.run_program(["sleep", "20"])
     path = verify_runtimes_exported(verify_runtimes_small_model(), tmp_path, "python")
     path.write_text(path.read_text() + "\nwhile True: pass\n")
+    make_probes(verify_runtimes_small_model(), 0, 0, 100)  # compiles kernels
     began = time.monotonic()
     report = verify(verify_runtimes_small_model(), [path], budget=0.5)
     assert "did not end within the remaining time" in report.artifacts[0].error

@@ -232,7 +232,7 @@ def step_towards(x: float, to: float, narrow: bool) -> float:
 
 
 @kernel
-def _step_up(x: float, narrow: bool) -> float:
+def step_up(x: float, narrow: bool) -> float:
     """Return the next number of the input type; -inf, the bound of an open interval, stays."""
     return x if x == -np.inf else step_towards(x, np.inf, narrow)
 
@@ -291,7 +291,7 @@ def _mark_linear_test(
         known &= has_known_values(column)
         known &= of_rule or not _is_tested_before(routes, first, test, feature, -1)
         unknown |= column.no_missing == 0
-        least, most = _step_up(column.low, narrow), column.high
+        least, most = step_up(column.low, narrow), column.high
         if weight < 0:
             least, most = most, least
         low, high = low + weight * least, high + weight * most
@@ -303,7 +303,7 @@ def _mark_linear_test(
     low = -np.inf if np.isnan(low) else low
     high = np.inf if np.isnan(high) else high
     threshold = routes.tests[test].threshold
-    above = _step_up(threshold, narrow)
+    above = step_up(threshold, narrow)
     at_most = low <= threshold
     more = high > threshold
     if test == first:

@@ -25,6 +25,7 @@ from treekit.kernels.reachability import (
     has_values,
     leave_branch,
     step_towards,
+    step_up,
     sum_leaf_units_below,
     sum_terms,
 )
@@ -65,52 +66,100 @@ def _make_candidate(
 
 
 @kernel
-def _probe_split(
-    walk: Any, probing: Any, depth: int, node: int, rows: Any, count: int, tally: Any, rng: Any
-) -> int:
-    """Append rows that reach `node` and take each branch; return the number of rows."""
+def _enter_split_box(
+    walk: Any, probing: Any, depth: int, node: int, number: int, plan: Any, tally: Any, rng: Any
+) -> tuple[int, int]:
+    """Enter the box of rows for one candidate of a split and one wrong branch.
+
+    Returns
+    -------
+    n_planned : int
+        Number of values of the split's column to try in the box, written to `plan`.
+    top : int
+        Number of frames of the stack in use.
+    """
     split = walk.nodes[node]
     column = walk.columns[split.feature]
     at_threshold = split.kind == _THRESHOLD
     n_known = column.n_levels if column.nominal else 2 if at_threshold else 1
-    n_wrong = max(1, min(split.n_children - 1, MAX_WRONG_BRANCHES))
-    for number in range(n_known + 2):
-        allowed, value = _make_candidate(walk, probing, node, number, n_known, rng)
-        if not allowed:
-            continue
-        # An unseen category takes the missing branch of every node.
-        meaning = np.nan if number >= n_known else value
-        right = find_branch_of_value(walk.nodes, walk.level_branch, node, meaning)
-        for step in range(1, n_wrong + 1):
-            wrong = (right + step) % split.n_children
-            row = rows[count]
-            tally[find_revealing_row(walk, probing, depth, node, meaning, wrong, row, rng)] += 1
-            row[split.feature] = value
-            count += 1
-        if at_threshold and number < n_known:
-            count = _repeat_around_threshold(walk, probing, node, right, rows, count)
-    return count
+    n_wrong = _count_wrong_branches(split)
+    number, step = number // n_wrong, number % n_wrong
+    if number > n_known + 1:
+        return np.int64(-1), depth
+    allowed, value = _make_candidate(walk, probing, node, number, n_known, rng)
+    if not allowed:
+        return np.int64(0), depth
+    # An unseen category takes the missing branch of every node.
+    meaning = np.nan if number >= n_known else value
+    right = find_branch_of_value(walk.nodes, walk.level_branch, node, meaning)
+    wrong = (right + 1 + step) % split.n_children
+    result, top = enter_revealing_box(walk, probing, depth, node, meaning, wrong, rng)
+    tally[result] += 1
+    n_planned = _plan_value(plan, 0, split.feature, value)
+    for around in range(2, probing.around.shape[1] if at_threshold and number < n_known else 2):
+        x = probing.around[probing.place[node], around]
+        rounded = np.float64(np.float32(x)) if probing.narrow else x
+        inside = (rounded > column.low or column.low == -np.inf) and rounded <= column.high
+        if inside and (rounded <= split.threshold) == (right == 0):
+            n_planned = _plan_value(plan, n_planned, split.feature, x)
+    return n_planned, top
 
 
 @kernel
-def _repeat_around_threshold(
-    walk: Any, probing: Any, node: int, side: int, rows: Any, count: int
-) -> int:
-    """Copy the last row once for each further value near the threshold on the same `side`."""
-    split = walk.nodes[node]
-    column = walk.columns[split.feature]
-    values = probing.around[probing.place[node]]
-    base = count - 1
-    for number in range(2, len(values)):
-        x = values[number]
-        rounded = np.float64(np.float32(x)) if probing.narrow else x
-        inside = (rounded > column.low or column.low == -np.inf) and rounded <= column.high
-        if inside and (rounded <= split.threshold) == (side == 0):
-            for f in range(rows.shape[1]):
-                rows[count, f] = rows[base, f]
-            rows[count, split.feature] = x
-            count += 1
-    return count
+def _count_wrong_branches(split: Any) -> int:
+    """Count the wrong branches of a split that are compared with the right one."""
+    return max(1, min(split.n_children - 1, MAX_WRONG_BRANCHES))
+
+
+@kernel
+def _plan_value(plan: Any, at: int, feature: int, value: float) -> int:
+    """Write a column and its value to the plan; return the position of the next."""
+    plan[at, 0], plan[at, 1] = feature, value
+    return at + 1
+
+
+@kernel
+def _enter_leaf_box(walk: Any, probing: Any, number: int, plan: Any) -> int:
+    """Enter a corner of a leaf's box, or plan the values outside of it; count the plan.
+
+    A corner restricts the box to its upper bounds, its lower bounds, or missing values where
+    they are allowed.
+    """
+    if number > (3 if probing.at_bounds else 0):
+        return np.int64(-1)
+    n_planned = np.int64(0)
+    for f in range(len(walk.columns) if probing.at_bounds else 0):
+        column = walk.columns[f]
+        if number == 3:
+            if column.asked > 0:
+                n_planned = _plan_values_outside(column, f, probing, plan, n_planned)
+        elif number == 2 and column.no_missing == 0:
+            column.no_known += 1
+        elif column.asked > 0 and has_known_values(column):
+            column.no_missing += 1
+            if column.nominal:
+                continue
+            if column.high < np.inf and (number == 0 or column.low == -np.inf):
+                column.low = step_towards(column.high, -np.inf, probing.narrow)
+            elif column.low > -np.inf:
+                column.high = step_towards(column.low, np.inf, probing.narrow)
+    return n_planned if number == 3 else _plan_value(plan, n_planned, np.int64(-1), 0.0)
+
+
+@kernel
+def _plan_values_outside(column: Any, f: int, probing: Any, plan: Any, at: int) -> int:
+    """Plan the values outside of a leaf's box in column `f`, and each category inside."""
+    for level in range(column.n_levels if column.nominal else 0):
+        at = _plan_value(plan, at, f, float(level))
+    if not column.nominal and column.high < np.inf:
+        at = _plan_value(plan, at, f, step_towards(column.high, np.inf, probing.narrow))
+    if not column.nominal and column.low > -np.inf:
+        at = _plan_value(plan, at, f, column.low)
+    if not column.nominal and column.no_known > 0:
+        at = _plan_value(plan, at, f, 0.0)
+    if column.no_missing > 0 and probing.missing:
+        at = _plan_value(plan, at, f, np.nan)
+    return at
 
 
 @kernel
@@ -132,46 +181,76 @@ def _mark_node(walk: Any, after: Any, at: int, can: Any) -> None:
 
 
 @kernel
-def write_probe_rows(
-    walk: Any, probing: Any, after: Any, rows: Any, can: Any, tally: Any, rng: Any
+def _copy_columns(source: Any, target: Any) -> None:
+    """Copy the columns of a box; a loop compiles 2 s faster than the assignment of a slice."""
+    for f in range(len(source)):
+        target[f] = source[f]
+
+
+@kernel
+def write_rows(
+    after: Any, can: Any, tally: Any, walk: Any, probing: Any, pending: Any, rows: Any, rng: Any
 ) -> int:
-    """Write rows that reach the wanted nodes of one tree, and mark all reachable outcomes.
+    """Add rows that reach nodes of one tree, and mark all reachable outcomes.
 
     Parameters
     ----------
-    walk : treekit.kernels.reachability.TreeWalk
-        At the root before and after; room for three times the depth.
-    probing : treekit.kernels.witness_search.ProbeSettings
     after : (nodes,) float64
         The next number of the input type above each threshold.
-    rows : (capacity, features) float64
-        Output; the caller bounds the rows per node.
     can : treekit.kernels.reachability.TreeCoverage
         Output: outcomes that some input reaches; all False before.
     tally : (3,) int64
         Output, added to: wrong turns that a row reveals; that no row can reveal;
         and those for which the search was stopped.
+    walk : treekit.kernels.reachability.TreeWalk
+        At the root before and after; room for three times the depth.
+    probing : treekit.kernels.witness_search.ProbeSettings
+    pending : treekit.kernels.witness_search.PendingRows
+        Of all trees; changed.
+    rows : (capacity, features) float64
+        Output.
     rng : numpy.random.Generator
 
     Returns
     -------
     int
-        Number of rows.
+        Number of nodes left out, as there was no room for their rows.
     """
     # For numba a literal 0 has its own type: functions called with it compile twice (measured).
-    count, depth, node, none = np.int64(0), np.int64(0), np.int64(0), np.int64(-1)
+    depth, node, n_left_out = np.int64(0), np.int64(0), 0
+    saved = walk.columns.copy()
+    plan = np.empty((len(walk.barred) + 3 * len(saved) + probing.around.shape[1], 2))
     while node >= 0:
         _mark_node(walk, after, node, can)
-        if walk.nodes[node].kind != _LEAF:
-            if probing.wanted[node]:
-                count = _probe_split(walk, probing, depth, node, rows, count, tally, rng)
+        is_leaf = walk.nodes[node].kind == _LEAF
+        fits = pending.count[0] + probing.needed[node] <= probing.max_rows
+        n_left_out += not fits
+        number = np.int64(0)
+        n_planned = np.int64(0 if fits and probing.needed[node] > 0 else -1)
+        while n_planned >= 0:
+            top = depth
+            if is_leaf:
+                _copy_columns(walk.columns, saved)
+                n_planned = _enter_leaf_box(walk, probing, number, plan)
+            else:
+                n_planned, top = _enter_split_box(
+                    walk, probing, depth, node, number, plan, tally, rng
+                )
+            for at in range(n_planned):
+                shared = number != 2 or not is_leaf  # nearly no row has all values missing
+                feature, value = int(plan[at, 0]), plan[at, 1]
+                add_row(walk, probing, shared, feature, value, pending, rows, rng)
+            while top > depth:
+                top -= 1
+                _leave_frame(walk, top)
+            if is_leaf:
+                _copy_columns(saved, walk.columns)
+            number += 1
+        if not is_leaf:
             walk.stack[depth].node, walk.stack[depth].tried = node, -1
             depth += 1
-        elif probing.wanted[node]:
-            draw_row(walk, probing, rows[count], none, 0.0, rng)
-            count += 1
         node, depth = enter_next_branch(walk, depth)
-    return count
+    return n_left_out
 
 
 # ---------------------------------------------------------------- changes of a row
@@ -568,10 +647,12 @@ class ProbeSettings(NamedTuple):
 
     Attributes
     ----------
-    wanted : (nodes,) bool
-        The nodes to probe.
+    needed : (nodes,) int64
+        Maximum number of rows of each node; 0 = add none.
+    max_rows : int
+        Maximum number of all rows.
     place : (nodes,) int64
-        A leaf's row of `units`; a wanted threshold's row of `around`.
+        A leaf's row of `units`; a probed split's row of `around`.
     units : (leaves, outputs) int64
     around : (splits, candidates) float64
         The threshold, the next number of the input type above it, then other
@@ -584,11 +665,16 @@ class ProbeSettings(NamedTuple):
         Whether a category outside the vocabulary is accepted, as missing.
     narrow : bool
         Whether numbers are rounded to float32.
+    missing : bool
+        Whether missing values are accepted.
+    at_bounds : bool
+        Whether rows are just inside and just outside of each bound of the leaves' boxes.
     budget : int
         Pairs of leaves to compare before a search is stopped.
     """
 
-    wanted: Any
+    needed: Any
+    max_rows: Any
     place: Any
     units: Any
     around: Any
@@ -596,6 +682,8 @@ class ProbeSettings(NamedTuple):
     pool_offsets: Any
     unseen: Any
     narrow: Any
+    missing: Any
+    at_bounds: Any
     budget: Any
 
 
@@ -619,33 +707,198 @@ def draw_number(probing: Any, f: int, low: float, high: float, rng: Any) -> floa
     return np.floor(rng.random() * 7.0) - 3.0
 
 
+class PendingRows(NamedTuple):
+    """The last rows: boxes whose values are drawn when no further box may share them.
+
+    Row k is in place ``k % window``; the earlier rows are drawn.
+
+    Attributes
+    ----------
+    low, high : (features, window) float64
+        Known numbers satisfy ``low <= x <= high``.
+    open : (words, window) uint64
+        Known categories: level k of a column is bit ``k % 64`` of its word ``k // 64``.
+    first_word : (features + 1,) int64
+        Offsets of the words of each column.
+    takes_missing, is_fixed : (features, window) bool
+        Whether a cell may be missing; whether it has a value already, in `values`.
+    values : (features, window) float64
+    fits, some : (window,) bool
+        Working memory.
+    count : (1,) int64
+        Number of rows begun.
+    """
+
+    low: Any
+    high: Any
+    open: Any
+    first_word: Any
+    takes_missing: Any
+    is_fixed: Any
+    values: Any
+    fits: Any
+    some: Any
+    count: Any
+
+
 @kernel
-def draw_row(walk: Any, probing: Any, row: Any, fixed: int, value: float, rng: Any) -> None:
-    """Draw a row from the box, with column `fixed` set to `value`."""
-    for f in range(len(row)):
-        column = walk.columns[f]
+def add_row(
+    walk: Any, probing: Any, shared: bool, fixed: int, value: float,
+    pending: Any, rows: Any, rng: Any,
+) -> None:  # fmt: skip
+    """Add a row of the box with column `fixed` set to `value`; if `shared`, to a pending row."""
+    place = np.int64(-1)
+    if shared and pending.count[0] > 0:
+        place = _find_place(walk, pending, fixed, value, probing.narrow)
+    if place < 0:
+        count, window = pending.count[0], len(pending.fits)
+        place = count % window
+        if count >= window:
+            draw_row(walk, probing, pending, place, rows[count - window], rng)
+        for f in range(len(walk.columns)):
+            pending.low[f, place], pending.high[f, place] = -np.inf, np.inf
+            pending.takes_missing[f, place] = probing.missing
+            pending.is_fixed[f, place] = False
+        for word in range(len(pending.open)):
+            pending.open[word, place] = ~np.uint64(0)
+        pending.count[0] += 1
+    _restrict_row(walk, pending, place, fixed, value, probing.narrow)
+    if fixed >= 0:
+        pending.is_fixed[fixed, place], pending.values[fixed, place] = True, value
+
+
+@kernel
+def _describe_values(
+    column: Any, is_fixed: bool, value: float, narrow: bool
+) -> tuple[bool, bool, float, float]:
+    """Return whether a column may be missing or known, and its least and greatest number."""
+    if not is_fixed:
+        low = step_up(column.low, narrow)
+        return column.no_missing == 0, column.no_known == 0, low, column.high
+    missing = np.isnan(value) or (column.nominal and not 0 <= value < column.n_levels)
+    x = np.float64(np.float32(value)) if narrow else value
+    return missing, not missing, x, x
+
+
+@kernel
+def _pack_levels(column: Any, barred: Any, first_level: int, level: int) -> Any:
+    """Return the bits of `level`, or if negative of all open ones, of 64 levels."""
+    bits = np.uint64(0)
+    for number in range(first_level, min(first_level + 64, column.n_levels)):
+        if number == level or (level < 0 and barred[column.first_level + number] == 0):
+            bits |= np.uint64(1) << np.uint64(number - first_level)
+    return bits
+
+
+# In the two kernels below, loops over the pending rows have no branches, so that LLVM
+# vectorizes them; arrays are taken from their tuple once, as numba counts each reference.
+
+
+@kernel
+def _find_place(walk: Any, pending: Any, fixed: int, value: float, narrow: bool) -> int:
+    """Find a pending row of which some values are in the box; -1 = there is none."""
+    columns, barred, first_word = walk.columns, walk.barred, pending.first_word
+    lows, highs, words, absent = pending.low, pending.high, pending.open, pending.takes_missing
+    is_fixed, values, fits, some = pending.is_fixed, pending.values, pending.fits, pending.some
+    for k in range(len(fits)):
+        fits[k] = k < pending.count[0]
+    for f in range(len(columns)):
+        column = columns[f]
+        if f != fixed and column.asked == 0:
+            continue
+        missing, known, low, high = _describe_values(column, f == fixed, value, narrow)
+        level = np.int64(value) if f == fixed and known else np.int64(-1)
+        for k in range(len(fits)):
+            some[k] = missing & absent[f, k]
+        if known and column.nominal:
+            for word in range(first_word[f], first_word[f + 1]):
+                bits = _pack_levels(column, barred, 64 * (word - first_word[f]), level)
+                for k in range(len(fits)):
+                    some[k] |= (words[word, k] & bits) != 0
+        elif known:
+            for k in range(len(fits)):
+                some[k] |= max(lows[f, k], low) <= min(highs[f, k], high)
         if f == fixed:
-            row[f] = value
-        elif column.no_missing == 0 and (not has_known_values(column) or rng.random() < 0.1):
+            for k in range(len(fits)):
+                same = (values[f, k] == value) & (value != 0)  # zeros differ by their sign
+                some[k] &= (not is_fixed[f, k]) | same
+        for k in range(len(fits)):
+            fits[k] &= some[k]
+    for k in range(len(fits)):
+        if fits[k]:
+            return np.int64(k)
+    return np.int64(-1)
+
+
+@kernel
+def _restrict_row(
+    walk: Any, pending: Any, place: int, fixed: int, value: float, narrow: bool
+) -> None:
+    """Restrict a pending row to the box."""
+    columns, barred, first_word = walk.columns, walk.barred, pending.first_word
+    lows, highs, words, absent = pending.low, pending.high, pending.open, pending.takes_missing
+    for f in range(len(columns)):
+        column = columns[f]
+        if f != fixed and column.asked == 0 and column.no_known == 0:
+            continue
+        missing, known, low, high = _describe_values(column, f == fixed, value, narrow)
+        level = np.int64(value) if f == fixed and known else np.int64(-1)
+        absent[f, place] &= missing
+        lows[f, place] = max(lows[f, place], low) if known else np.inf
+        highs[f, place] = min(highs[f, place], high) if known else -np.inf
+        for word in range(first_word[f], first_word[f + 1]):
+            bits = _pack_levels(column, barred, 64 * (word - first_word[f]), level)
+            words[word, place] &= bits if known else np.uint64(0)
+
+
+@kernel
+def draw_row(walk: Any, probing: Any, pending: Any, place: int, row: Any, rng: Any) -> None:
+    """Draw a row of a pending box."""
+    for f in range(len(row)):
+        nominal, n_levels = walk.columns[f].nominal, walk.columns[f].n_levels
+        low, high, first = pending.low[f, place], pending.high[f, place], pending.first_word[f]
+        known = low <= high and not nominal
+        for word in range(first, pending.first_word[f + 1]):
+            known |= pending.open[word, place] != 0
+        if pending.is_fixed[f, place]:
+            row[f] = pending.values[f, place]
+        elif pending.takes_missing[f, place] and (not known or rng.random() < 0.1):
             row[f] = np.nan
-        elif column.nominal:
-            level = int(rng.random() * column.n_levels)
-            while walk.barred[column.first_level + level] > 0:
-                level = (level + 1) % column.n_levels
+        elif nominal:
+            level = int(rng.random() * n_levels)
+            while (pending.open[first + level // 64, place] >> np.uint64(level % 64)) & 1 == 0:
+                level = (level + 1) % n_levels
             row[f] = level
         else:
-            row[f] = draw_number(probing, f, column.low, column.high, rng)
+            below = step_towards(low, -np.inf, probing.narrow)
+            row[f] = draw_number(probing, f, below, high, rng)
 
 
 @kernel
-def find_revealing_row(
-    walk: Any, probing: Any, depth: int, node: int, value: float, wrong: int, row: Any, rng: Any
-) -> int:
-    """Fill `row` so that it reaches `node` with `value`, and branch `wrong` would be noticed.
+def draw_pending_rows(walk: Any, probing: Any, pending: Any, rows: Any, rng: Any) -> int:
+    """Draw the pending rows; return the number of all rows."""
+    count, window = pending.count[0], len(pending.fits)
+    for k in range(max(count - window, 0), count):
+        draw_row(walk, probing, pending, k % window, rows[k], rng)
+    return count
+
+
+@kernel
+def enter_revealing_box(
+    walk: Any, probing: Any, depth: int, node: int, value: float, wrong: int, rng: Any
+) -> tuple[int, int]:
+    """Enter the box of rows that reach `node` with `value`, where branch `wrong` is noticed.
 
     Depth-first over the leaves below the right branch and, for each, those
     below the wrong one, within one box.  Nodes on the fixed column have
     a single possible branch.  `depth` frames of the stack are in use and kept.
+
+    Returns
+    -------
+    result : int
+        Whether the branch is noticed; if not, the box is that of the node.
+    top : int
+        Number of frames of the stack in use.
     """
     f = walk.nodes[node].feature
     first_child = walk.nodes[node].first_child
@@ -678,11 +931,7 @@ def find_revealing_row(
         top, at, right = _enter_next_branch(walk, depth, top, right)
         if top == depth:
             break
-    draw_row(walk, probing, row, f, value, rng)
-    while top > depth:
-        top -= 1
-        _leave_frame(walk, top)
-    return result
+    return result, top
 
 
 @kernel

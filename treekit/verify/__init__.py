@@ -23,7 +23,7 @@ from treekit.errors import VerificationError
 from treekit.model.model import Model, as_model, hash_model
 from treekit.verify.answers import expected
 from treekit.verify.coverage import Coverage, measure_coverage
-from treekit.verify.probes import Probes, compute_deadline, make_probes
+from treekit.verify.probes import Probes, compute_deadline, make_probes, make_rule_rows
 from treekit.verify.report import ArtifactResult, Difference, Report, Untried, write_certificate
 from treekit.verify.run_artifact import (
     ReferenceRows,
@@ -33,7 +33,6 @@ from treekit.verify.run_artifact import (
     run_artifact,
 )
 from treekit.verify.table_rows import verify_table
-from treekit.verify.targeted_search import make_rule_rows
 from treekit.verify.tree_equivalence import compare_paths, make_lowered_tables
 
 __all__ = [

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +20,7 @@ from treekit.errors import VerificationError
 from treekit.model.model import Model
 from treekit.model.scoring import sum_leaf_values
 from treekit.model.tree import Split, Tree, concatenate_trees
+from treekit.rules.extract import is_rule_list
 from treekit.verify.probe_values import (
     N_AROUND,
     UNSEEN_CODES,
@@ -29,7 +30,7 @@ from treekit.verify.probe_values import (
     list_values_around,
 )
 from treekit.verify.routing import has_accepted_rows, is_plain
-from treekit.verify.targeted_search import search_rows
+from treekit.verify.targeted_search import search_boundary_rows, search_rows
 
 if TYPE_CHECKING:
     from treekit.kernels.reachability import ReachableOutcomes, TreeCoverage
@@ -41,6 +42,9 @@ Index = npt.NDArray[np.int64]
 
 ROWS_CUT = "some splits got no rows; raise max_rows"
 TIME_CUT = "some splits got no rows within the time budget; raise budget"
+
+_MAX_PENDING_ROWS, _MAX_PENDING_CELLS = 512, 1 << 20
+"""Maximum number of rows whose values are open, so that further nodes can share them."""
 
 _MAX_LEAF_PAIRS = 256
 """Maximum number of leaf pairs compared in the search for a row that shows a wrong turn."""
@@ -88,8 +92,8 @@ def make_probes(
 ) -> Probes:
     """Construct the probes of a model; the same seed makes the same ones.
 
-    If there are more than `max_rows`, leaves take precedence (a row for each
-    leaf takes every side of every split), then splits are sampled evenly over the model.
+    If there may be more than `max_rows`, leaves take precedence (a row for each leaf takes
+    every side of every split), then a sample of the splits, then the others, until they are full.
     Construction ends at the time `until`, on the clock of `time.monotonic`.
     """
     if max_rows < 1 or n_random < 0:
@@ -120,31 +124,175 @@ def _construct_rows(
     model: Model, n_random: int, max_rows: int, rng: np.random.Generator, until: float
 ) -> tuple[Array, tuple[TreeCoverage, ...], Index, str]:
     """Construct the rows of a plain model; also return the other parts of its `Probes`."""
-    pool, offsets = _collect_thresholds(model)
-    wanted, complete = _choose_nodes(model, max_rows)
-    cut = "" if complete else ROWS_CUT
-    wrong_turns, unused = np.zeros(3, dtype=np.int64), np.zeros(3, dtype=np.int64)
-
-    def construct(number: int, mask: npt.NDArray[np.bool_], turns: Index) -> Any:
-        return _construct_tree_rows(model, number, mask, (pool, offsets), turns, rng)
-
-    parts, reachable = [], []
-    for number in range(model.n_trees):
-        if time.monotonic() > until and not cut.startswith(TIME_CUT):
-            cut = f"{TIME_CUT}: trees from number {number} on got no constructed rows"
-        if cut.startswith(TIME_CUT):
-            wanted[number][:] = False
-        rows, can = construct(number, wanted[number], wrong_turns)
-        parts.append(rows)
-        reachable.append(can)
+    bounds = np.concatenate([_bound_row_counts(tree, model.schema) for tree in model.trees])
+    leaf = np.concatenate([tree.kind == Split.LEAF for tree in model.trees])
+    builder, cut = _RowBuilder(model, rng), ""
+    reachable: list[TreeCoverage] = []
+    for attempt, needed in enumerate(_list_rounds(model, bounds, (leaf, ~leaf), max_rows)):
+        for number, of_tree in enumerate(needed):
+            if time.monotonic() > until and not cut:
+                cut = TIME_CUT
+                if attempt == 0:
+                    cut += f": trees from number {number} on got no constructed rows"
+            can = builder.add_rows(number, of_tree * (not cut), max_rows)
+            if attempt == 0:
+                reachable.append(can)
+    cut = cut or (ROWS_CUT if builder.n_left_out else "")
+    parts = [builder.draw_rows()]
     if not cut and has_accepted_rows(model):
-        found = np.concatenate(parts)
-        parts.append(
-            find_divided_rows(model, found, lambda tree, mask: construct(tree, mask, unused)[0])
+
+        def draw_rows(number: int, leaves: npt.NDArray[np.bool_]) -> Array:
+            again = _RowBuilder(model, rng, builder.pool)
+            again.add_rows(number, leaves.astype(np.int64), len(leaves))
+            return again.draw_rows()
+
+        parts.append(find_divided_rows(model, parts[0], draw_rows))
+    values, offsets = builder.pool
+    spread = draw_random_rows(model, np.split(values, offsets[1:-1]), n_random, rng)
+    return np.concatenate([*parts, spread]), tuple(reachable), builder.wrong_turns, cut
+
+
+def make_rule_rows(
+    model: Model, max_rows: int, probes: Array, rng: np.random.Generator
+) -> tuple[Array, int, int]:
+    """Make rows at the bounds of rules, at most `max_rows`.
+
+    Parameters
+    ----------
+    model : Model
+    max_rows : int
+    probes : (rows, features) float64
+        Accepted rows that reach every leaf.
+    rng : numpy.random.Generator
+
+    Returns
+    -------
+    rows : (rows, features) float64
+    probed, rules : int
+        Number of rules with rows, and of all rules; if not all fit, they are spread evenly.
+    """
+    if not has_accepted_rows(model):
+        return probes[:0], model.n_leaves, model.n_leaves
+    if is_rule_list(model):  # each condition occurs once in the text, as in code
+        return probes[:0], model.n_leaves, model.n_leaves
+    if not is_plain(model):
+        return search_boundary_rows(model, probes, max_rows, rng)
+    bounds = np.concatenate([_bound_boundary_row_counts(t, model.schema) for t in model.trees])
+    leaf = np.concatenate([tree.kind == Split.LEAF for tree in model.trees])
+    builder = _RowBuilder(model, rng)
+    for needed in _list_rounds(model, bounds * leaf, (leaf,), max_rows):
+        for number, of_tree in enumerate(needed):
+            builder.add_rows(number, of_tree, max_rows, at_bounds=True)
+    return builder.draw_rows(), model.n_leaves - builder.n_left_out, model.n_leaves
+
+
+class _RowBuilder:
+    """Builder of the rows of a plain model: each row is in as many boxes of nodes as possible.
+
+    Parameters
+    ----------
+    model : Model
+    rng : numpy.random.Generator
+    pool : (thresholds,) float64 and (features + 1,) int64, optional
+        The distinct thresholds of all trees, ascending in each column, and its offsets.
+    """
+
+    def __init__(
+        self, model: Model, rng: np.random.Generator, pool: tuple[Array, Index] | None = None
+    ) -> None:
+        from treekit.kernels.witness_search import PendingRows
+
+        schema = model.schema
+        self.model, self.rng, self.pool = model, rng, pool or _collect_thresholds(model)
+        self.wrong_turns, self.n_left_out = np.zeros(3, dtype=np.int64), 0
+        self.rows = np.empty((0, schema.n_features))
+        first_word = np.append(0, np.cumsum(-(-schema.n_levels // 64)))
+        n_cells = schema.n_features + int(first_word[-1])
+        window = max(min(_MAX_PENDING_CELLS // n_cells, _MAX_PENDING_ROWS), 16)
+        shape = schema.n_features, window
+        self.pending = PendingRows(
+            low=np.empty(shape),
+            high=np.empty(shape),
+            open=np.empty((int(first_word[-1]), window), dtype=np.uint64),
+            first_word=first_word,
+            takes_missing=np.empty(shape, dtype=np.bool_),
+            is_fixed=np.empty(shape, dtype=np.bool_),
+            values=np.empty(shape),
+            fits=np.empty(window, dtype=np.bool_),
+            some=np.empty(window, dtype=np.bool_),
+            count=np.zeros(1, dtype=np.int64),
         )
-    pools = np.split(pool, offsets[1:-1])
-    spread = draw_random_rows(model, pools, n_random, rng)
-    return np.concatenate([*parts, spread]), tuple(reachable), wrong_turns, cut
+
+    def add_rows(
+        self, number: int, needed: Index, max_rows: int, at_bounds: bool = False
+    ) -> TreeCoverage:
+        """Add rows for nodes of a tree; return the parts that inputs can reach.
+
+        Parameters
+        ----------
+        number : int
+        needed : (nodes,) int64
+            Upper bound of the number of rows of each node; 0 = add none.
+        max_rows : int
+            Maximum number of rows of all trees; `n_left_out` counts the nodes without rows.
+        at_bounds : bool
+            Whether to add rows just inside and just outside of each bound of leaves.
+        """
+        from treekit.kernels.reachability import TreeCoverage
+        from treekit.kernels.witness_search import write_rows
+
+        tree = self.model.trees[number]
+        sizes = [tree.n_nodes] * 4 + [len(tree.level_branch)]
+        can = TreeCoverage(*(np.zeros(size, dtype=np.bool_) for size in sizes))
+        if has_accepted_rows(self.model):
+            after = find_next_above(tree.threshold, self.model.schema.dtype)
+            state = self._prepare(number, needed, max_rows, at_bounds)
+            self.n_left_out += write_rows(after, can, self.wrong_turns, *state)
+        return can
+
+    def draw_rows(self) -> Array:
+        """Draw the values left open; return all rows, (rows, features) float64."""
+        from treekit.kernels.witness_search import draw_pending_rows
+
+        count = draw_pending_rows(*self._prepare(0, np.zeros(0, dtype=np.int64), 0))
+        return self.rows[:count]
+
+    def _prepare(
+        self, number: int, needed: Index, max_rows: int, at_bounds: bool = False
+    ) -> tuple[Any, ...]:
+        """Make room for rows; return the first arguments of the kernels."""
+        from treekit.kernels.reachability import make_walk
+        from treekit.kernels.witness_search import ProbeSettings
+
+        model, schema, tree = self.model, self.model.schema, self.model.trees[number]
+        short = min(int(self.pending.count[0]) + int(needed.sum()), max_rows) - len(self.rows)
+        if short > 0:
+            old = self.rows
+            self.rows = np.empty((len(old) + max(short, len(old)), schema.n_features))
+            self.rows[: len(old)] = old
+        # Three paths: to a split, below it on the right side, and below it on the wrong side.
+        bar, room = int(model.missing == "error"), 3 * tree.depth + 1
+        walk = make_walk(tree, schema.n_levels, schema.nominal, bar, room)
+        leaf = tree.kind == Split.LEAF
+        chosen = np.flatnonzero((needed > 0) & ~leaf[: len(needed)])
+        place = np.cumsum(leaf) - 1
+        place[chosen] = np.arange(len(chosen))
+        values, offsets = self.pool
+        settings = ProbeSettings(
+            needed=needed,
+            max_rows=max_rows,
+            place=place,
+            units=model.tree_units(number),
+            around=list_values_around(tree.threshold[chosen], schema.dtype),
+            pool=np.stack([values, find_next_above(values, schema.dtype)], axis=1),
+            pool_offsets=offsets,
+            unseen=model.unknown == "missing" and model.missing != "error",
+            narrow=schema.dtype == "float32",
+            missing=model.missing != "error",
+            at_bounds=at_bounds,
+            budget=_MAX_LEAF_PAIRS,
+        )
+        return walk, settings, self.pending, self.rows, self.rng
 
 
 def _collect_thresholds(model: Model) -> tuple[Array, Index]:
@@ -171,63 +319,41 @@ def _bound_row_counts(tree: Tree, schema: Schema) -> npt.NDArray[np.int64]:
     return needed
 
 
-def _choose_nodes(model: Model, max_rows: int) -> tuple[list[npt.NDArray[np.bool_]], bool]:
-    """Choose the nodes to probe, (nodes,) bool for each tree; also return whether they are all."""
-    needed = np.concatenate([_bound_row_counts(tree, model.schema) for tree in model.trees])
+def _bound_boundary_row_counts(tree: Tree, schema: Schema) -> npt.NDArray[np.int64]:
+    """Return an upper bound of the number of rows at the bounds of each node, (nodes,) int64."""
+    needed = np.full(tree.n_nodes, 3, dtype=np.int64)
+    own = np.where(schema.nominal, schema.n_levels, 1)[tree.feature] + 1
+    above = parent = tree.parent
+    while (inside := above >= 0).any():
+        needed[inside] += own[above[inside]]
+        above = np.where(inside, parent[above], -1)
+    return needed
+
+
+def _list_rounds(
+    model: Model, needed: Index, groups: Sequence[npt.NDArray[np.bool_]], max_rows: int
+) -> list[list[Index]]:
+    """List the nodes to probe in two rounds, the second only if not all fit into the first.
+
+    The first is a sample spread evenly over each of the groups of nodes, in their order; the
+    second has all other nodes, as many as fit: rows that several nodes share leave room.
+
+    Returns
+    -------
+    list of list of (nodes,) int64
+        For each round and tree the part of `needed` of its nodes; 0 for the others.
+    """
     ends = np.cumsum([tree.n_nodes for tree in model.trees])[:-1]
     if needed.sum() <= max_rows:
-        return np.split(np.ones(len(needed), dtype=np.bool_), ends), True
-    leaf = np.concatenate([tree.kind == Split.LEAF for tree in model.trees])
-    wanted = np.zeros(len(needed), dtype=np.bool_)
-    left = max_rows
-    for group in (np.flatnonzero(leaf), np.flatnonzero(~leaf)):
+        return [np.split(needed, ends)]
+    first = np.zeros_like(needed)
+    for group in groups:
         # Every k-th node, to spread the chosen nodes over all trees.
-        step = max(int(-(-needed[group].sum() // max(left, 1))), 1)
-        chosen = group[::step]
+        left, own = max_rows - int(first.sum()), np.flatnonzero(group)
+        chosen = own[:: max(int(-(-needed[own].sum() // max(left, 1))), 1)]
         chosen = chosen[np.cumsum(needed[chosen]) <= left]
-        wanted[chosen] = True
-        left -= int(needed[chosen].sum())
-    return np.split(wanted, ends), False
-
-
-def _construct_tree_rows(
-    model: Model,
-    number: int,
-    wanted: npt.NDArray[np.bool_],
-    pool: tuple[Array, Index],
-    wrong_turns: Index,
-    rng: np.random.Generator,
-) -> tuple[Array, TreeCoverage]:
-    """Construct the rows of some nodes of a tree; also mark the parts that inputs can reach."""
-    from treekit.kernels.reachability import TreeCoverage, make_walk
-    from treekit.kernels.witness_search import ProbeSettings, write_probe_rows
-
-    tree, schema = model.trees[number], model.schema
-    rows = np.empty((int(_bound_row_counts(tree, schema)[wanted].sum()), schema.n_features))
-    sizes = [tree.n_nodes] * 4 + [len(tree.level_branch)]
-    can = TreeCoverage(*(np.zeros(size, dtype=np.bool_) for size in sizes))
-    if not has_accepted_rows(model):
-        return rows[:0], can
-    leaf = tree.kind == Split.LEAF
-    chosen = wanted & (tree.kind == Split.THRESHOLD)
-    values, offsets = pool
-    settings = ProbeSettings(
-        wanted=wanted,
-        place=np.where(leaf, np.cumsum(leaf), np.cumsum(chosen)) - 1,
-        units=model.tree_units(number),
-        around=list_values_around(tree.threshold[chosen], schema.dtype),
-        pool=np.stack([values, find_next_above(values, schema.dtype)], axis=1),
-        pool_offsets=offsets,
-        unseen=model.unknown == "missing" and model.missing != "error",
-        narrow=schema.dtype == "float32",
-        budget=_MAX_LEAF_PAIRS,
-    )
-    bar = int(model.missing == "error")
-    # Three paths: to a split, below it on the right side, and below it on the wrong side.
-    walk = make_walk(tree, schema.n_levels, schema.nominal, bar, 3 * tree.depth + 1)
-    after = find_next_above(tree.threshold, schema.dtype)
-    count = write_probe_rows(walk, settings, after, rows, can, wrong_turns, rng)
-    return rows[:count], can
+        first[chosen] = needed[chosen]
+    return [np.split(first, ends), np.split(needed - first, ends)]
 
 
 # ---------------------------------------------------------------- time limit

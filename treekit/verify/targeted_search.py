@@ -11,7 +11,6 @@ from __future__ import annotations
 import itertools
 import math
 import time
-from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -22,18 +21,14 @@ import numpy.typing as npt
 from treekit.model.fixed_point import floor_to_dtype, to_double_threshold
 from treekit.model.model import Model
 from treekit.model.tree import Split, Tree
-from treekit.rules import RuleList, rules
-from treekit.rules.extract import is_rule_list
 from treekit.verify.probe_values import (
     draw_random_rows,
     find_divided_rows,
-    find_next_above,
     list_values_around,
 )
 from treekit.verify.routing import (
     RoutedModel,
     has_accepted_rows,
-    is_plain,
     make_empty_coverage,
     make_extended_walk,
     make_matrix,
@@ -622,96 +617,3 @@ def _add_derived_columns(of: RoutedModel, tree: Tree) -> tuple[Tree, int]:
         missing=np.broadcast_to(missing, tree.missing.shape),
     )
     return lowered, len(sums)
-
-
-# ---------------------------------------------------------------- rule boundaries
-
-
-def make_rule_rows(
-    model: Model, max_rows: int, probes: Array, rng: np.random.Generator
-) -> tuple[Array, int, int]:
-    """Make rows for the faces of rules, at most `max_rows`.
-
-    Parameters
-    ----------
-    model : Model
-    max_rows : int
-    probes : (rows, features) float64
-        Accepted rows that reach every leaf.
-    rng : numpy.random.Generator
-
-    Returns
-    -------
-    rows : (rows, features) float64
-    probed, rules : int
-        Number of rules with rows, and of all rules; if not all fit, every k-th is probed.
-    """
-    if not has_accepted_rows(model):
-        return probes[:0], model.n_leaves, model.n_leaves
-    if is_rule_list(model):  # each condition occurs once in the text, as in code
-        return probes[:0], model.n_leaves, model.n_leaves
-    if not is_plain(model):
-        return search_boundary_rows(model, probes, max_rows, rng)
-    listed = rules(model)
-    table = listed.conditions
-    rule = np.repeat(np.arange(len(listed)), np.diff(listed.end, prepend=0))
-    nominal, n_levels = model.schema.nominal[table.column], model.schema.n_levels[table.column]
-    n_accepted = np.where(nominal, np.diff(table.level_end, prepend=0), 0)
-    outside = np.bincount(rule, weights=np.where(nominal, n_levels, 2) + 2, minlength=len(listed))
-    inside = np.ones(len(listed), dtype=np.int64)
-    np.maximum.at(inside, rule, n_accepted)
-    needed = outside.astype(np.int64) + inside + 3
-    step = max(-(-int(needed.sum()) // max_rows), 1)
-    chosen = np.arange(0, len(listed), step)
-    chosen = chosen[np.cumsum(needed[chosen]) <= max_rows]
-    rows = np.array(list(_iter_face_rows(model, listed, chosen)))
-    rows = rows.reshape(-1, model.schema.n_features)
-    # A rule that no row satisfies has no inside: its rows would hold disallowed missing values.
-    return rows[~listed.refused(rows)], len(chosen), len(listed)
-
-
-def _iter_face_rows(model: Model, listed: RuleList, chosen: Index) -> Iterator[Array]:
-    """Yield rows just inside and just outside of each condition of the chosen rules."""
-    schema, table = model.schema, listed.conditions
-    above_low, above_high = (find_next_above(x, schema.dtype) for x in (table.low, table.high))
-    level_start, start = np.append(0, table.level_end), np.append(0, listed.end)
-    n_levels, takes_missing = schema.n_levels.tolist(), model.missing != "error"
-    base = np.where(schema.nominal & (schema.n_levels == 0), np.nan, 0.0)
-    for rule in chosen.tolist():
-        corner, lower, unknown = base.copy(), base.copy(), np.full(len(base), np.nan)
-        accepted: dict[int, list[int]] = {}
-        outside: list[tuple[int, float]] = []
-        for c in range(start[rule], start[rule + 1]):
-            feature, low, high = int(table.column[c]), table.low[c], table.high[c]
-            if schema.nominal[feature]:
-                levels = table.levels[level_start[c] : table.level_end[c]].tolist()
-                accepted[feature] = levels
-                values = levels or [0.0]
-                others = sorted(set(range(n_levels[feature])) - set(levels))
-                outside += [(feature, level) for level in others]
-            else:
-                faces = [(high, above_high[c])] if np.isfinite(high) else []
-                faces += [(above_low[c], low)] if np.isfinite(low) else []
-                values = [within for within, _ in faces] or [0.0]
-                outside += [(feature, beyond) for _, beyond in faces]
-                outside += [] if table.known[c] else [(feature, 0.0)]
-            is_nominal = feature in accepted
-            corner[feature] = values[0] if table.known[c] else np.nan
-            lower[feature] = values[0 if is_nominal else -1] if table.known[c] else np.nan
-            if not table.missing[c]:
-                unknown[feature] = corner[feature]
-                outside.append((feature, np.nan))
-        yield corner
-        yield lower
-        for rank in range(1, max(map(len, accepted.values()), default=0)):
-            row = corner.copy()
-            for feature, levels in accepted.items():
-                row[feature] = levels[rank] if rank < len(levels) else row[feature]
-            yield row
-        if takes_missing:  # features without a condition may be missing
-            yield unknown
-        for feature, value in outside:
-            if takes_missing or value == value:
-                row = corner.copy()
-                row[feature] = value
-                yield row
