@@ -69,12 +69,13 @@ def _make_candidate(
 def _enter_split_box(
     walk: Any, probing: Any, depth: int, node: int, number: int, plan: Any, tally: Any, rng: Any
 ) -> tuple[int, int]:
-    """Enter the box of rows for one candidate of a split and one wrong branch.
+    """Restrict the box to rows whose prediction shows one wrong turn, if there are any.
 
     Returns
     -------
     n_planned : int
-        Number of values of the split's column to try in the box, written to `plan`.
+        Number of rows to add, with the values of the split's column in `plan`; -1 after the last
+        pair of a value and a wrong branch.
     top : int
         Number of frames of the stack in use.
     """
@@ -82,21 +83,21 @@ def _enter_split_box(
     column = walk.columns[split.feature]
     at_threshold = split.kind == _THRESHOLD
     n_known = column.n_levels if column.nominal else 2 if at_threshold else 1
-    n_wrong = _count_wrong_branches(split)
-    number, step = number // n_wrong, number % n_wrong
-    if number > n_known + 1:
+    n_wrong = max(1, min(split.n_children - 1, MAX_WRONG_BRANCHES))
+    candidate, step = number // n_wrong, number % n_wrong
+    if candidate > n_known + 1:
         return np.int64(-1), depth
-    allowed, value = _make_candidate(walk, probing, node, number, n_known, rng)
+    allowed, value = _make_candidate(walk, probing, node, candidate, n_known, rng)
     if not allowed:
         return np.int64(0), depth
     # An unseen category takes the missing branch of every node.
-    meaning = np.nan if number >= n_known else value
+    meaning = np.nan if candidate >= n_known else value
     right = find_branch_of_value(walk.nodes, walk.level_branch, node, meaning)
     wrong = (right + 1 + step) % split.n_children
     result, top = enter_revealing_box(walk, probing, depth, node, meaning, wrong, rng)
     tally[result] += 1
     n_planned = _plan_value(plan, 0, split.feature, value)
-    for around in range(2, probing.around.shape[1] if at_threshold and number < n_known else 2):
+    for around in range(2, probing.around.shape[1] if at_threshold and candidate < n_known else 2):
         x = probing.around[probing.place[node], around]
         rounded = np.float64(np.float32(x)) if probing.narrow else x
         inside = (rounded > column.low or column.low == -np.inf) and rounded <= column.high
@@ -106,27 +107,23 @@ def _enter_split_box(
 
 
 @kernel
-def _count_wrong_branches(split: Any) -> int:
-    """Count the wrong branches of a split that are compared with the right one."""
-    return max(1, min(split.n_children - 1, MAX_WRONG_BRANCHES))
-
-
-@kernel
 def _plan_value(plan: Any, at: int, feature: int, value: float) -> int:
-    """Write a column and its value to the plan; return the position of the next."""
+    """Write a column and its value to the plan at a position; return the next position."""
     plan[at, 0], plan[at, 1] = feature, value
     return at + 1
 
 
 @kernel
 def _enter_leaf_box(walk: Any, probing: Any, number: int, plan: Any) -> int:
-    """Enter a corner of a leaf's box, or plan the values outside of it; count the plan.
+    """Restrict the box of a leaf to a variant; return the number of rows to add, -1 after the last.
 
-    A corner restricts the box to its upper bounds, its lower bounds, or missing values where
-    they are allowed.
+    Variants 0 to 2: all columns at their upper bounds, at their lower bounds, or missing where
+    that is allowed.  Variant 3: the full box, from which each row leaves in one column.
     """
     if number > (3 if probing.at_bounds else 0):
         return np.int64(-1)
+    if number == 2 and not probing.missing:
+        return np.int64(0)
     n_planned = np.int64(0)
     for f in range(len(walk.columns) if probing.at_bounds else 0):
         column = walk.columns[f]
@@ -191,7 +188,7 @@ def _copy_columns(source: Any, target: Any) -> None:
 def write_rows(
     after: Any, can: Any, tally: Any, walk: Any, probing: Any, pending: Any, rows: Any, rng: Any
 ) -> int:
-    """Add rows that reach nodes of one tree, and mark all reachable outcomes.
+    """Add rows that reach nodes of one tree, and mark the nodes and outcomes that inputs can reach.
 
     Parameters
     ----------
@@ -214,7 +211,7 @@ def write_rows(
     Returns
     -------
     int
-        Number of nodes left out, as there was no room for their rows.
+        Number of nodes left out because of `max_rows`.
     """
     # For numba a literal 0 has its own type: functions called with it compile twice (measured).
     depth, node, n_left_out = np.int64(0), np.int64(0), 0
@@ -708,20 +705,23 @@ def draw_number(probing: Any, f: int, low: float, high: float, rng: Any) -> floa
 
 
 class PendingRows(NamedTuple):
-    """The last rows: boxes whose values are drawn when no further box may share them.
+    """Ring buffer of the last rows, whose values are not drawn yet: more nodes may share them.
 
-    Row k is in place ``k % window``; the earlier rows are drawn.
+    Row k is in slot ``k % window``.  Of each column, a row has the values that are in all of
+    the boxes, sets of values allowed per column, that it was restricted to.
 
     Attributes
     ----------
     low, high : (features, window) float64
-        Known numbers satisfy ``low <= x <= high``.
+        Least and greatest number, inclusive.
     open : (words, window) uint64
-        Known categories: level k of a column is bit ``k % 64`` of its word ``k // 64``.
+        Bit sets of allowed categories: level k of a column is bit ``k % 64`` of word ``k // 64``
+        of that column.
     first_word : (features + 1,) int64
         Offsets of the words of each column.
-    takes_missing, is_fixed : (features, window) bool
-        Whether a cell may be missing; whether it has a value already, in `values`.
+    takes_missing : (features, window) bool
+    is_fixed : (features, window) bool
+        Whether the column is fixed to the value in `values`.
     values : (features, window) float64
     fits, some : (window,) bool
         Working memory.
@@ -746,25 +746,28 @@ def add_row(
     walk: Any, probing: Any, shared: bool, fixed: int, value: float,
     pending: Any, rows: Any, rng: Any,
 ) -> None:  # fmt: skip
-    """Add a row of the box with column `fixed` set to `value`; if `shared`, to a pending row."""
-    place = np.int64(-1)
+    """Add a row within the box, with column `fixed` (-1: none) set to `value`.
+
+    If `shared`, a compatible pending row is restricted to the box instead, if there is one.
+    """
+    slot = np.int64(-1)
     if shared and pending.count[0] > 0:
-        place = _find_place(walk, pending, fixed, value, probing.narrow)
-    if place < 0:
+        slot = _find_slot(walk, pending, fixed, value, probing.narrow)
+    if slot < 0:
         count, window = pending.count[0], len(pending.fits)
-        place = count % window
+        slot = count % window
         if count >= window:
-            draw_row(walk, probing, pending, place, rows[count - window], rng)
+            draw_row(walk, probing, pending, slot, rows[count - window], rng)
         for f in range(len(walk.columns)):
-            pending.low[f, place], pending.high[f, place] = -np.inf, np.inf
-            pending.takes_missing[f, place] = probing.missing
-            pending.is_fixed[f, place] = False
+            pending.low[f, slot], pending.high[f, slot] = -np.inf, np.inf
+            pending.takes_missing[f, slot] = probing.missing
+            pending.is_fixed[f, slot] = False
         for word in range(len(pending.open)):
-            pending.open[word, place] = ~np.uint64(0)
+            pending.open[word, slot] = ~np.uint64(0)
         pending.count[0] += 1
-    _restrict_row(walk, pending, place, fixed, value, probing.narrow)
+    _restrict_row(walk, pending, slot, fixed, value, probing.narrow)
     if fixed >= 0:
-        pending.is_fixed[fixed, place], pending.values[fixed, place] = True, value
+        pending.is_fixed[fixed, slot], pending.values[fixed, slot] = True, value
 
 
 @kernel
@@ -795,8 +798,8 @@ def _pack_levels(column: Any, barred: Any, first_level: int, level: int) -> Any:
 
 
 @kernel
-def _find_place(walk: Any, pending: Any, fixed: int, value: float, narrow: bool) -> int:
-    """Find a pending row of which some values are in the box; -1 = there is none."""
+def _find_slot(walk: Any, pending: Any, fixed: int, value: float, narrow: bool) -> int:
+    """Find the slot of a pending row compatible with the box and `value`; -1 if there is none."""
     columns, barred, first_word = walk.columns, walk.barred, pending.first_word
     lows, highs, words, absent = pending.low, pending.high, pending.open, pending.takes_missing
     is_fixed, values, fits, some = pending.is_fixed, pending.values, pending.fits, pending.some
@@ -832,9 +835,9 @@ def _find_place(walk: Any, pending: Any, fixed: int, value: float, narrow: bool)
 
 @kernel
 def _restrict_row(
-    walk: Any, pending: Any, place: int, fixed: int, value: float, narrow: bool
+    walk: Any, pending: Any, slot: int, fixed: int, value: float, narrow: bool
 ) -> None:
-    """Restrict a pending row to the box."""
+    """Restrict a pending row to the box, with column `fixed` set to `value`."""
     columns, barred, first_word = walk.columns, walk.barred, pending.first_word
     lows, highs, words, absent = pending.low, pending.high, pending.open, pending.takes_missing
     for f in range(len(columns)):
@@ -843,30 +846,30 @@ def _restrict_row(
             continue
         missing, known, low, high = _describe_values(column, f == fixed, value, narrow)
         level = np.int64(value) if f == fixed and known else np.int64(-1)
-        absent[f, place] &= missing
-        lows[f, place] = max(lows[f, place], low) if known else np.inf
-        highs[f, place] = min(highs[f, place], high) if known else -np.inf
+        absent[f, slot] &= missing
+        lows[f, slot] = max(lows[f, slot], low) if known else np.inf
+        highs[f, slot] = min(highs[f, slot], high) if known else -np.inf
         for word in range(first_word[f], first_word[f + 1]):
             bits = _pack_levels(column, barred, 64 * (word - first_word[f]), level)
-            words[word, place] &= bits if known else np.uint64(0)
+            words[word, slot] &= bits if known else np.uint64(0)
 
 
 @kernel
-def draw_row(walk: Any, probing: Any, pending: Any, place: int, row: Any, rng: Any) -> None:
-    """Draw a row of a pending box."""
+def draw_row(walk: Any, probing: Any, pending: Any, slot: int, row: Any, rng: Any) -> None:
+    """Draw the values of a pending row."""
     for f in range(len(row)):
         nominal, n_levels = walk.columns[f].nominal, walk.columns[f].n_levels
-        low, high, first = pending.low[f, place], pending.high[f, place], pending.first_word[f]
+        low, high, first = pending.low[f, slot], pending.high[f, slot], pending.first_word[f]
         known = low <= high and not nominal
         for word in range(first, pending.first_word[f + 1]):
-            known |= pending.open[word, place] != 0
-        if pending.is_fixed[f, place]:
-            row[f] = pending.values[f, place]
-        elif pending.takes_missing[f, place] and (not known or rng.random() < 0.1):
+            known |= pending.open[word, slot] != 0
+        if pending.is_fixed[f, slot]:
+            row[f] = pending.values[f, slot]
+        elif pending.takes_missing[f, slot] and (not known or rng.random() < 0.1):
             row[f] = np.nan
         elif nominal:
             level = int(rng.random() * n_levels)
-            while (pending.open[first + level // 64, place] >> np.uint64(level % 64)) & 1 == 0:
+            while (pending.open[first + level // 64, slot] >> np.uint64(level % 64)) & 1 == 0:
                 level = (level + 1) % n_levels
             row[f] = level
         else:
@@ -876,7 +879,7 @@ def draw_row(walk: Any, probing: Any, pending: Any, place: int, row: Any, rng: A
 
 @kernel
 def draw_pending_rows(walk: Any, probing: Any, pending: Any, rows: Any, rng: Any) -> int:
-    """Draw the pending rows; return the number of all rows."""
+    """Draw the values of all pending rows; return the number of all rows."""
     count, window = pending.count[0], len(pending.fits)
     for k in range(max(count - window, 0), count):
         draw_row(walk, probing, pending, k % window, rows[k], rng)
@@ -887,16 +890,16 @@ def draw_pending_rows(walk: Any, probing: Any, pending: Any, rows: Any, rng: Any
 def enter_revealing_box(
     walk: Any, probing: Any, depth: int, node: int, value: float, wrong: int, rng: Any
 ) -> tuple[int, int]:
-    """Enter the box of rows that reach `node` with `value`, where branch `wrong` is noticed.
+    """Restrict the box to rows at `node` with `value` whose prediction shows branch `wrong`.
 
-    Depth-first over the leaves below the right branch and, for each, those
+    Depth-first over the leaves below the correct branch and, for each, those
     below the wrong one, within one box.  Nodes on the fixed column have
     a single possible branch.  `depth` frames of the stack are in use and kept.
 
     Returns
     -------
     result : int
-        Whether the branch is noticed; if not, the box is that of the node.
+        Whether the prediction differs; if not, the box is that of the node.
     top : int
         Number of frames of the stack in use.
     """

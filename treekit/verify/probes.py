@@ -44,7 +44,7 @@ ROWS_CUT = "some splits got no rows; raise max_rows"
 TIME_CUT = "some splits got no rows within the time budget; raise budget"
 
 _MAX_PENDING_ROWS, _MAX_PENDING_CELLS = 512, 1 << 20
-"""Maximum number of rows whose values are open, so that further nodes can share them."""
+"""Limits of the rows that further nodes can share, which are searched for each node."""
 
 _MAX_LEAF_PAIRS = 256
 """Maximum number of leaf pairs compared in the search for a row that shows a wrong turn."""
@@ -92,8 +92,8 @@ def make_probes(
 ) -> Probes:
     """Construct the probes of a model; the same seed makes the same ones.
 
-    If there may be more than `max_rows`, leaves take precedence (a row for each leaf takes
-    every side of every split), then a sample of the splits, then the others, until they are full.
+    If there may be more than `max_rows`, leaves come first (rows for all leaves take every branch
+    of every split), then a sample of the splits, then the other splits, up to the limit.
     Construction ends at the time `until`, on the clock of `time.monotonic`.
     """
     if max_rows < 1 or n_random < 0:
@@ -128,7 +128,7 @@ def _construct_rows(
     leaf = np.concatenate([tree.kind == Split.LEAF for tree in model.trees])
     builder, cut = _RowBuilder(model, rng), ""
     reachable: list[TreeCoverage] = []
-    for attempt, needed in enumerate(_list_rounds(model, bounds, (leaf, ~leaf), max_rows)):
+    for attempt, needed in enumerate(_list_passes(model, bounds, (leaf, ~leaf), max_rows)):
         for number, of_tree in enumerate(needed):
             if time.monotonic() > until and not cut:
                 cut = TIME_CUT
@@ -169,7 +169,7 @@ def make_rule_rows(
     -------
     rows : (rows, features) float64
     probed, rules : int
-        Number of rules with rows, and of all rules; if not all fit, they are spread evenly.
+        Number of rules with rows at their bounds, spread evenly over the model, and of all rules.
     """
     if not has_accepted_rows(model):
         return probes[:0], model.n_leaves, model.n_leaves
@@ -180,14 +180,14 @@ def make_rule_rows(
     bounds = np.concatenate([_bound_boundary_row_counts(t, model.schema) for t in model.trees])
     leaf = np.concatenate([tree.kind == Split.LEAF for tree in model.trees])
     builder = _RowBuilder(model, rng)
-    for needed in _list_rounds(model, bounds * leaf, (leaf,), max_rows):
+    for needed in _list_passes(model, bounds * leaf, (leaf,), max_rows):
         for number, of_tree in enumerate(needed):
             builder.add_rows(number, of_tree, max_rows, at_bounds=True)
     return builder.draw_rows(), model.n_leaves - builder.n_left_out, model.n_leaves
 
 
 class _RowBuilder:
-    """Builder of the rows of a plain model: each row is in as many boxes of nodes as possible.
+    """Constructs rows for the nodes of all trees; nodes share rows, which saves four fifths.
 
     Parameters
     ----------
@@ -251,7 +251,7 @@ class _RowBuilder:
         return can
 
     def draw_rows(self) -> Array:
-        """Draw the values left open; return all rows, (rows, features) float64."""
+        """Draw the values that no node has fixed; return all rows, (rows, features) float64."""
         from treekit.kernels.witness_search import draw_pending_rows
 
         count = draw_pending_rows(*self._prepare(0, np.zeros(0, dtype=np.int64), 0))
@@ -330,18 +330,18 @@ def _bound_boundary_row_counts(tree: Tree, schema: Schema) -> npt.NDArray[np.int
     return needed
 
 
-def _list_rounds(
+def _list_passes(
     model: Model, needed: Index, groups: Sequence[npt.NDArray[np.bool_]], max_rows: int
 ) -> list[list[Index]]:
-    """List the nodes to probe in two rounds, the second only if not all fit into the first.
+    """List the nodes to probe in one pass, or in two if they may need more than `max_rows`.
 
-    The first is a sample spread evenly over each of the groups of nodes, in their order; the
-    second has all other nodes, as many as fit: rows that several nodes share leave room.
+    The first pass is an evenly spaced sample of each group of nodes, in the order of the groups;
+    the second has the other nodes, some of which fit because nodes share rows.
 
     Returns
     -------
     list of list of (nodes,) int64
-        For each round and tree the part of `needed` of its nodes; 0 for the others.
+        For each pass and tree: `needed` of the nodes of the pass, 0 of the others.
     """
     ends = np.cumsum([tree.n_nodes for tree in model.trees])[:-1]
     if needed.sum() <= max_rows:
