@@ -147,8 +147,9 @@ def _compile_regression() -> None:
 
 def _compile_rare() -> None:
     """Oblique splits, constraints, surrogates and fractional instances, pruners."""
-    _use(train_example("dear", splitter="oblique"), ("python",))
-    _use(train_example("price", splitter="oblique"), ("python",))
+    for rows in (_FEW_ROWS, _MANY_ROWS):
+        _use(train_example("dear", rows=rows, splitter="oblique"), ("python",))
+        _use(train_example("price", rows=rows, splitter="oblique"), ("python",))
     train_example("dear", levels=False, splitter="oblique")
     train_example("dear", monotonic={"x": 1})
     _use(train_example("dear", missing="surrogate"), ("python", "rules"))
