@@ -266,9 +266,8 @@ def test_every_rule_is_met_at_each_of_its_bounds_and_missed_just_beyond():
 @settings(max_examples=examples(40))
 def test_each_bound_of_a_rule_is_tried_on_either_side_while_all_else_matches(model):
     schema = model.schema
-    rows = make_rule_rows(model, MOST, np.empty((0, schema.n_features)), np.random.default_rng(0))[
-        0
-    ]
+    none = np.empty((0, schema.n_features))
+    rows, _, _ = make_rule_rows(model, MOST, none, np.random.default_rng(0))
     cells = make_matrix(model, rows)
     unreachable = set(measure_coverage(model, make_probes(model, 0, 0, MOST)).unreachable)
     for rule in rules(model):

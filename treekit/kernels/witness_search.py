@@ -474,8 +474,9 @@ A sum next to the threshold, on either side; a category; nothing known; a given 
 REACHED, REVEALING, REVEALING_FLOAT32, REVEALING_FLOAT64 = 1, 2, 3, 4
 """Outcomes of a search.
 
-REACHED: the goal is reached.  TELLS: also, a wrong turn there would change the prediction.
-SHARP: also, an error of one last bit would, in a float32 weight; EXACT: in a double.
+REACHED: the row reaches the goal.  REVEALING: a wrong turn there would also change the prediction.
+REVEALING_FLOAT32: so would an error of the last bit of a float32 weight; REVEALING_FLOAT64: of a
+float64 weight.
 """
 
 GOAL_DTYPE = np.dtype(
@@ -606,7 +607,7 @@ def reach_goals(
     rng : numpy.random.Generator
     bits : treekit.kernels.witness_search.FloatBits
     outcome : (wishes,) int64
-        Output: 0, `REACHED`, `TELLS`, `SHARP` or `EXACT`.
+        Output: 0, `REACHED`, `REVEALING`, `REVEALING_FLOAT32` or `REVEALING_FLOAT64`.
     """
     stack = np.empty((len(routes.nodes) + 1, 2), dtype=np.int64)
     path = np.empty(len(routes.nodes), dtype=np.int64)

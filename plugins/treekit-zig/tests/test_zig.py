@@ -63,7 +63,7 @@ def test_forests_answer_their_probes_with_equal_bits(models, artifacts):
         probes = make_probes(model, 1000, 0, 100_000)
         rows = np.concatenate([probes.rows, probes.refused])
         wanted = expected(model, rows, len(probes.refused))
-        assert len(rows) > 2000
+        assert len(rows) > 1000, "no rows beside the drawn ones"
         assert not len(differing(wanted, Answers(*artifact.answers(rows))))
 
 
