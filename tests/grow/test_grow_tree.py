@@ -240,6 +240,20 @@ def test_a_column_of_three_hundred_levels_is_split_by_wide_codes() -> None:
     assert grow(problem).tree.n_leaves == 2
 
 
+@pytest.mark.parametrize("multiway", [False, True])
+def test_nodes_without_most_of_the_categories_equal_the_oracle(multiway: bool) -> None:
+    rng = random.Random(13)
+    n = 600
+    columns = [[rng.randrange(250) for _ in range(n)], [rng.randrange(99) for _ in range(n)]]
+    y = [rng.randrange(2) for _ in range(n)]
+    problem = reference.Problem(columns, y, [250, None], "gini", 2, multiway=multiway)
+    check(problem)
+    tree = grow(problem).tree
+    assert tree.level_branch.dtype == (np.int16 if multiway else np.int8)
+    absent = np.count_nonzero(tree.level_branch < 0)
+    assert absent > (0 if multiway else len(tree.level_branch) // 2)
+
+
 def test_a_tree_keeps_nothing_that_it_was_grown_in() -> None:
     rng = random.Random(12)
     column = [rng.randrange(200) for _ in range(900)]

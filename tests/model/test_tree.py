@@ -145,6 +145,17 @@ def test_a_tree_built_by_hand_holds_every_kind_of_split():
     assert (tree.n_nodes, tree.n_leaves, tree.depth) == (10, 6, 3)
 
 
+@pytest.mark.parametrize(
+    ("highest", "dtype"), [(2, np.int8), (127, np.int8), (128, np.int16), (32_768, np.int32)]
+)
+def test_branches_have_the_smallest_type_that_holds_them(highest, dtype):
+    given = [0, 1, -1, highest, 0, 2]
+    for wide in (np.int16, np.int32, np.int64) if highest < 2**15 else (np.int32,):
+        tree = replace(every_kind(), level_branch=np.array(given, wide))
+        assert tree.level_branch.dtype == dtype
+        assert tree.level_branch.tolist() == given
+
+
 def test_an_inner_node_says_what_its_leaves_say_together():
     tree = every_kind()
     assert tree.value[0].tolist() == [8, 10]
@@ -582,10 +593,10 @@ def test_taking_nodes_of_a_tree_takes_the_memory_of_the_new_one(model):
 
 
 @pytest.mark.parametrize("entry", [0, 70_000, 599_999])
-@pytest.mark.parametrize("branch", [-2, 2])
+@pytest.mark.parametrize("branch", [-2, 2, 256])  # 256 would be 0 in the type of the others
 def test_a_branch_that_does_not_exist_is_found_wherever_it_is(entry, branch):
     tree = many_levels(200, 0)
-    wrong = tree.level_branch.copy()
+    wrong = tree.level_branch.astype(np.int32)
     wrong[entry] = branch
     with pytest.raises(ModelError, match="a category takes a branch that does not exist"):
         check_trees([many_levels(200, 0, level_branch=wrong)], LEVEL_TABLES_SCHEMA)

@@ -113,8 +113,8 @@ class Level(NamedTuple):
         Nodes of all trees so far.
     splits : (splits,) NODE
         Splits of the previous level; see `treekit.kernels.levels.move_rows`.
-    levels : (pool,) int32
-        Branch of each category of these splits.
+    entries : (pool,) int32
+        Entries of these splits, as in `treekit.kernels.grow_tree.GrowthArrays`.
     blocks : sequence of (nodes,) int64
         Nodes to count, or to collect the rows of, in blocks that are processed separately.
     seeds, n_columns : sequences of (nodes,) arrays
@@ -123,7 +123,7 @@ class Level(NamedTuple):
 
     n_nodes: int
     splits: Nodes
-    levels: npt.NDArray[np.int32]
+    entries: npt.NDArray[np.int32]
     blocks: Sequence[Integers]
     seeds: Sequence[npt.NDArray[np.uint64]] = ()
     n_columns: Sequence[Integers] = ()
@@ -188,7 +188,7 @@ def move_bags(partition: Partition, bags: Bags, level: Level) -> Bags:
     spare = allocate_rows(n, rows.values.shape[1], dense=target.is_dense)
     flat = partition.table.codes.reshape(-1)
     move_rows(
-        partition.table, flat, rows, spare, level.splits, level.levels, spans,
+        partition.table, flat, rows, spare, level.splits, level.entries, spans,
         np.empty(n, np.uint32),
     )  # fmt: skip
     return Bags(rows, spans)
@@ -243,7 +243,7 @@ class Growth(NamedTuple):
 
     nodes: Nodes
     stats: Numbers
-    levels: npt.NDArray[np.int32]
+    entries: npt.NDArray[np.int32]
     lacking: npt.NDArray[np.bool_]
     bounds: Numbers
 
@@ -355,7 +355,7 @@ def _copy_growth(
 ) -> Growth:
     """Return the first `n` nodes, without the room for more."""
     nodes, stats = grown.nodes[:n].copy(), grown.stats[:n].copy()
-    return Growth(nodes, stats, grown.levels.copy(), lacking, bounds.copy())
+    return Growth(nodes, stats, grown.entries.copy(), lacking, bounds.copy())
 
 
 # ---------------------------------------------------------------- all levels
@@ -493,8 +493,8 @@ class _GrowingTrees:
         self.roots = self.nodes["weight"].copy()
         unbounded = [[-np.inf, np.inf]] if recipe.monotonic_signs is not None else []
         self.bounds = np.repeat(np.array(unbounded).reshape(-1, 2), len(seeds), axis=0)
-        self.levels: list[npt.NDArray[np.int32]] = [np.empty(0, np.int32)]
-        self.n_levels = 0
+        self.entries: list[npt.NDArray[np.int32]] = [np.empty(0, np.int32)]
+        self.n_entries = 0
         # Columns that a node of this number counts, if others than it tries are constant.
         self.n_columns: dict[int, int] = {}
         self.opened: list[int] = []
@@ -540,13 +540,13 @@ class _GrowingTrees:
         moved, self.moved = np.array(self.moved, np.int64), []
         splits = self.nodes[moved]
         splits["begin"] = moved
-        pool = np.concatenate(self.levels)
-        self.levels = [pool]
-        sizes = splits["n_levels"]
-        own = [pool[a : a + n] for a, n in zip(splits["level_start"], sizes, strict=True)]
-        splits["level_start"] = np.cumsum(sizes) - sizes
-        levels = np.concatenate([np.empty(0, np.int32), *own])
-        return Level(len(self.nodes), splits, levels, blocks)
+        pool = np.concatenate(self.entries)
+        self.entries = [pool]
+        sizes = splits["n_entries"]
+        own = [pool[a : a + n] for a, n in zip(splits["first_entry"], sizes, strict=True)]
+        splits["first_entry"] = np.cumsum(sizes) - sizes
+        entries = np.concatenate([np.empty(0, np.int32), *own])
+        return Level(len(self.nodes), splits, entries, blocks)
 
     def add_level(self, level: Level, found: Sequence[Growth]) -> None:
         """Add the splits and children of a level."""
@@ -596,7 +596,7 @@ class _GrowingTrees:
         for own, growth in zip(ids, growths, strict=True):
             n, grown = len(own), growth.nodes.copy()
             grown["first_child"] += end - n
-            grown["level_start"] += self.n_levels
+            grown["first_entry"] += self.n_entries
             self.nodes[own], self.stats[own] = grown[:n], growth.stats[:n]
             nodes.append(grown[n:])
             stats.append(growth.stats[n:])
@@ -610,14 +610,14 @@ class _GrowingTrees:
             more[children] = np.repeat(more[inner], counts)
             roots.append(more[n:])
             end += len(grown) - n
-            self.levels.append(growth.levels)
-            self.n_levels += len(growth.levels)
+            self.entries.append(growth.entries)
+            self.n_entries += len(growth.entries)
         self.nodes, self.stats = np.concatenate(nodes), np.concatenate(stats)
         self.roots, self.bounds = np.concatenate(roots), np.concatenate(bounds)
 
     def assemble(self) -> list[Tree]:
         """Return the trees, with their nodes in the order of `grow_tree`."""
-        pool, trees = np.concatenate(self.levels), []
+        pool, trees = np.concatenate(self.entries), []
         none = self.recipe.target.select_rows(np.empty(0, np.uint32), None)
         for root in range(self.n_trees):
             order, first_child = np.empty((2, len(self.nodes)), np.int64)

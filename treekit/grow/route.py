@@ -74,8 +74,9 @@ def encode_splits(tree: Tree, table: Table) -> CodedSplits:
     thresholds = np.where(tree.kind == Split.THRESHOLD, tree.threshold, np.nan)
     return CodedSplits(
         tree.kind, tree.feature, tree.threshold, _find_cut_codes(tree.feature, thresholds, table),
-        tree.first_child, tree.n_children, tree.missing, tree.level_offsets, tree.level_branch,
-        tree.term_offsets, terms, tree.surrogate_offsets, surrogates, tree.surrogate_level_branch,
+        tree.first_child, tree.n_children, tree.missing, tree.level_offsets,
+        tree.level_branch.astype(np.int32, copy=False), tree.term_offsets, terms,
+        tree.surrogate_offsets, surrogates, tree.surrogate_level_branch,
     )  # fmt: skip
 
 

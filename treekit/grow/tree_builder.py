@@ -506,9 +506,7 @@ def assemble_tree(
     g = grown.nodes[:n]
     kind = np.ascontiguousarray(g["kind"])
     inner = kind != Split.LEAF
-    level_branch, level_start = _gather_pool_entries(
-        grown, g, (kind == Split.SUBSET) | (kind == Split.MULTIWAY)
-    )
+    level_branch, level_start = _collect_level_branches(recipe, grown, g)
     # Columns and the bits of their weights alternate; see `treekit.kernels.oblique_splits`.
     terms, term_start = _gather_pool_entries(grown, g, kind == Split.OBLIQUE)
     stats = grown.stats[:n]
@@ -549,16 +547,30 @@ def assemble_tree(
     return GrownTree(tree, stats, value_stats, held_stats, ids, ends, own, rows, share)
 
 
+def _collect_level_branches(
+    recipe: Recipe, grown: GrowthArrays, g: npt.NDArray[np.void]
+) -> tuple[npt.NDArray[np.signedinteger[Any]], npt.NDArray[np.int64]]:
+    """Return the branch of each category of the splits by categories, and their CSR offsets."""
+    owners = (g["kind"] == Split.SUBSET) | (g["kind"] == Split.MULTIWAY)
+    pairs, starts = _gather_pool_entries(grown, g, owners)
+    sizes = np.where(owners, recipe.table.n_codes[g["feature"]].astype(np.int64), 0)
+    offsets = np.cumsum(np.append(0, sizes))
+    least = min(-1, -int(g["n_children"].max()))
+    branch = np.full(offsets[-1], -1, dtype=np.min_scalar_type(least))
+    branch[np.repeat(offsets[:-1], np.diff(starts) // 2) + pairs[::2]] = pairs[1::2]
+    return branch, offsets
+
+
 def _gather_pool_entries(
     grown: GrowthArrays, g: npt.NDArray[np.void], owners: npt.NDArray[np.bool_]
 ) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int64]]:
     """Return the pool entries of the nodes of a mask, and their CSR offsets."""
     if not owners.any():  # not a view: it would keep the pool alive as long as the tree
         return np.empty(0, np.int32), empty_offsets(len(g))
-    sizes = np.where(owners, g["n_levels"], 0)
+    sizes = np.where(owners, g["n_entries"], 0)
     starts = np.concatenate([[0], np.cumsum(sizes)])
     # Of owners alone: their slices follow one another, and are copied as one.
-    entries = concatenate_slices(grown.levels, g["level_start"][owners], sizes[owners])
+    entries = concatenate_slices(grown.entries, g["first_entry"][owners], sizes[owners])
     return entries, starts
 
 

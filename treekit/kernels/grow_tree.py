@@ -62,8 +62,8 @@ NODE_DTYPE = np.dtype(
         ("depth", np.int32),
         ("cut", np.int64),
         ("after", np.int64),
-        ("level_start", np.int64),
-        ("n_levels", np.int64),
+        ("first_entry", np.int64),
+        ("n_entries", np.int64),
         ("begin", np.int64),
         ("end", np.int64),
         ("held_begin", np.int64),
@@ -79,8 +79,9 @@ NODE_DTYPE = np.dtype(
 """A node during growth.
 
 `begin`, `end` delimit its slice of the training rows, `held_begin`, `held_end` that of
-the held-out rows; `cut`, `after` as in `treekit.kernels.axis_splits`.  The draws of a
-node start from its `seed`, which depends on the tree's seed and the path to the node.
+the held-out rows; `cut`, `after` as in `treekit.kernels.axis_splits`.  `first_entry`,
+`n_entries` are its slice of the pool of entries.  The draws of a node start from its
+`seed`, which depends on the tree's seed and the path to the node.
 """
 
 
@@ -91,8 +92,9 @@ class GrowthArrays(NamedTuple):
     ----------
     nodes : (capacity,) NODE
     stats, held_stats : (capacity, S) float64
-    levels : (pool,) int32
-        Branches of categories, a slice per node.
+    entries : (pool,) int32
+        A slice per node: of a split by categories, each category with a branch and that
+        branch; of an oblique split, its terms; of a split into intervals, its cuts.
     surrogates : (surrogates,) SURROGATE, or None
     surrogate_levels : (pool,) int32, or None
         Surrogates, if trees have them, and the branches of their categories.
@@ -101,7 +103,7 @@ class GrowthArrays(NamedTuple):
     nodes: npt.NDArray[np.void]
     stats: npt.NDArray[np.float64]
     held_stats: npt.NDArray[np.float64]
-    levels: npt.NDArray[np.int32]
+    entries: npt.NDArray[np.int32]
     surrogates: npt.NDArray[np.void] | None = None
     surrogate_levels: npt.NDArray[np.int32] | None = None
 
@@ -214,12 +216,11 @@ def grow_nodes(
                 return grown, node, kind
             if kind == 0:
                 continue
-            n_levels = found[0].levels
-            if used + n_levels > len(tree.levels):
-                grown = extend_levels(grown, used + n_levels)
+            most = used + 2 * found[0].levels
+            if most > len(tree.entries):
+                grown = extend_entries(grown, most)
                 tree = borrow_arrays(grown)
-            write_split(node, tree, used, scratch.levels, found[0])
-            used += n_levels
+            used = write_split(node, tree, used, scratch.levels, found[0])
             waiting = _add_waiting(node, tree.nodes, waiting, n_waiting, best_first)
             n_waiting += 1
         fresh = last
@@ -241,7 +242,7 @@ def grow_nodes(
         if nest is not None:
             if not within:
                 nest_root, n_before, found_before = np.int64(node), n, n_found
-            cuts = make_next_test(tree.nodes, node, tree.levels)
+            cuts = make_next_test(tree.nodes, node, tree.entries)
             branches = np.int64(tree.nodes[np.uint64(node)].n_children)
         if branches >= len(offsets):
             offsets, held_offsets = (
@@ -251,7 +252,7 @@ def grow_nodes(
         if n + branches > len(tree.nodes):
             grown = extend_nodes(grown, max(2 * len(tree.nodes), n + branches))
             tree = borrow_arrays(grown)
-        routes = _make_routes(node, tree, sample, ways, midpoints, sums, scratch.lines)
+        routes = _make_routes(node, tree, sample, ways, midpoints, sums, scratch)
         if surrogates is not None:
             if tree.nodes[np.uint64(node)].kind <= SUBSET:
                 grown, n_found, routes = _add_surrogates(
@@ -433,14 +434,41 @@ def _bound_rounding_gain(rounding, quantile):
 
 @inlined
 def write_split(node, tree, used, levels, split):
-    """Write the split found for a node; its categories follow the `used` part of the pool."""
+    """Write the split found for a node; return how much of the pool is then used.
+
+    `levels` has a branch for each category, most of which may be absent in a small node.
+    """
     this = tree.nodes[np.uint64(node)]
     this.kind, this.feature = split.kind, split.feature
     this.cut, this.after, this.threshold = split.cut, split.after, split.threshold
     this.missing, this.n_children, this.gain = split.missing, split.branches, split.score
-    this.level_start, this.n_levels = used, split.levels
-    for level in range(np.uint64(split.levels)):
-        tree.levels[np.uint64(used) + level] = levels[level]
+    entries, first, one = tree.entries, np.uint64(used), np.uint64(1)
+    end = first
+    if split.kind in (SUBSET, MULTIWAY):
+        for level in range(np.uint64(split.levels)):
+            entries[end], entries[end + one] = level, levels[level]
+            end += np.uint64(2 * (levels[level] >= 0))
+    else:
+        for k in range(np.uint64(split.levels)):
+            entries[first + k] = levels[k]
+        end += np.uint64(split.levels)
+    this.first_entry, this.n_entries = used, np.int64(end - first)
+    return np.int64(end)
+
+
+@inlined
+def read_branches(this, entries, n_levels, levels):
+    """Write the branch of each category of a node's split to `levels`, -1 = none; return them.
+
+    They are empty for other splits.
+    """
+    if this.kind not in (SUBSET, MULTIWAY):
+        return levels[:0]
+    for level in range(np.uint64(n_levels)):
+        levels[level] = -1
+    for k in range(np.uint64(this.first_entry), np.uint64(this.first_entry + this.n_entries), 2):
+        levels[np.uint64(entries[k])] = entries[k + np.uint64(1)]
+    return levels[:n_levels]
 
 
 @inlined
@@ -449,7 +477,7 @@ def make_leaf(nodes, node):
     this = nodes[np.uint64(node)]
     this.kind = 0
     this.n_children = 0
-    this.n_levels = 0
+    this.n_entries = 0
     this.gain = 0.0
 
 
@@ -457,11 +485,11 @@ def make_leaf(nodes, node):
 
 
 @inlined
-def extend_levels(grown, size):
-    """Return the arrays with room for `size` branches of categories."""
-    levels = extend_array(grown.levels, max(2 * len(grown.levels), size))
+def extend_entries(grown, size):
+    """Return the arrays with room for `size` entries of splits."""
+    entries = extend_array(grown.entries, max(2 * len(grown.entries), size))
     return GrowthArrays(
-        grown.nodes, grown.stats, grown.held_stats, levels, grown.surrogates,
+        grown.nodes, grown.stats, grown.held_stats, entries, grown.surrogates,
         grown.surrogate_levels,
     )  # fmt: skip
 
@@ -471,7 +499,7 @@ def extend_nodes(grown, size):
     """Return the arrays with room for `size` nodes."""
     return GrowthArrays(
         extend_array(grown.nodes, size), extend_rows(grown.stats, size),
-        extend_rows(grown.held_stats, size), grown.levels, grown.surrogates,
+        extend_rows(grown.held_stats, size), grown.entries, grown.surrogates,
         grown.surrogate_levels,
     )  # fmt: skip
 
@@ -479,7 +507,7 @@ def extend_nodes(grown, size):
 @inlined
 def _replace_surrogates(grown, found, levels):
     """Return the arrays with other surrogates."""
-    return GrowthArrays(grown.nodes, grown.stats, grown.held_stats, grown.levels, found, levels)
+    return GrowthArrays(grown.nodes, grown.stats, grown.held_stats, grown.entries, found, levels)
 
 
 # ---------------------------------------------------------------- partition the rows
@@ -499,14 +527,14 @@ class SideColumns(NamedTuple):
 
 
 @inlined
-def _make_routes(node, tree, sample, ways, midpoints, sums, lines):
+def _make_routes(node, tree, sample, ways, midpoints, sums, scratch):
     """Return the routes of the training and the held-out rows at the split of a node."""
     this, table, held_table = tree.nodes[np.uint64(node)], sample.table, sample.held_table
     feature, missing = np.uint64(this.feature), np.int64(this.missing)
-    levels = tree.levels[this.level_start : this.level_start + this.n_levels]
+    levels = read_branches(this, tree.entries, np.int64(table.n_codes[feature]), scratch.levels)
     n_rows = np.uint64(table.codes.shape[1])
-    sparse = is_sparse_node(np.uint64(this.end - this.begin), n_rows, lines)
-    column = locate_column(table, sample.flat, lines, feature, sparse)
+    sparse = is_sparse_node(np.uint64(this.end - this.begin), n_rows, scratch.lines)
+    column = locate_column(table, sample.flat, scratch.lines, feature, sparse)
     held_column = locate_column(held_table, sample.held_flat, sample.held_flat, feature, False)
     cut = np.int64(-1) if this.kind == MISSING else np.int64(this.cut)
     held_cut = cut
@@ -520,9 +548,10 @@ def _make_routes(node, tree, sample, ways, midpoints, sums, lines):
         if this.kind == OBLIQUE:
             sides, held_sides, bound = sums.sides, sums.held_sides, this.threshold
             held_begin, held_end = this.held_begin, this.held_end
-            project_rows(table, levels, bound, sample.rows.ids, this.begin, this.end, sides)
+            terms = tree.entries[this.first_entry : this.first_entry + this.n_entries]
+            project_rows(table, terms, bound, sample.rows.ids, this.begin, this.end, sides)
             project_rows(
-                held_table, levels, bound, sample.held.ids, held_begin, held_end, held_sides
+                held_table, terms, bound, sample.held.ids, held_begin, held_end, held_sides
             )
             return _make_side_route(sides, missing), _make_side_route(held_sides, missing)
     return Route(column, cut, missing, levels), Route(held_column, held_cut, missing, levels)
@@ -610,7 +639,7 @@ def _make_children(
     for b in range(np.uint64(branches)):
         at, after = np.uint64(n) + b, b + np.uint64(1)
         child = nodes[at]
-        child.kind, child.n_children, child.n_levels, child.gain = 0, 0, 0, 0.0
+        child.kind, child.n_children, child.n_entries, child.gain = 0, 0, 0, 0.0
         child.depth = this.depth + (0 if within else 1)
         child.seed = mix_bits(this.seed, b)
         child.begin, child.end = offsets[b], offsets[after]
@@ -765,11 +794,11 @@ def make_next_test(nodes, node, pool):
     Cuts
     """
     this = nodes[np.uint64(node)]
-    start, count, missing = this.level_start, np.int64(this.n_levels), np.int64(this.missing)
+    start, count, missing = this.first_entry, np.int64(this.n_entries), np.int64(this.missing)
     if this.kind != INTERVALS:
         return Cuts(start, np.int64(0), np.int64(-1), missing)
     apart = this.n_children > count + 1
-    this.n_children, this.n_levels = 2, 0
+    this.n_children, this.n_entries = 2, 0
     if apart:
         this.kind, this.missing = MISSING, 0
         return Cuts(start, count, np.int64(-1), missing)
@@ -810,7 +839,7 @@ def pass_cuts_down(nodes, node, cuts, pending, n_pending):
         number = np.int64(this.first_child) + branch
         child = nodes[np.uint64(number)]
         child.kind, child.feature = INTERVALS, this.feature
-        child.level_start, child.n_levels, child.n_children = start, count, count + 1
+        child.first_entry, child.n_entries, child.n_children = start, count, count + 1
         child.missing, child.threshold = missing, np.nan
         pending[np.uint64(n_pending)] = number
         n_pending += 1

@@ -24,10 +24,11 @@ from treekit.kernels.compile import inlined, kernel
 from treekit.kernels.function_pointers import borrow_arrays
 from treekit.kernels.grow_tree import (
     bound_children,
-    extend_levels,
+    extend_entries,
     extend_nodes,
     is_leaf,
     make_leaf,
+    read_branches,
     search_split,
     write_split,
 )
@@ -55,7 +56,7 @@ class ColumnDraws(NamedTuple):
 
 
 @kernel
-def move_rows(table, flat, rows, spare, splits, levels, spans, branch_of):
+def move_rows(table, flat, rows, spare, splits, entries, spans, branch_of):
     """Reorder the rows of nodes by branch, and write the spans of their children.
 
     Parameters
@@ -67,8 +68,8 @@ def move_rows(table, flat, rows, spare, splits, levels, spans, branch_of):
         Rows in the order of nodes; working memory, longer by one row.
     splits : (splits,) NODE
         `begin` is the number of the node, `first_child` that of its first child.
-    levels : (pool,) int32
-        Branches of categories.
+    entries : (pool,) int32
+        Entries of the splits, as in `treekit.kernels.grow_tree.GrowthArrays`.
     spans : (nodes, 2) int64
         Rows of each node.
     branch_of : (rows,) uint32
@@ -76,6 +77,7 @@ def move_rows(table, flat, rows, spare, splits, levels, spans, branch_of):
     """
     zero, one, n_rows = np.uint64(0), np.uint64(1), np.uint64(table.codes.shape[1])
     offsets = np.zeros(3, np.int64)
+    levels = np.empty(np.int64(table.n_codes.max()), np.int32)
     for i in range(np.uint64(len(splits))):
         this = splits[i]
         node, feature, branches = np.uint64(this.begin), np.uint64(this.feature), this.n_children
@@ -83,7 +85,7 @@ def move_rows(table, flat, rows, spare, splits, levels, spans, branch_of):
             offsets = np.zeros(2 * branches, np.int64)
         column = Column(flat, feature * n_rows, one, table.n_codes[feature])
         cut = np.int64(-1) if this.kind == MISSING else np.int64(this.cut)
-        own = levels[this.level_start : this.level_start + this.n_levels]
+        own = read_branches(this, entries, np.int64(table.n_codes[feature]), levels)
         route = Route(column, cut, np.int64(this.missing), own)
         partition_rows(
             route, np.int64(branches), rows, spans[node, zero], spans[node, one], branch_of,
@@ -340,11 +342,11 @@ def split_nodes(
             continue
         if kind == 0:
             continue
-        n_levels = found[0].levels
-        if used + n_levels > len(tree.levels):
-            grown = extend_levels(grown, used + n_levels)
+        most = used + 2 * found[0].levels
+        if most > len(tree.entries):
+            grown = extend_entries(grown, most)
             tree = borrow_arrays(grown)
-        write_split(node, tree, used, scratch.levels, found[0])
+        end = write_split(node, tree, used, scratch.levels, found[0])
         branches = np.int64(tree.nodes[np.uint64(node)].n_children)
         if n + branches > len(tree.nodes):
             grown = extend_nodes(grown, max(2 * len(tree.nodes), n + branches))
@@ -353,7 +355,8 @@ def split_nodes(
         feature = np.uint64(this.feature)
         first = begin + _find_counts(scratch.features, table.n_codes, feature)
         size = np.int64(table.n_codes[feature]) + 1
-        _sum_branches(this, tree, n, branches, counts[first : first + size], dense)
+        levels = scratch.levels[: found[0].levels]
+        _sum_branches(this, tree, n, branches, counts[first : first + size], levels, dense)
         if use_before and not before(
             tree.stats[np.uint64(node)],
             tree.stats[n : n + branches],
@@ -362,7 +365,7 @@ def split_nodes(
         ):
             make_leaf(tree.nodes, node)
             continue
-        used += n_levels
+        used = end
         this.first_child = n
         if len(bounds) > 1:  # binary splits, for which there is room
             bound_children(node, tree, n, branches, bounds, scratch.offers)
@@ -394,12 +397,12 @@ def _add_counts(counts, begin, end, stats, dense):
 
 
 @inlined
-def _sum_branches(this, tree, n, branches, counts, dense):
+def _sum_branches(this, tree, n, branches, counts, levels, dense):
     """Write the children of a node, from node `n` on, by the counts of the split's column."""
     for b in range(np.uint64(branches)):
         at = np.uint64(n) + b
         child = tree.nodes[at]
-        child.kind, child.n_children, child.n_levels, child.gain = 0, 0, 0, 0.0
+        child.kind, child.n_children, child.n_entries, child.gain = 0, 0, 0, 0.0
         child.depth = this.depth + 1
         child.seed = mix_bits(this.seed, b)
         for k in range(np.uint64(tree.stats.shape[1])):
@@ -408,8 +411,8 @@ def _sum_branches(this, tree, n, branches, counts, dense):
     n_codes = np.uint64(len(counts) - 1)
     for code in range(n_codes + np.uint64(1)):
         branch = np.int64(np.int64(code) > cut)
-        if code < n_codes and this.n_levels > 0:
-            branch = np.int64(tree.levels[np.uint64(this.level_start) + code])
+        if code < n_codes and len(levels) > 0:
+            branch = np.int64(levels[code])
         if code == n_codes or branch < 0:
             branch = np.int64(this.missing)
         for k in range(np.uint64(tree.stats.shape[1])):

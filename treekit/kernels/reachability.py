@@ -101,7 +101,8 @@ def make_walk(
     columns["first_level"] = np.cumsum(n_levels) - n_levels
     columns["nominal"] = nominal
     barred = np.zeros(int(n_levels.sum()), dtype=np.int64)
-    return TreeWalk(nodes, tree.level_branch, columns, barred, np.zeros(room, dtype=FRAME_DTYPE))
+    branches = tree.level_branch.astype(np.int32, copy=False)
+    return TreeWalk(nodes, branches, columns, barred, np.zeros(room, dtype=FRAME_DTYPE))
 
 
 @kernel

@@ -426,7 +426,7 @@ def hash_model(model: Model) -> str:
                 continue
             if name in _ONE_SIDED_FIELDS and not tree.one_sided:  # as for older models
                 continue
-            array = getattr(tree, name)
-            digest.update(np.ascontiguousarray(array, array.dtype.newbyteorder("<")).tobytes())
+            stored = np.dtype(FIELD_DTYPES[name]).newbyteorder("<")
+            digest.update(np.ascontiguousarray(getattr(tree, name), stored).tobytes())
     digest.update(np.ascontiguousarray(model.units, "<i8").tobytes())
     return digest.hexdigest()

@@ -245,7 +245,8 @@ def _list_expected_arrays(entries: Mapping[str, bytes]) -> list[str]:
 
 def _read_array_entry(name: str, content: bytes) -> npt.NDArray[Any]:
     try:
-        return decode_array(content, _ARRAY_DTYPES[name])
+        # Branches stay as narrow as they are stored: `Tree` holds them so, too.
+        return decode_array(content, _ARRAY_DTYPES[name], widen=name != "level_branch")
     except ValueError as error:
         raise ModelFileError(f"{name}.npy contains {error}") from None
 
@@ -477,8 +478,8 @@ def encode_array(array: npt.NDArray[Any]) -> bytes:
     return b"".join((head, little.data))
 
 
-def decode_array(content: bytes, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
-    """Read the array of a .npy file and widen it to `dtype`; raise ValueError if invalid.
+def decode_array(content: bytes, dtype: npt.DTypeLike, *, widen: bool = True) -> npt.NDArray[Any]:
+    """Read the array of a .npy file, and usually widen it to `dtype`; ValueError if invalid.
 
     The stored type must be of the same kind and no wider, and the size must match
     the shape exactly, which is checked before memory is allocated.
@@ -500,4 +501,4 @@ def decode_array(content: bytes, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
     if target.kind == "u" and array.size and int(array.min()) < 0:
         raise ValueError(f"the negative number {int(array.min())}; expected {target}")
     with np.errstate(invalid="ignore"):  # a signalling NaN would warn
-        return array.astype(target)
+        return array.astype(target if widen else stored)

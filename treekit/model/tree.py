@@ -81,9 +81,10 @@ class Tree:
     level_offsets : (n + 1,) int64
         Offsets into `level_branch`: SUBSET and MULTIWAY nodes have one entry for
         each category of their column, other nodes none.
-    level_branch : (levels,) int32
+    level_branch : (levels,) int8, int16 or int32
         Branch of each category; -1 = the category was absent at the node and is
-        treated as missing.
+        treated as missing.  The smallest type that holds them, as they take most of the
+        memory of trees of many categories.
     value : (n, values) float64
         Value of the node's training rows: the weight of each class, or the mean
         target; one output after the other.
@@ -125,7 +126,7 @@ class Tree:
     n_children: npt.NDArray[np.int32]
     missing: npt.NDArray[np.int32]
     level_offsets: npt.NDArray[np.int64]
-    level_branch: npt.NDArray[np.int32]
+    level_branch: npt.NDArray[np.int8 | np.int16 | np.int32]
     value: npt.NDArray[np.float64]
     weight: npt.NDArray[np.float64]
     gain: npt.NDArray[np.float64]
@@ -154,7 +155,10 @@ class Tree:
                 array = np.full(self.surrogate_feature.size, -1)
             elif array is _UNSET:
                 array = _NO_ENTRIES[dtype]
-            array = np.ascontiguousarray(array, dtype=dtype)
+            if name == "level_branch":
+                array = _narrow_branches(np.asarray(array))
+            else:
+                array = np.ascontiguousarray(array, dtype=dtype)
             if array.flags.writeable:
                 array = array.view()
                 array.flags.writeable = False
@@ -200,7 +204,7 @@ class Tree:
         """Edges from the root to the deepest leaf."""
         return int(self.depths.max())
 
-    def branches(self, node: int) -> npt.NDArray[np.int32]:
+    def branches(self, node: int) -> npt.NDArray[np.int8 | np.int16 | np.int32]:
         """Return the branch of each category of a SUBSET or MULTIWAY node, as a view."""
         return self.level_branch[self.level_offsets[node] : self.level_offsets[node + 1]]
 
@@ -262,10 +266,24 @@ class Tree:
         return replace(self, value=value)
 
 
-FIELD_DTYPES: dict[str, type[np.generic]] = {
-    name: get_args(get_args(hint)[1])[0] for name, hint in get_type_hints(Tree).items()
-}
-"""Type of each array, as declared in `Tree`."""
+def _narrow_branches(branches: npt.NDArray[Any]) -> npt.NDArray[np.int8 | np.int16 | np.int32]:
+    """Convert branches to the smallest type of the declared ones that holds them all."""
+    if branches.dtype != np.int8:
+        low, high = (int(branches.min()), int(branches.max())) if branches.size else (0, 0)
+        least = np.min_scalar_type(min(low, ~high))  # a negative number: a signed type
+        branches = branches.astype(least if least.itemsize < 4 else np.int32, copy=False)
+    return np.ascontiguousarray(branches)
+
+
+def _find_widest_type(hint: Any) -> type[np.generic]:
+    """Return the widest type of the elements of a hinted array, which is declared last."""
+    declared = get_args(get_args(hint)[1])[0]
+    widest: type[np.generic] = (declared, *get_args(declared))[-1]
+    return widest
+
+
+FIELD_DTYPES = {name: _find_widest_type(hint) for name, hint in get_type_hints(Tree).items()}
+"""Type of each array, as declared in `Tree`; of `level_branch` the widest."""
 
 _NO_ENTRIES = {dtype: np.zeros(0, dtype) for dtype in FIELD_DTYPES.values()}
 for _array in _NO_ENTRIES.values():
