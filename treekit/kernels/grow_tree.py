@@ -446,8 +446,9 @@ def write_split(node, tree, used, levels, split):
     end = first
     if split.kind in (SUBSET, MULTIWAY):
         for level in range(np.uint64(split.levels)):
-            entries[end], entries[end + one] = level, levels[level]
-            end += np.uint64(2 * (levels[level] >= 0))
+            if levels[level] >= 0:
+                entries[end], entries[end + one] = level, levels[level]
+                end += np.uint64(2)
     else:
         for k in range(np.uint64(split.levels)):
             entries[first + k] = levels[k]
