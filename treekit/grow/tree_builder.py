@@ -550,7 +550,7 @@ def assemble_tree(
 def _collect_level_branches(
     recipe: Recipe, grown: GrowthArrays, g: npt.NDArray[np.void]
 ) -> tuple[npt.NDArray[np.signedinteger[Any]], npt.NDArray[np.int64]]:
-    """Return the branch of each category of the splits by categories, and their CSR offsets."""
+    """Collect the branch of each category of each node; return them, and CSR offsets by node."""
     owners = (g["kind"] == Split.SUBSET) | (g["kind"] == Split.MULTIWAY)
     pairs, starts = _gather_pool_entries(grown, g, owners)
     sizes = np.where(owners, recipe.table.n_codes[g["feature"]].astype(np.int64), 0)

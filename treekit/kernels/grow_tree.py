@@ -78,10 +78,10 @@ NODE_DTYPE = np.dtype(
 )
 """A node during growth.
 
-`begin`, `end` delimit its slice of the training rows, `held_begin`, `held_end` that of
-the held-out rows; `cut`, `after` as in `treekit.kernels.axis_splits`.  `first_entry`,
-`n_entries` are its slice of the pool of entries.  The draws of a node start from its
-`seed`, which depends on the tree's seed and the path to the node.
+`begin`, `end` delimit its training rows; `held_begin`, `held_end` its held-out rows.
+`first_entry`, `n_entries` locate its slice of the pool of entries.  `cut`, `after` are as
+in `treekit.kernels.axis_splits`.  `seed` starts its random draws; it depends on the
+tree's seed and the path to the node.
 """
 
 
@@ -93,8 +93,8 @@ class GrowthArrays(NamedTuple):
     nodes : (capacity,) NODE
     stats, held_stats : (capacity, S) float64
     entries : (pool,) int32
-        A slice per node: of a split by categories, each category with a branch and that
-        branch; of an oblique split, its terms; of a split into intervals, its cuts.
+        A slice per node: for a split by categories, pairs of a category and its branch; for
+        an oblique split, its terms; for a split into intervals, its cuts.
     surrogates : (surrogates,) SURROGATE, or None
     surrogate_levels : (pool,) int32, or None
         Surrogates, if trees have them, and the branches of their categories.
@@ -434,9 +434,9 @@ def _bound_rounding_gain(rounding, quantile):
 
 @inlined
 def write_split(node, tree, used, levels, split):
-    """Write the split found for a node; return how much of the pool is then used.
+    """Write a node's split; return the number of entries of the pool that are now used.
 
-    `levels` has a branch for each category, most of which may be absent in a small node.
+    `levels` holds a branch for every category, also for those that are absent from the node.
     """
     this = tree.nodes[np.uint64(node)]
     this.kind, this.feature = split.kind, split.feature
@@ -458,10 +458,10 @@ def write_split(node, tree, used, levels, split):
 
 
 @inlined
-def read_branches(this, entries, n_levels, levels):
-    """Write the branch of each category of a node's split to `levels`, -1 = none; return them.
+def expand_branches(this, entries, n_levels, levels):
+    """Fill `levels` with the branch of each category, -1 = none; return the filled part.
 
-    They are empty for other splits.
+    It is empty if the node's split is not one by categories.
     """
     if this.kind not in (SUBSET, MULTIWAY):
         return levels[:0]
@@ -532,7 +532,7 @@ def _make_routes(node, tree, sample, ways, midpoints, sums, scratch):
     """Return the routes of the training and the held-out rows at the split of a node."""
     this, table, held_table = tree.nodes[np.uint64(node)], sample.table, sample.held_table
     feature, missing = np.uint64(this.feature), np.int64(this.missing)
-    levels = read_branches(this, tree.entries, np.int64(table.n_codes[feature]), scratch.levels)
+    levels = expand_branches(this, tree.entries, np.int64(table.n_codes[feature]), scratch.levels)
     n_rows = np.uint64(table.codes.shape[1])
     sparse = is_sparse_node(np.uint64(this.end - this.begin), n_rows, scratch.lines)
     column = locate_column(table, sample.flat, scratch.lines, feature, sparse)

@@ -24,11 +24,11 @@ from treekit.kernels.compile import inlined, kernel
 from treekit.kernels.function_pointers import borrow_arrays
 from treekit.kernels.grow_tree import (
     bound_children,
+    expand_branches,
     extend_entries,
     extend_nodes,
     is_leaf,
     make_leaf,
-    read_branches,
     search_split,
     write_split,
 )
@@ -85,7 +85,7 @@ def move_rows(table, flat, rows, spare, splits, entries, spans, branch_of):
             offsets = np.zeros(2 * branches, np.int64)
         column = Column(flat, feature * n_rows, one, table.n_codes[feature])
         cut = np.int64(-1) if this.kind == MISSING else np.int64(this.cut)
-        own = read_branches(this, entries, np.int64(table.n_codes[feature]), levels)
+        own = expand_branches(this, entries, np.int64(table.n_codes[feature]), levels)
         route = Route(column, cut, np.int64(this.missing), own)
         partition_rows(
             route, np.int64(branches), rows, spans[node, zero], spans[node, one], branch_of,

@@ -474,8 +474,8 @@ A sum next to the threshold, on either side; a category; nothing known; a given 
 REACHED, REVEALING, REVEALING_FLOAT32, REVEALING_FLOAT64 = 1, 2, 3, 4
 """Outcomes of a search.
 
-REACHED: the row reaches the goal.  REVEALING: a wrong turn there would also change the prediction.
-REVEALING_FLOAT32: so would an error of the last bit of a float32 weight; REVEALING_FLOAT64: of a
+REACHED: the row reaches the goal.  REVEALING: a wrong turn there also changes the prediction.
+REVEALING_FLOAT32: an error of the last bit of a float32 weight does, too; REVEALING_FLOAT64: of a
 float64 weight.
 """
 

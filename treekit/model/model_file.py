@@ -479,10 +479,10 @@ def encode_array(array: npt.NDArray[Any]) -> bytes:
 
 
 def decode_array(content: bytes, dtype: npt.DTypeLike, *, widen: bool = True) -> npt.NDArray[Any]:
-    """Read the array of a .npy file, and usually widen it to `dtype`; ValueError if invalid.
+    """Read the array of a .npy file; widen it to `dtype` if `widen`; ValueError if invalid.
 
-    The stored type must be of the same kind and no wider, and the size must match
-    the shape exactly, which is checked before memory is allocated.
+    The stored type must be of the same kind and no wider.  The size must match the shape
+    exactly; this is checked before memory is allocated.
     """
     target = np.dtype(dtype)
     end = 10 + int.from_bytes(content[8:10], "little")

@@ -82,9 +82,9 @@ class Tree:
         Offsets into `level_branch`: SUBSET and MULTIWAY nodes have one entry for
         each category of their column, other nodes none.
     level_branch : (levels,) int8, int16 or int32
-        Branch of each category; -1 = the category was absent at the node and is
-        treated as missing.  The smallest type that holds them, as they take most of the
-        memory of trees of many categories.
+        Branch of each category; -1 = the category was absent from the node and is
+        treated as missing.  Uses the smallest type that fits, because this array
+        dominates the memory of trees with many categories.
     value : (n, values) float64
         Value of the node's training rows: the weight of each class, or the mean
         target; one output after the other.
@@ -267,7 +267,7 @@ class Tree:
 
 
 def _narrow_branches(branches: npt.NDArray[Any]) -> npt.NDArray[np.int8 | np.int16 | np.int32]:
-    """Convert branches to the smallest type of the declared ones that holds them all."""
+    """Convert branches to the smallest declared type that holds them all."""
     if branches.dtype != np.int8:
         low, high = (int(branches.min()), int(branches.max())) if branches.size else (0, 0)
         least = np.min_scalar_type(min(low, ~high))  # a negative number: a signed type
@@ -276,7 +276,7 @@ def _narrow_branches(branches: npt.NDArray[Any]) -> npt.NDArray[np.int8 | np.int
 
 
 def _find_widest_type(hint: Any) -> type[np.generic]:
-    """Return the widest type of the elements of a hinted array, which is declared last."""
+    """Return the widest element type in the type hint of an array: the one listed last."""
     declared = get_args(get_args(hint)[1])[0]
     widest: type[np.generic] = (declared, *get_args(declared))[-1]
     return widest
