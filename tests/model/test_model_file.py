@@ -421,6 +421,7 @@ def npy_header(descr: str, shape: str, body: bytes = b"") -> bytes:
         ("kind", npy_header("'|u1'", "(10,)", bytes(11)), "not as its shape"),
         ("kind", npy([0] * 11, "<i4"), "expected uint8 or narrower"),
         ("kind", npy([-1] + [0] * 10, "|i1"), "the negative number -1"),
+        ("level_branch", npy([2**32 - 1] + [0] * 5, "<u4"), "the number 4294967295"),
         ("kind", npy([[0] * 11], "|i1"), "has shape"),
         ("kind", npy([0] * 3, "|i1"), "has shape"),
         ("kind", npy([], "|i1"), "has shape"),

@@ -191,7 +191,7 @@ def _lower_tree(
         tree.n_children,
         tree.missing,
         tree.level_offsets,
-        tree.level_branch.astype(np.int32, copy=False),
+        tree.level_branch.astype(np.int32),
         bound,
     )
     row_of_node = first_row - 1 + np.cumsum(~inner)

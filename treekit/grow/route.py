@@ -75,7 +75,7 @@ def encode_splits(tree: Tree, table: Table) -> CodedSplits:
     return CodedSplits(
         tree.kind, tree.feature, tree.threshold, _find_cut_codes(tree.feature, thresholds, table),
         tree.first_child, tree.n_children, tree.missing, tree.level_offsets,
-        tree.level_branch.astype(np.int32, copy=False), tree.term_offsets, terms,
+        tree.level_branch.astype(np.int32), tree.term_offsets, terms,
         tree.surrogate_offsets, surrogates, tree.surrogate_level_branch,
     )  # fmt: skip
 

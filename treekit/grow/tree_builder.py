@@ -58,7 +58,14 @@ from treekit.kernels.records import (
 from treekit.kernels.surrogate_splits import SURROGATE_DTYPE, SurrogateSearch
 from treekit.kernels.thresholds import VALUE_BELOW
 from treekit.model.fixed_point import floor_to_dtype, place_threshold
-from treekit.model.tree import Split, Tree, concatenate_slices, empty_offsets, expand_slices
+from treekit.model.tree import (
+    Split,
+    Tree,
+    concatenate_slices,
+    empty_offsets,
+    expand_slices,
+    iter_chunks,
+)
 
 # ---------------------------------------------------------------- plugin errors
 
@@ -551,13 +558,16 @@ def _collect_level_branches(
     recipe: Recipe, grown: GrowthArrays, g: npt.NDArray[np.void]
 ) -> tuple[npt.NDArray[np.signedinteger[Any]], npt.NDArray[np.int64]]:
     """Collect the branch of each category of each node; return them, and CSR offsets by node."""
-    owners = (g["kind"] == Split.SUBSET) | (g["kind"] == Split.MULTIWAY)
-    pairs, starts = _gather_pool_entries(grown, g, owners)
-    sizes = np.where(owners, recipe.table.n_codes[g["feature"]].astype(np.int64), 0)
+    by_level = (g["kind"] == Split.SUBSET) | (g["kind"] == Split.MULTIWAY)
+    sizes = np.where(by_level, recipe.table.n_codes[g["feature"]].astype(np.int64), 0)
     offsets = np.cumsum(np.append(0, sizes))
     least = min(-1, -int(g["n_children"].max()))
     branch = np.full(offsets[-1], -1, dtype=np.min_scalar_type(least))
-    branch[np.repeat(offsets[:-1], np.diff(starts) // 2) + pairs[::2]] = pairs[1::2]
+    first, counts = g["first_entry"][by_level], g["n_entries"][by_level]
+    starts = offsets[:-1][by_level]
+    for part in iter_chunks(counts):
+        pairs = concatenate_slices(grown.entries, first[part], counts[part])
+        branch[np.repeat(starts[part], counts[part] // 2) + pairs[::2]] = pairs[1::2]
     return branch, offsets
 
 

@@ -436,7 +436,7 @@ def _bound_rounding_gain(rounding, quantile):
 def write_split(node, tree, used, levels, split):
     """Write a node's split; return the number of entries of the pool that are now used.
 
-    `levels` holds a branch for every category, also for those that are absent from the node.
+    `levels` holds the branch of each category, -1 = none, or the entries of another split.
     """
     this = tree.nodes[np.uint64(node)]
     this.kind, this.feature = split.kind, split.feature

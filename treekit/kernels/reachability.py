@@ -101,7 +101,7 @@ def make_walk(
     columns["first_level"] = np.cumsum(n_levels) - n_levels
     columns["nominal"] = nominal
     barred = np.zeros(int(n_levels.sum()), dtype=np.int64)
-    branches = tree.level_branch.astype(np.int32, copy=False)
+    branches = tree.level_branch.astype(np.int32)
     return TreeWalk(nodes, branches, columns, barred, np.zeros(room, dtype=FRAME_DTYPE))
 
 

@@ -500,5 +500,8 @@ def decode_array(content: bytes, dtype: npt.DTypeLike, *, widen: bool = True) ->
     array = np.frombuffer(content, dtype=stored, offset=end).reshape(shape)
     if target.kind == "u" and array.size and int(array.min()) < 0:
         raise ValueError(f"the negative number {int(array.min())}; expected {target}")
+    unsigned = target.kind == "i" and stored.kind == "u"
+    if unsigned and array.size and int(array.max()) > np.iinfo(target).max:
+        raise ValueError(f"the number {int(array.max())}; expected {target}")
     with np.errstate(invalid="ignore"):  # a signalling NaN would warn
         return array.astype(target if widen else stored)

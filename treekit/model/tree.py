@@ -351,8 +351,8 @@ def node_levels(
 # ---------------------------------------------------------------- slices of CSR arrays
 # Each owner, such as a node, has a slice of a long array, given by CSR offsets.
 #
-# `Tree.level_branch` may be much larger than the rest of a tree, and positions in it twice
-# as large again, so entries are processed in chunks.
+# `Tree.level_branch` may be much larger than the rest of a tree, and positions in it eight
+# times as large again, so entries are processed in chunks.
 
 _CHUNK_ENTRIES = 1 << 16
 """Entries that are processed at once: their positions stay in the cache."""
@@ -419,7 +419,7 @@ BATCH_NODES = 2**15
 of a complete forest takes too much memory."""
 
 _BRANCHES_PER_NODE = 16
-"""Entries of `Tree.level_branch` that take as much memory as a node."""
+"""Entries of `Tree.level_branch` that count as a node in a batch."""
 
 _MAX_NODES = np.iinfo(np.int32).max
 
@@ -438,7 +438,7 @@ SURROGATE_ENTRIES = {"surrogate_level_offsets": ("surrogate_level_branch",)}
 def batch_trees(trees: Sequence[Tree]) -> Iterator[Sequence[Tree]]:
     """Yield the trees in order, in batches of up to `BATCH_NODES` nodes, or of one larger tree.
 
-    Entries of `Tree.level_branch` count as nodes in proportion to their memory.
+    Entries of `Tree.level_branch` count, too: `_BRANCHES_PER_NODE` of them as one node.
     """
     sizes = [
         tree.n_nodes
