@@ -559,6 +559,8 @@ def _collect_level_branches(
 ) -> tuple[npt.NDArray[np.signedinteger[Any]], npt.NDArray[np.int64]]:
     """Collect the branch of each category of each node; return them, and CSR offsets by node."""
     by_level = (g["kind"] == Split.SUBSET) | (g["kind"] == Split.MULTIWAY)
+    if not by_level.any():
+        return np.empty(0, np.int8), empty_offsets(len(g))
     sizes = np.where(by_level, recipe.table.n_codes[g["feature"]].astype(np.int64), 0)
     offsets = np.cumsum(np.append(0, sizes))
     least = min(-1, -int(g["n_children"].max()))
