@@ -23,6 +23,7 @@ from treekit.errors import SettingError
 from treekit.grow import tree_builder
 from treekit.grow.compile_criterion import CompiledCriterion, compile_criterion, order_by_share
 from treekit.grow.compile_plugin import Origin
+from treekit.grow.route import find_leaves
 from treekit.grow.tree_builder import grow_tree
 from treekit.kernels import node_statistics as tally
 from treekit.kernels import quantile_splits as bitset
@@ -244,7 +245,8 @@ def test_a_column_of_three_hundred_levels_is_split_by_wide_codes() -> None:
 def test_nodes_without_most_of_the_categories_equal_the_oracle(multiway: bool) -> None:
     rng = random.Random(13)
     n = 600
-    columns = [[rng.randrange(250) for _ in range(n)], [rng.randrange(99) for _ in range(n)]]
+    levels = [0, 249, *(rng.randrange(250) for _ in range(n - 2))]
+    columns = [levels, [rng.randrange(99) for _ in range(n)]]
     y = [rng.randrange(2) for _ in range(n)]
     problem = reference.Problem(columns, y, [250, None], "gini", 2, multiway=multiway)
     check(problem)
@@ -354,6 +356,18 @@ def test_held_out_rows_travel_without_shaping_the_tree() -> None:
         members = with_held.held_ids[with_held.held_leaf == leaf]
         classes = np.bincount([problem.y[i] for i in members], minlength=problem.n_classes)
         assert with_held.held_stats[leaf].tolist() == classes.tolist()
+
+
+def test_held_out_rows_of_absent_categories_reach_the_leaves_of_the_finished_tree() -> None:
+    rng, sizes = random.Random(14), [20, 15, 9]
+    columns = [[rng.randrange(size) for _ in range(800)] for size in sizes]
+    y = [rng.randrange(2) for _ in range(800)]
+    recipe = recipe_of(reference.Problem(columns, y, list(sizes), "gini", 2))
+    ids = np.arange(800, dtype=np.uint32)
+    kept, held = recipe.target.select_rows(ids[::2], None), ids[1::2]
+    grown = grow_tree(recipe, kept, recipe.target.select_rows(held, None), 0)
+    leaves = find_leaves(grown.tree, recipe.table, grown.held_ids)
+    np.testing.assert_array_equal(grown.held_leaf, leaves)
 
 
 LEVELS = [Fraction(1, 2), Fraction(3, 10)]
