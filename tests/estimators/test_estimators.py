@@ -740,7 +740,7 @@ def test_the_out_of_bag_score_may_be_any_function():
 
 
 def test_the_out_of_bag_score_of_several_outputs_is_their_score():
-    x, y = make_classification(300, 6, n_classes=3, n_informative=4, random_state=0)
+    x, y = make_classification(250, 6, n_classes=3, n_informative=4, random_state=0)
     both = np.column_stack([y, y % 2])
     forest = RandomForestClassifier(60, oob_score=True, random_state=0).fit(x, both)
     said = forest.oob_decision_function_.argmax(axis=1)
