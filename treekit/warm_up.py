@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "KINDS",
+    "SECONDS",
     "build_machine_code",
     "compile_for_serving",
     "compile_in_background",
@@ -278,7 +279,7 @@ def compile_kinds(kinds: Iterable[str]) -> None:
         sys.stdout.flush()
 
 
-_SECONDS = {
+SECONDS: Mapping[str, int] = {
     "use": 20,
     "demo": 50,
     "trees": 40,
@@ -298,8 +299,8 @@ _N_PROCESSES = 2
 def split_kinds(kinds: Iterable[str]) -> list[list[str]]:
     """Split kinds into parts of about equal compile time, one for each process."""
     parts: list[list[str]] = [[] for _ in range(_N_PROCESSES)]
-    for kind in sorted(kinds, key=lambda kind: -_SECONDS[kind]):
-        min(parts, key=lambda part: sum(_SECONDS[kind] for kind in part)).append(kind)
+    for kind in sorted(kinds, key=lambda kind: -SECONDS[kind]):
+        min(parts, key=lambda part: sum(SECONDS[kind] for kind in part)).append(kind)
     # The second begins with other kernels than the first, as either finds what the other stored.
     return [part for part in (parts[0], *(part[::-1] for part in parts[1:])) if part]
 
@@ -320,7 +321,7 @@ def compile_in_processes(
     into : str
         Folder for the machine code; by default numba's cache.
     progress : callable, optional
-        Called as ``progress(done, total)`` after each kind.
+        Called as ``progress(done, total)`` at the start and after each kind.
 
     Raises
     ------
@@ -341,7 +342,8 @@ def compile_in_processes(
             for part in parts
         ]
         os.close(writing)
-        for done, _ in enumerate(lines, 1):  # a line for each kind; ends with the last process
+        # A line for each kind; ends with the last process.
+        for done, _ in enumerate(itertools.chain([""], lines)):
             if progress is not None:
                 progress(done, sum(map(len, parts)))
         codes = [one.wait() for one in processes]

@@ -5,16 +5,20 @@ from __future__ import annotations
 import csv
 import errno
 import hashlib
+import importlib
 import io
 import json
 import os
+import pkgutil
 import pty
 import re
 import signal
 import subprocess
 import sys
 import textwrap
+from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import numba
 import numpy as np
@@ -23,7 +27,9 @@ from click.testing import CliRunner, Result
 from numba.core import event
 
 import treekit
+import treekit.kernels
 from tests.rules.test_rule_text import rules_edited_melons as melons
+from treekit import progress
 from treekit.cli import demo, main
 from treekit.cli.terminal import escape_text, write_text
 from treekit.data import DEMO_TARGET, demo_table
@@ -31,6 +37,7 @@ from treekit.data.schema import Column, Output, Schema
 from treekit.documents import treekit_documents
 from treekit.errors import DataError, ModelFileError, SettingError
 from treekit.kernels import compile as notice
+from treekit.kernels.feature_codes import make_key
 from treekit.model.builder import build_tree, leaf, threshold
 from treekit.model.model import hash_model, make_model
 
@@ -82,12 +89,16 @@ def facts(text: str) -> dict[str, str]:
 
 def at_terminal(*commands: list[object]) -> str:
     """What a person at a terminal sees of commands, one after another in a process of its own."""
+    lines = json.dumps([list(map(str, words)) for words in commands])
+    return watch([sys.executable, "-c", EACH, lines])
+
+
+def watch(command: list[str]) -> str:
+    """What a person at a terminal sees of a process."""
     master, slave = pty.openpty()
     environment = os.environ | {"TERM": "xterm-256color", "COLUMNS": "100"}
     for name in ("NO_COLOR", "FORCE_COLOR", "CI"):
         environment.pop(name, None)
-    lines = json.dumps([list(map(str, words)) for words in commands])
-    command = [sys.executable, "-c", EACH, lines]
     process = subprocess.Popen(command, stdin=slave, stdout=slave, stderr=slave, env=environment)
     os.close(slave)
     seen = b""
@@ -401,92 +412,187 @@ def test_the_table_of_settings_holds_those_of_the_chosen_components():
 # ---------------------------------------------------------------- what people are told meanwhile
 
 
-def compile_one(module: str) -> None:
+def compile_one(module: str, name: str = "add") -> None:
     """Compile a function that says it is of that module."""
 
     def add(a):
         return a + 1
 
-    add.__module__ = module
+    add.__module__, add.__name__ = module, name
     assert numba.njit(add)(1) == 2
 
 
+@pytest.fixture
+def fresh_notice() -> Iterator[notice.CompileNotice]:
+    """A notice that has told nothing yet, in place of the process's own."""
+    event.unregister("numba:compile", notice._notice)
+    with event.install_listener("numba:compile", notice.CompileNotice()) as fresh:
+        yield fresh
+    event.register("numba:compile", notice._notice)
+
+
 def test_a_long_compilation_of_kernels_is_announced_once(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    fresh_notice: notice.CompileNotice,
 ):
     monkeypatch.setattr(notice, "NOTICE_DELAY", 0.0)
-    with notice.announce_compilation():
-        compile_one("treekit.kernels.grow_tree")
-        compile_one("treekit.kernels.records")
-    told = capsys.readouterr().err  # not a terminal: no line for each kernel
-    assert re.fullmatch(
-        r"compiling treekit's kernels for the first time\ncompiled 2 kernels in \d+ s\n", told
-    )
-
-
-def test_a_terminal_shows_the_lines_of_csv_and_no_more_than_text(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-):
-    monkeypatch.setattr(sys.stdout, "isatty", lambda: True, raising=False)
-    write_text(["a,b\r\n", "\x1b[31m,\r2\r\n"], None)
-    assert capsys.readouterr().out == "a,b\n\\x1b[31m,\\r2\n"
-
-
-def test_a_terminal_is_told_which_kernel_compiles_and_for_how_long(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-):
-    monkeypatch.setattr(notice, "NOTICE_DELAY", 0.0)
-    monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
-    with notice.announce_compilation():
-        compile_one("treekit.kernels.grow_tree")
-    told = capsys.readouterr().err
-    assert re.search(r"\r\x1b\[K\x1b\[2mkernel 1, add: \d+ s", told)
-    assert re.search(r"\r\x1b\[K.*compiled 1 kernels in \d+ s", told)
+    monkeypatch.setattr(notice, "_BAR_INTERVAL", 0.0)
+    monkeypatch.setattr(notice, "_USUAL_SECONDS", {"add": 40.4})
+    monkeypatch.setattr(progress, "_choice", {"reporting": True})
+    compile_one("treekit.kernels.grow_tree")
+    compile_one("treekit.kernels.records")
+    told = capsys.readouterr().err  # not a terminal: no bar
+    assert told == "compiling treekit's kernels for the first time, about 40 s\n"
 
 
 @pytest.mark.parametrize(
-    ("module", "patience"), [("treekit.kernels.grow_tree", 1e6), ("treekit_hellinger", 0.0)]
+    ("module", "patience", "reporting"),
+    [
+        ("treekit.kernels.grow_tree", 1e6, True),
+        ("treekit_hellinger", 0.0, True),
+        ("treekit.kernels.grow_tree", 0.0, False),
+    ],
 )
-def test_a_short_compilation_or_that_of_a_plugin_is_not_announced(
+def test_a_short_compilation_or_one_of_a_plugin_or_that_nobody_watches_is_not_announced(
     module: str,
     patience: float,
+    reporting: bool,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
+    fresh_notice: notice.CompileNotice,
 ):
     monkeypatch.setattr(notice, "NOTICE_DELAY", patience)
-    with notice.announce_compilation():
-        compile_one(module)
+    monkeypatch.setattr(notice, "_BAR_INTERVAL", 0.0)
+    monkeypatch.setattr(progress, "_choice", {"reporting": True} if reporting else {})
+    compile_one(module)
     assert capsys.readouterr().err == ""
 
 
-@pytest.mark.parametrize(("terminal", "lines"), [(True, 1), (False, 0)])
-def test_python_tells_a_person_at_a_terminal_what_compiles(
-    terminal: bool,
-    lines: int,
+def test_a_terminal_or_a_notebook_or_the_command_line_hears_of_progress(
     monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
 ):
-    monkeypatch.setattr(notice, "NOTICE_DELAY", 0.0)
-    monkeypatch.setattr(notice, "_active_notices", [])
-    monkeypatch.setattr(sys.stderr, "isatty", lambda: terminal, raising=False)
-    heard: list[tuple[str, event.Listener]] = []
-    register = event.register
-
-    def noted(kind: str, ear: event.Listener) -> None:
-        heard.append((kind, ear))
-        register(kind, ear)
-
+    monkeypatch.setattr(progress, "_choice", {})
+    assert not progress.is_reporting()
     with monkeypatch.context() as patch:
-        patch.setattr(event, "register", noted)
-        notice.install_notice()
-        notice.install_notice()  # once is enough
-    assert len(heard) == lines
-    try:
-        compile_one("treekit.kernels.grow_tree")
-    finally:
-        for kind, ear in heard:
-            event.unregister(kind, ear)
-    assert capsys.readouterr().err.count("compiling treekit's kernels") == lines
+        patch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
+        assert progress.is_reporting()
+        progress.set_reporting(False)  # a worker that is not the first
+        assert not progress.is_reporting()
+    monkeypatch.setattr(progress, "_choice", {})
+    with monkeypatch.context() as patch:
+        patch.setitem(sys.modules, "ipykernel", sys)
+        assert progress.is_reporting()
+    call("plugins")
+    assert progress.is_reporting()
+
+
+class Clock:
+    """A compilation of kernels by the clock."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.now = 100.0
+        monkeypatch.setattr(notice, "monotonic", lambda: self.now)
+        monkeypatch.setattr(progress, "_choice", {"reporting": False})
+        monkeypatch.setattr(
+            notice, "_USUAL_SECONDS", {"find": 10.0, "grow": 6.0, "route": 4.0, "prune": 8.0}
+        )
+        self.notice = notice.CompileNotice()
+
+    def kernel(self, name: str) -> SimpleNamespace:
+        function = SimpleNamespace(__name__=name, __module__="treekit.kernels.one")
+        return SimpleNamespace(py_func=function, _cache=None, stats=None)
+
+    def start(self, name: str) -> None:
+        self.notice.on_start(event.Event("", "", {"dispatcher": self.kernel(name)}))
+
+    def end(self) -> None:
+        self.notice.on_end(event.Event("", "", {}))
+
+    def estimate(self) -> tuple[float, float]:
+        """Return the seconds spent and left."""
+        return self.notice._estimate_seconds()
+
+
+def test_the_seconds_left_are_those_of_the_kernel_and_the_expected_ones_at_todays_pace(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    clock = Clock(monkeypatch)
+    clock.notice.expected = [clock.kernel("grow"), clock.kernel("prune")]
+    clock.start("find")
+    assert clock.estimate() == (0.0, 24.0)
+    clock.now += 4.0
+    assert clock.estimate() == (4.0, 20.0)
+    clock.now += 17.0  # twice as long as usual: so will the others
+    clock.end()
+    clock.now += 5.0  # nothing compiles
+    clock.start("grow")
+    assert clock.notice.measured == [22.0, 11.0]
+    assert clock.estimate() == (21.0, 28.0)
+    clock.now += 2.0
+    clock.start("route")  # within the kernel, and not expected
+    clock.end()
+    assert clock.estimate() == (23.0, 34.0)
+    clock.now += 30.0  # 32 of 20: slower than before
+    assert clock.estimate() == (53.0, pytest.approx(8.0 * 3.2))
+    clock.end()
+    clock.start("unknown")
+    assert clock.estimate() == (53.0, pytest.approx(8.0 * 54.0 / 21.0))
+    clock.end()
+    clock.start("prune")
+    clock.now += 100.0
+    assert clock.estimate() == (153.0, 0.0)
+
+
+def test_what_is_stored_already_is_not_expected(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+    clock = Clock(monkeypatch)
+    monkeypatch.setattr(numba.core.config, "CACHE_DIR", str(tmp_path))
+    stored = notice.kernel(make_key.py_func)
+    stored.py_func.__name__ = "make_key"
+    monkeypatch.setitem(notice._USUAL_SECONDS, "make_key", 5.0)
+    clock.notice.expected = [stored]
+    clock.start("find")
+    assert clock.estimate() == (0.0, 15.0)
+    stored(np.uint32(5), np.uint32(1 << 31))
+    assert clock.estimate() == (0.0, 10.0)
+
+
+def test_the_kernels_whose_seconds_are_known_exist():
+    names = set()
+    for module in pkgutil.iter_modules(treekit.kernels.__path__, "treekit.kernels."):
+        there = vars(importlib.import_module(module.name)).values()
+        names |= {one.__name__ for one in there if isinstance(one, notice.KernelDispatcher)}
+    assert set(notice._USUAL_SECONDS) <= names
+
+
+BARS = """
+import sys
+sys.path[:0] = [sys.argv[1]]
+import numba
+from tests.cli.test_cli import compile_one
+from treekit.kernels import compile as notice
+from treekit.progress import show_progress
+
+notice.NOTICE_DELAY, notice._BAR_INTERVAL = 0.0, 0.01
+notice._USUAL_SECONDS = {"add": 40.0}
+with show_progress("trees") as progress:
+    progress(1, 20)
+    compile_one("treekit.kernels.grow_tree")
+    compile_one("treekit.kernels.records", "other")
+    progress(2, 20)
+print("the end")
+"""
+
+
+@pytest.mark.system
+def test_a_terminal_shows_the_seconds_left_below_the_other_bar():
+    seen = watch([sys.executable, "-c", BARS, str(ROOT)])
+    text = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", seen)
+    assert text.count("compiling treekit's kernels for the first time, about 40 s") == 1
+    assert re.search(r"trees [━╺]+ +1/20 [^\r]*\r\ncompiling ━+ about 40 s left", text)
+    assert "0/100" not in text
+    assert re.search(r"compiling ━+ \d s so far", text)  # an unknown kernel, and no other expected
+    assert re.search(r"trees [━╺]+ +2/20 [^━]*the end", text)
 
 
 @pytest.mark.system

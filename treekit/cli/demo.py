@@ -120,14 +120,12 @@ def _format_rules(model: Model) -> list[str]:
 
 def _verify_artifacts(model: Model, name: str, artifacts: list[Path]) -> Report:
     """Verify the artifacts that this machine can run, and name the others."""
-    from treekit.kernels.compile import announce_compilation
     from treekit.verify import verify
     from treekit.verify.run_artifact import find_runner
 
     untried = {path: why for path in artifacts if (why := find_runner(path).why_unavailable(path))}
     print_heading(f"Verification of the {name}'s artifacts")
-    with announce_compilation():
-        report = verify(model, [path for path in artifacts if path not in untried])
+    report = verify(model, [path for path in artifacts if path not in untried])
     print_report(report)
     for path, why in untried.items():
         click.secho(f"{escape_text(path)} was written but not verified: {why}", fg="yellow")

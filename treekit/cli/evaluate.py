@@ -15,9 +15,10 @@ from treekit.cli.options import (
     table_options,
 )
 from treekit.cli.settings_arguments import SETTING_OPTIONS, parse_training_settings
-from treekit.cli.terminal import check_output_path, escape_text, show_progress, write_text
+from treekit.cli.terminal import check_output_path, escape_text, write_text
 from treekit.cli.train import read_dataset
 from treekit.errors import ModelFileError
+from treekit.progress import show_progress
 
 if TYPE_CHECKING:
     from treekit.evaluation import Evaluation
@@ -111,7 +112,6 @@ def _score_model(given: dict[str, Any]) -> Evaluation:
 
 def _cross_validate(given: dict[str, Any]) -> Evaluation:
     from treekit.evaluation import cross_validate, encode_groups
-    from treekit.kernels.compile import announce_compilation
 
     if given["cluster"] is not None:
         raise click.UsageError(
@@ -132,5 +132,5 @@ def _cross_validate(given: dict[str, Any]) -> Evaluation:
     options = given | {"targets": target, "ignore": ignore}
     dataset = read_dataset(options, settings, table)
     counts = {"cv": given["cv"] or 10, "repeats": given["repeats"] or 1}
-    with announce_compilation(), show_progress("folds") as progress:
+    with show_progress("folds") as progress:
         return cross_validate(dataset, settings, **counts, groups=codes, progress=progress)

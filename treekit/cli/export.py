@@ -19,8 +19,8 @@ from treekit.cli.terminal import (
     escape_text,
     print_report,
     print_table,
-    show_progress,
 )
+from treekit.progress import show_progress
 
 # ---------------------------------------------------------------- export and verify
 
@@ -169,7 +169,6 @@ def verify_command(
     With --cluster the workers run the artifacts on the rows of --on: a Parquet file, a folder,
     a pattern such as 'rows/*.parquet', or a URL.
     """
-    from treekit.kernels.compile import announce_compilation
     from treekit.model.model_file import load
     from treekit.verify import verify
 
@@ -182,7 +181,7 @@ def verify_command(
     if options["cluster"] is not None and options["on"] is None:
         raise click.UsageError("--cluster runs artifacts on the rows of a table; add --on")
     options |= {"random_rows": rows, "certificate": certificate}
-    with announce_compilation(), show_progress("files") as progress:
+    with show_progress("files") as progress:
         report = verify(load(model), paths, progress=progress, **options)
     print_report(report)
     ctx.exit(report.exit_code)

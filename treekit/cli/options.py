@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from treekit.cli.terminal import show_progress
+from treekit.progress import show_progress
 
 if TYPE_CHECKING:
     from treekit.data.table import Table

@@ -93,7 +93,6 @@ def check_command(
     NAME is a component, an entry point or a distribution; all components of the latter two
     are checked.  The exit code is 1 if a law is violated.
     """
-    from treekit.kernels.compile import announce_compilation
     from treekit.testing.report import format_report
 
     found = _find_components(name, kind)
@@ -104,8 +103,7 @@ def check_command(
         )
     broken = 0
     for component in found:
-        with announce_compilation():
-            report = _check_component(component, assignments, strict)
+        report = _check_component(component, assignments, strict)
         click.echo(format_report(report, verbose, _style_text))
         click.echo()
         broken += not report.ok

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from treekit.cli.options import cluster_option, marks_option, read_rows
-from treekit.cli.terminal import check_output_path, escape_text, show_progress, write_text
+from treekit.cli.terminal import check_output_path, escape_text, write_text
 from treekit.errors import DataError
+from treekit.progress import show_progress
 
 if TYPE_CHECKING:
     import numpy as np

@@ -168,7 +168,6 @@ def simplify_command(**given: Any) -> None:
       treekit simplify forest.treekit train.csv -o list.treekit --method sirus --rules 20
     """  # noqa: D301  # \b keeps click from rewrapping the lines
     from treekit import registry
-    from treekit.kernels.compile import announce_compilation
     from treekit.model.model_file import load
     from treekit.rule_learning import simplify
     from treekit.rules.language import load_language
@@ -184,8 +183,7 @@ def simplify_command(**given: Any) -> None:
     settings = parse_assignments(simplifier.settings, given["assignments"], where)
     if given["rules"] is not None:
         settings["rules"] = given["rules"]
-    with announce_compilation():
-        learned = simplify(model, table, simplifier, test=test, **settings)
+    learned = simplify(model, table, simplifier, test=test, **settings)
     learned.rules.model(provenance={"simplified": given["method"]}).save(given["output"])
     for line in learned.lines(words):
         click.echo(line)

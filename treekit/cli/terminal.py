@@ -1,4 +1,4 @@
-"""Terminal output, warnings, progress bars and exit codes of all commands."""
+"""Terminal output, warnings and exit codes of all commands."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import sys
 import threading
 import traceback
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -217,45 +217,6 @@ def _write_to_stdout(pieces: Iterable[str]) -> None:
     for piece in pieces:
         stream.write(piece.encode())
     stream.flush()
-
-
-# ---------------------------------------------------------------- progress bars
-
-
-@contextmanager
-def show_progress(
-    title: str, *, counted: bool = True
-) -> Iterator[Callable[[int, int], None] | None]:
-    """Yield a callback ``progress(done, total)`` that draws a bar, or None without a terminal.
-
-    The bar is drawn from the first step on, so that the compilation notice is above it.
-    """
-    if not sys.stderr.isatty():
-        yield None
-        return
-    from rich.console import Console
-    from rich.progress import (
-        BarColumn,
-        MofNCompleteColumn,
-        Progress,
-        TaskProgressColumn,
-        TimeRemainingColumn,
-    )
-
-    counter = MofNCompleteColumn() if counted else TaskProgressColumn()
-    columns = (title, BarColumn(), counter, TimeRemainingColumn())
-    bar = Progress(*columns, console=Console(stderr=True), transient=True)
-    task = bar.add_task("", start=False)
-
-    def update_bar(done: int, total: int) -> None:
-        bar.start()
-        bar.start_task(task)
-        bar.update(task, total=total, completed=done)
-
-    try:
-        yield update_bar
-    finally:
-        bar.stop()
 
 
 # ---------------------------------------------------------------- verification report

@@ -13,8 +13,9 @@ from treekit.cli.options import (
     settings_options,
     table_options,
 )
-from treekit.cli.terminal import check_output_path, print_table, show_progress
+from treekit.cli.terminal import check_output_path, print_table
 from treekit.errors import DataError, SettingError
+from treekit.progress import show_progress
 
 if TYPE_CHECKING:
     from treekit.data.dataset import Dataset
@@ -243,8 +244,7 @@ def fit_with_progress(
     dataset: Dataset, settings: dict[str, Any], validation: Dataset | None = None
 ) -> Model:
     """Train a model, with notices and progress on stderr."""
-    from treekit.kernels.compile import announce_compilation
     from treekit.training import fit
 
-    with announce_compilation(), show_progress("trees") as progress:
+    with show_progress("trees") as progress:
         return fit(dataset, settings, progress, validation).model

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from treekit.cli.terminal import show_progress
+from treekit.progress import show_progress
 
 
 @click.command("warm-up", short_help="Compile the kernels ahead of time, for containers.")
@@ -26,13 +26,15 @@ def warm_up_command(kinds: tuple[str, ...]) -> None:
     """
     from treekit.errors import TreekitError
     from treekit.kernels.prebuilt import explain_refusal
-    from treekit.warm_up import KINDS, compile_in_processes, split_kinds
+    from treekit.warm_up import KINDS, SECONDS, compile_in_processes, split_kinds
 
     unknown = [kind for kind in kinds if kind not in KINDS]
     if unknown:
         raise TreekitError(f"unknown kind {unknown[0]!r}; known: {', '.join(KINDS)}")
-    with show_progress("kinds") as progress:
-        compile_in_processes(split_kinds(kinds or tuple(KINDS)), progress=progress)
+    parts = split_kinds(kinds or tuple(KINDS))
+    seconds = max(sum(SECONDS[kind] for kind in part) for part in parts)
+    with show_progress(f"kinds, up to about {seconds} s") as progress:
+        compile_in_processes(parts, progress=progress)
     refusal = explain_refusal()
     code = f"not used: {refusal}" if refusal else "used"
     click.echo(f"the kernels are compiled; machine code of the wheel: {code}")

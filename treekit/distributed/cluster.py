@@ -24,6 +24,7 @@ import numpy as np
 from treekit._version import __version__
 from treekit.discovery import find_plugins
 from treekit.errors import DataError, MissingExtraError, SettingError, TreekitError
+from treekit.progress import set_reporting
 
 if TYPE_CHECKING:
     from distributed import Client, Future
@@ -105,11 +106,8 @@ def _start_local_cluster(n_workers: int) -> Iterator[Client]:
         ) as started,
         Client(started) as client,
     ):
-        # Imports numba, which pictures do not need.
-        from treekit.kernels.compile import install_notice
-
-        first = next(iter(client.scheduler_info()["workers"]))
-        client.run(install_notice, always=True, workers=[first])
+        for number, worker in enumerate(client.scheduler_info()["workers"]):
+            client.run(set_reporting, number == 0, workers=[worker])
         yield client
 
 

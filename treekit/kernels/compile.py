@@ -1,4 +1,4 @@
-"""Decorators that compile the kernels, their disk cache, and progress messages.
+"""Decorators that compile the kernels, their disk cache, and the progress of compilation.
 
 All kernels are compiled with the same options: no Python objects, no GIL, IEEE
 division, and a disk cache if its folder is writable.
@@ -17,13 +17,13 @@ import re
 import shutil
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from time import monotonic
-from typing import Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from llvmlite import binding
 from numba import njit
@@ -33,6 +33,10 @@ from numba.core.caching import FunctionCache
 from numba.core.registry import CPUDispatcher
 
 from treekit.kernels import prebuilt
+from treekit.progress import get_console, is_reporting
+
+if TYPE_CHECKING:
+    from rich.progress import Progress
 
 # ---------------------------------------------------------------- decorators
 
@@ -120,7 +124,6 @@ def relax_garbage_collection() -> Iterator[None]:
     with _running.lock:
         _running.depth += 1
         if _running.depth == 1:
-            install_notice()
             _running.usual_threshold = gc.get_threshold()
             if _running.usual_threshold[0] > 0:  # 0: disabled by the user
                 gc.set_threshold(*_RARE_COLLECTION)
@@ -368,6 +371,13 @@ class _KernelCache(FunctionCache):
         if store is None or not store.recorded:
             yield self._make_index(Path(self._cache_path), key)
 
+    def has_code(self) -> bool:
+        """Return whether the folder or the wheel has machine code for any signature."""
+        store, pattern = prebuilt.find_store(), f"{self._impl.filename_base}-*.nbc"
+        room = Path(inspect.getfile(self._py_func)).parent.name
+        folders = [Path(self._cache_path), *([] if store is None else [store.folder / room])]
+        return any(True for folder in folders for _ in folder.glob(pattern))
+
     def _make_index(self, folder: Path, key: Any) -> tuple[Any, Any]:
         # What has changed replaces its former state: neither stamp nor bytecode are in the name.
         named = (*key[:2], self._mark)
@@ -429,58 +439,68 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_randomize_function_ids)
 
 
-# ---------------------------------------------------------------- progress messages
-# On stderr.  The command line always prints them; in Python they are printed to a
-# terminal or in a notebook only.
+# ---------------------------------------------------------------- progress of compilation
 
 NOTICE_DELAY = 1.5
 """Compile time in seconds before a message appears; a plugin's criterion alone takes less."""
 
+_BAR_INTERVAL = 0.5
+"""Seconds between updates of the bar; kernels that take less do not show it."""
 
-@contextmanager
-def announce_compilation() -> Iterator[None]:
-    """Report on stderr, once, if compiling kernels takes longer than `NOTICE_DELAY`.
+_USUAL_SECONDS: Mapping[str, float] = {
+    "sort_keys": 0.5,
+    "find_axis_split": 15.5,
+    "find_numeric_axis_split": 12.0,
+    "find_simple_axis_split": 10.3,
+    "find_simple_numeric_axis_split": 8.6,
+    "find_quantile_split": 13.1,
+    "find_random_split": 13.9,
+    "find_oblique_split": 47.9,
+    "find_numeric_oblique_split": 44.4,
+    "grow_nodes": 10.4,
+    "find_surrogates": 5.0,
+    "replace_by_children": 7.7,
+    "route_rows": 3.4,
+    "find_weakest_links": 1.6,
+    "prune_and_raise": 8.4,
+    "add_leaf_units": 3.3,
+    "lower_nodes": 3.2,
+    "merge_leaf_conditions": 1.4,
+    "write_rows": 8.5,
+    "compare_with_tables": 3.0,
+}
+"""Usual seconds to compile kernels with all that they call (``tools/measure_compile_times.py``).
 
-    Without a disk cache the first training on a machine compiles for some seconds,
-    and would appear to hang.
-    """
-    notice = _CompileNotice()
-    _active_notices.append(notice)
-    try:
-        with event.install_listener("numba:compile", notice):
-            yield
-    finally:
-        _active_notices.remove(notice)
-        notice.stop_notice()
+A kernel of this table that another one calls adds its seconds to those of the other.
+"""
 
 
-def install_notice(*, always: bool = False) -> None:
-    """Report compilations from now on, if interactive or `always`, and not reported already."""
-    if not _active_notices and (always or sys.stderr.isatty() or "ipykernel" in sys.modules):
-        _active_notices.append(_CompileNotice())
-        event.register("numba:compile", _active_notices[0])
+def expect_kernels(*kernels: Any) -> None:
+    """State which kernels the running work will use, for the estimate of the seconds left."""
+    _notice.expected = kernels
 
 
-_active_notices: list[_CompileNotice] = []
-"""Active notices."""
+class CompileNotice(event.Listener):
+    """Report of kernel compilations: a line of text, and on a terminal a bar.
 
-
-class _CompileNotice(event.Listener):
-    """Timer of kernel compilations, which nest and run in several threads under one lock.
-
-    Only kernels count, not the components that are compiled in every process.  The total
-    number of kernels is unknown in advance: kernels compile what they call.
+    Compilations nest, and run in several threads under one lock.  Only kernels count, not the
+    components that are compiled in every process.  The seconds left are those of the kernel in
+    `_USUAL_SECONDS` and of the expected ones, at the pace of this machine so far.
     """
 
     def __init__(self) -> None:
         self.depth = 0
         self.timed_depth: int | None = None  # depth of the outermost kernel being compiled
-        self.kernels: list[str] = []
-        self.spent_seconds = 0.0
         self.started_at = 0.0
+        self.usual_seconds = 0.0  # of the outermost kernel
+        self.expected: Sequence[Any] = ()
+        self.started: set[str] = set()
+        self.spent_seconds = 0.0  # by finished kernels
+        self.measured = [1.0, 1.0]  # seconds and usual seconds of finished kernels, and 1 each
         self.announced = False
         self.timer: threading.Timer | None = None
-        self.lock = threading.Lock()  # guards the progress line
+        self.bar: Progress | None = None
+        self.lock = threading.Lock()  # guards the bar
 
     def on_start(self, started: event.Event) -> None:
         """Record the start of a compilation."""
@@ -488,59 +508,96 @@ class _CompileNotice(event.Listener):
         self.depth += 1
         if not dispatcher.py_func.__module__.startswith("treekit.kernels."):
             return
-        self.kernels.append(dispatcher.py_func.__name__.strip("_"))
-        if self.timed_depth is None:
-            cached = dispatcher.stats.cache_path is not None
-            self.timed_depth, self.started_at = self.depth, monotonic()
-            self._schedule_update(max(NOTICE_DELAY - self.spent_seconds, 0.0), cached)
+        name = dispatcher.py_func.__name__
+        usual = _USUAL_SECONDS.get(name, 0.0)
+        self.started.add(name)
+        if self.timed_depth is not None:
+            self.usual_seconds += usual
+            return
+        self.timed_depth, self.started_at = self.depth, monotonic()
+        self.usual_seconds = usual
+        if is_reporting():
+            stored = dispatcher.stats.cache_path is not None
+            self._schedule_update(max(NOTICE_DELAY - self.spent_seconds, _BAR_INTERVAL), stored)
 
     def on_end(self, ended: event.Event) -> None:
         """Record the end of the innermost compilation."""
         if self.timed_depth == self.depth:
             with self.lock:
-                self.spent_seconds += monotonic() - self.started_at
+                seconds = monotonic() - self.started_at
+                self.spent_seconds += seconds
+                if self.usual_seconds:
+                    self.measured[0] += seconds
+                    self.measured[1] += self.usual_seconds
                 self.timed_depth = None
-                self._redraw_line("")
-            self._cancel_timer()
+                if self.bar is not None:
+                    self.bar.stop()
+                    self.bar = None
+            if self.timer is not None:
+                self.timer.cancel()
         self.depth -= 1
 
-    def _schedule_update(self, seconds: float, kept: bool) -> None:
-        self.timer = threading.Timer(seconds, self._show_progress, [kept])
+    def _schedule_update(self, seconds: float, stored: bool) -> None:
+        self.timer = threading.Timer(seconds, self._show_progress, [stored])
         self.timer.daemon = True
         self.timer.start()
 
-    def _show_progress(self, kept: bool) -> None:
+    def _show_progress(self, stored: bool) -> None:
         with self.lock:
             if self.timed_depth is None:
                 return
+            spent, left = self._estimate_seconds()
             if not self.announced:
                 self.announced = True
-                later = "; later runs load them from disk" if kept else ""
-                _write_stderr(f"compiling treekit's kernels for the first time{later}\n")
-            seconds = self.spent_seconds + monotonic() - self.started_at
-            self._redraw_line(f"kernel {len(self.kernels)}, {self.kernels[-1]}: {seconds:.0f} s")
-            self._schedule_update(1.0, kept)
+                time = f", about {left:.0f} s" if left >= 1 else ""
+                later = "; later runs load them from disk" if stored else ""
+                with contextlib.suppress(OSError):  # nobody reads stderr any more
+                    text = f"compiling treekit's kernels for the first time{time}{later}\n"
+                    sys.stderr.write(text)
+                    sys.stderr.flush()
+            if sys.stderr.isatty():
+                self._draw_bar(spent, left)
+                self._schedule_update(_BAR_INTERVAL, stored)
 
-    def _redraw_line(self, text: str) -> None:
-        """Replace the progress line of a terminal."""
-        if self.announced and sys.stderr.isatty():
-            _write_stderr(text, "\r\x1b[K")
+    def _estimate_seconds(self) -> tuple[float, float]:
+        """Return the seconds spent and left; 0 left: unknown, or longer than usual."""
+        seconds = monotonic() - self.started_at
+        pace, usual = self.measured[0] / self.measured[1], self.usual_seconds
+        if usual:
+            pace = max(pace, seconds / usual)
+            usual -= seconds / pace
+        return self.spent_seconds + seconds, pace * (usual + self._sum_expected())
 
-    def _cancel_timer(self) -> None:
-        if self.timer is not None:
-            self.timer.cancel()
+    def _sum_expected(self) -> float:
+        """Return the usual seconds of the expected kernels that are not compiled yet."""
+        return sum(
+            _USUAL_SECONDS.get(kernel.py_func.__name__, 0.0)
+            for kernel in self.expected
+            if kernel.py_func.__name__ not in self.started and not _is_stored(kernel)
+        )
 
-    def stop_notice(self) -> None:
-        """Print the total, if anything was reported, and stop."""
-        self._cancel_timer()
-        if self.announced:
-            count = len(self.kernels)
-            _write_stderr(f"compiled {count} kernels in {self.spent_seconds:.0f} s\n")
+    def _draw_bar(self, spent: float, left: float) -> None:
+        from rich.progress import BarColumn, Progress
+
+        if self.bar is None:
+            self.bar = Progress(
+                "compiling", BarColumn(), "{task.description}",
+                console=get_console(), auto_refresh=False, transient=True,
+                redirect_stdout=False, redirect_stderr=False,
+            )  # fmt: skip
+            self.bar.add_task("")
+            self.bar.start()
+        task = self.bar.tasks[0]
+        task.completed = spent
+        task.total = spent + left if left >= 1 else None
+        task.description = f"about {left:.0f} s left" if left >= 1 else f"{spent:.0f} s so far"
+        self.bar.refresh()
 
 
-def _write_stderr(text: str, before: str = "") -> None:
-    """Write text to stderr, dimmed on a terminal."""
-    if sys.stderr.isatty() and not os.environ.get("NO_COLOR"):
-        text = f"\x1b[2m{text}\x1b[0m"
-    sys.stderr.write(before + text)
-    sys.stderr.flush()
+def _is_stored(kernel: Any) -> bool:
+    """Return whether the machine code of a kernel is on disk, for any signature."""
+    return isinstance(kernel._cache, _KernelCache) and kernel._cache.has_code()
+
+
+_notice = CompileNotice()
+event.register("numba:compile", _notice)

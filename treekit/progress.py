@@ -1,0 +1,69 @@
+"""Progress bars on stderr, and whether to report progress at all."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import cache
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+__all__ = ["get_console", "is_reporting", "set_reporting", "show_progress"]
+
+_choice: dict[str, bool] = {}
+
+
+def set_reporting(on: bool) -> None:
+    """Choose whether this process reports the compilation of kernels."""
+    _choice["reporting"] = on
+
+
+def is_reporting() -> bool:
+    """Return the choice of `set_reporting`; by default True on a terminal and in a notebook."""
+    return _choice.get("reporting", sys.stderr.isatty() or "ipykernel" in sys.modules)
+
+
+@cache
+def get_console() -> Console:
+    """Return the console of all bars, which draws several below each other."""
+    from rich.console import Console
+
+    return Console(stderr=True)
+
+
+@contextmanager
+def show_progress(
+    title: str, *, counted: bool = True
+) -> Iterator[Callable[[int, int], None] | None]:
+    """Yield a callback ``progress(done, total)`` that draws a bar, or None without a terminal.
+
+    The bar is drawn from the first step on, so that messages of the preparation are above it.
+    """
+    if not sys.stderr.isatty():
+        yield None
+        return
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TaskProgressColumn,
+        TimeRemainingColumn,
+    )
+
+    counter = MofNCompleteColumn() if counted else TaskProgressColumn()
+    columns = (title, BarColumn(), counter, TimeRemainingColumn())
+    bar = Progress(*columns, console=get_console(), transient=True)
+    task = bar.add_task("", start=False)
+
+    def update_bar(done: int, total: int) -> None:
+        bar.start_task(task)
+        bar.update(task, total=total, completed=done)
+        bar.start()
+
+    try:
+        yield update_bar
+    finally:
+        bar.stop()
