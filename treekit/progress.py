@@ -23,7 +23,8 @@ def set_reporting(on: bool) -> None:
 
 def is_reporting() -> bool:
     """Return the choice of `set_reporting`; by default True on a terminal and in a notebook."""
-    return _choice.get("reporting", sys.stderr.isatty() or "ipykernel" in sys.modules)
+    watched = sys.stderr is not None and (sys.stderr.isatty() or "ipykernel" in sys.modules)
+    return _choice.get("reporting", watched)
 
 
 @cache
