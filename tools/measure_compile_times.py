@@ -13,7 +13,7 @@ from typing import Any
 
 from numba.core import event
 
-from treekit.kernels.compile import CompileNotice
+from treekit.kernels.compile import CompilationReport
 from treekit.warm_up import KINDS, train_example
 
 CASES: dict[str, dict[str, Any]] = {
@@ -29,7 +29,7 @@ CASES: dict[str, dict[str, Any]] = {
 }
 
 
-class Recorder(CompileNotice):
+class Recorder(CompilationReport):
     """Listener that prints the seconds of each kernel that no other kernel calls."""
 
     def on_end(self, ended: event.Event) -> None:

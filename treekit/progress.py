@@ -1,4 +1,4 @@
-"""Progress bars on stderr, and whether to report progress at all."""
+"""Progress bars on stderr, and the switch for reports of kernel compilation."""
 
 from __future__ import annotations
 
@@ -11,25 +11,28 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from rich.console import Console
 
-__all__ = ["get_console", "is_reporting", "set_reporting", "show_progress"]
+__all__ = ["get_console", "report_compilation", "reports_compilation", "show_progress"]
 
 _choice: dict[str, bool] = {}
 
 
-def set_reporting(on: bool) -> None:
-    """Choose whether this process reports the compilation of kernels."""
+def report_compilation(on: bool) -> None:
+    """Turn reports of kernel compilation on or off in this process."""
     _choice["reporting"] = on
 
 
-def is_reporting() -> bool:
-    """Return the choice of `set_reporting`; by default True on a terminal and in a notebook."""
+def reports_compilation() -> bool:
+    """Return whether to report kernel compilation.
+
+    Unless `report_compilation` was called: only on a terminal or in a notebook.
+    """
     watched = sys.stderr is not None and (sys.stderr.isatty() or "ipykernel" in sys.modules)
     return _choice.get("reporting", watched)
 
 
 @cache
 def get_console() -> Console:
-    """Return the console of all bars, which draws several below each other."""
+    """Return the console that all bars share, so that rich stacks them."""
     from rich.console import Console
 
     return Console(stderr=True)

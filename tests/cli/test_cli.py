@@ -36,7 +36,7 @@ from treekit.data import DEMO_TARGET, demo_table
 from treekit.data.schema import Column, Output, Schema
 from treekit.documents import treekit_documents
 from treekit.errors import DataError, ModelFileError, SettingError
-from treekit.kernels import compile as notice
+from treekit.kernels import compile as compilation
 from treekit.kernels.feature_codes import make_key
 from treekit.model.builder import build_tree, leaf, threshold
 from treekit.model.model import hash_model, make_model
@@ -423,22 +423,22 @@ def compile_one(module: str, name: str = "add") -> None:
 
 
 @pytest.fixture
-def fresh_notice() -> Iterator[notice.CompileNotice]:
-    """A notice that has told nothing yet, in place of the process's own."""
-    event.unregister("numba:compile", notice._notice)
-    with event.install_listener("numba:compile", notice.CompileNotice()) as fresh:
+def fresh_report() -> Iterator[compilation.CompilationReport]:
+    """A report that has told nothing yet, in place of the process's own."""
+    event.unregister("numba:compile", compilation._report)
+    with event.install_listener("numba:compile", compilation.CompilationReport()) as fresh:
         yield fresh
-    event.register("numba:compile", notice._notice)
+    event.register("numba:compile", compilation._report)
 
 
 def test_a_long_compilation_of_kernels_is_announced_once(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
-    fresh_notice: notice.CompileNotice,
+    fresh_report: compilation.CompilationReport,
 ):
-    monkeypatch.setattr(notice, "NOTICE_DELAY", 0.0)
-    monkeypatch.setattr(notice, "_BAR_INTERVAL", 0.0)
-    monkeypatch.setattr(notice, "_USUAL_SECONDS", {"add": 40.4})
+    monkeypatch.setattr(compilation, "REPORT_DELAY", 0.0)
+    monkeypatch.setattr(compilation, "_BAR_INTERVAL", 0.0)
+    monkeypatch.setattr(compilation, "_USUAL_SECONDS", {"add": 40.4})
     monkeypatch.setattr(progress, "_choice", {"reporting": True})
     compile_one("treekit.kernels.grow_tree")
     compile_one("treekit.kernels.records")
@@ -460,10 +460,10 @@ def test_a_short_compilation_or_one_of_a_plugin_or_that_nobody_watches_is_not_an
     reporting: bool,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
-    fresh_notice: notice.CompileNotice,
+    fresh_report: compilation.CompilationReport,
 ):
-    monkeypatch.setattr(notice, "NOTICE_DELAY", patience)
-    monkeypatch.setattr(notice, "_BAR_INTERVAL", 0.0)
+    monkeypatch.setattr(compilation, "REPORT_DELAY", patience)
+    monkeypatch.setattr(compilation, "_BAR_INTERVAL", 0.0)
     monkeypatch.setattr(progress, "_choice", {"reporting": True} if reporting else {})
     compile_one(module)
     assert capsys.readouterr().err == ""
@@ -473,18 +473,18 @@ def test_a_terminal_or_a_notebook_or_the_command_line_hears_of_progress(
     monkeypatch: pytest.MonkeyPatch,
 ):
     monkeypatch.setattr(progress, "_choice", {})
-    assert not progress.is_reporting()
+    assert not progress.reports_compilation()
     with monkeypatch.context() as patch:
         patch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
-        assert progress.is_reporting()
-        progress.set_reporting(False)  # a worker that is not the first
-        assert not progress.is_reporting()
+        assert progress.reports_compilation()
+        progress.report_compilation(False)  # a worker that is not the first
+        assert not progress.reports_compilation()
     monkeypatch.setattr(progress, "_choice", {})
     with monkeypatch.context() as patch:
         patch.setitem(sys.modules, "ipykernel", sys)
-        assert progress.is_reporting()
+        assert progress.reports_compilation()
     call("plugins")
-    assert progress.is_reporting()
+    assert progress.reports_compilation()
 
 
 class Clock:
@@ -492,33 +492,33 @@ class Clock:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.now = 100.0
-        monkeypatch.setattr(notice, "monotonic", lambda: self.now)
+        monkeypatch.setattr(compilation, "monotonic", lambda: self.now)
         monkeypatch.setattr(progress, "_choice", {"reporting": False})
         monkeypatch.setattr(
-            notice, "_USUAL_SECONDS", {"find": 10.0, "grow": 6.0, "route": 4.0, "prune": 8.0}
+            compilation, "_USUAL_SECONDS", {"find": 10.0, "grow": 6.0, "route": 4.0, "prune": 8.0}
         )
-        self.notice = notice.CompileNotice()
+        self.report = compilation.CompilationReport()
 
     def kernel(self, name: str) -> SimpleNamespace:
         function = SimpleNamespace(__name__=name, __module__="treekit.kernels.one")
         return SimpleNamespace(py_func=function, _cache=None, stats=None)
 
     def start(self, name: str) -> None:
-        self.notice.on_start(event.Event("", "", {"dispatcher": self.kernel(name)}))
+        self.report.on_start(event.Event("", "", {"dispatcher": self.kernel(name)}))
 
     def end(self) -> None:
-        self.notice.on_end(event.Event("", "", {}))
+        self.report.on_end(event.Event("", "", {}))
 
     def estimate(self) -> tuple[float, float]:
         """Return the seconds spent and left."""
-        return self.notice._estimate_seconds()
+        return self.report._estimate_seconds()
 
 
 def test_the_seconds_left_are_those_of_the_kernel_and_the_expected_ones_at_todays_pace(
     monkeypatch: pytest.MonkeyPatch,
 ):
     clock = Clock(monkeypatch)
-    clock.notice.expected = [clock.kernel("grow"), clock.kernel("prune")]
+    clock.report.expected = [clock.kernel("grow"), clock.kernel("prune")]
     clock.start("find")
     assert clock.estimate() == (0.0, 24.0)
     clock.now += 4.0
@@ -527,7 +527,7 @@ def test_the_seconds_left_are_those_of_the_kernel_and_the_expected_ones_at_today
     clock.end()
     clock.now += 5.0  # nothing compiles
     clock.start("grow")
-    assert clock.notice.measured == [22.0, 11.0]
+    assert clock.report.measured == [22.0, 11.0]
     assert clock.estimate() == (21.0, 28.0)
     clock.now += 2.0
     clock.start("route")  # within the kernel, and not expected
@@ -549,10 +549,10 @@ def test_the_seconds_left_are_those_of_the_kernel_and_the_expected_ones_at_today
 def test_what_is_stored_already_is_not_expected(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
     clock = Clock(monkeypatch)
     monkeypatch.setattr(numba.core.config, "CACHE_DIR", str(tmp_path))
-    stored = notice.kernel(make_key.py_func)
+    stored = compilation.kernel(make_key.py_func)
     stored.py_func.__name__ = "make_key"
-    monkeypatch.setitem(notice._USUAL_SECONDS, "make_key", 5.0)
-    clock.notice.expected = [stored]
+    monkeypatch.setitem(compilation._USUAL_SECONDS, "make_key", 5.0)
+    clock.report.expected = [stored]
     clock.start("find")
     assert clock.estimate() == (0.0, 15.0)
     stored(np.uint32(5), np.uint32(1 << 31))
@@ -563,8 +563,8 @@ def test_the_kernels_whose_seconds_are_known_exist():
     names = set()
     for module in pkgutil.iter_modules(treekit.kernels.__path__, "treekit.kernels."):
         there = vars(importlib.import_module(module.name)).values()
-        names |= {one.__name__ for one in there if isinstance(one, notice.KernelDispatcher)}
-    assert set(notice._USUAL_SECONDS) <= names
+        names |= {one.__name__ for one in there if isinstance(one, compilation.KernelDispatcher)}
+    assert set(compilation._USUAL_SECONDS) <= names
 
 
 BARS = """
@@ -572,12 +572,12 @@ import sys
 sys.path[:0] = [sys.argv[1]]
 import numba
 from tests.cli.test_cli import compile_one
-from treekit.kernels import compile as notice
+from treekit.kernels import compile as compilation
 from treekit.progress import show_progress
 
-notice.NOTICE_DELAY, notice._BAR_INTERVAL = 0.0, 0.01
-notice._USUAL_SECONDS = {"add": 40.0}
-notice._notice.spent_seconds = 13.0
+compilation.REPORT_DELAY, compilation._BAR_INTERVAL = 0.0, 0.01
+compilation._USUAL_SECONDS = {"add": 40.0}
+compilation._report.spent_seconds = 13.0
 with show_progress("trees") as progress:
     progress(1, 20)
     compile_one("treekit.kernels.grow_tree")

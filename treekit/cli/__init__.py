@@ -25,7 +25,7 @@ from treekit.cli.serve import serve_command
 from treekit.cli.terminal import Commands
 from treekit.cli.train import train_command
 from treekit.cli.warm_up import warm_up_command
-from treekit.progress import set_reporting
+from treekit.progress import report_compilation
 
 __all__ = ["main"]
 
@@ -63,7 +63,7 @@ __all__ = ["main"]
 def main(ctx: click.Context, strict_plugins: bool, debug: bool) -> None:
     """Train decision trees and forests, export them, and verify every export bit for bit."""
     del debug  # read by `Commands`
-    set_reporting(True)
+    report_compilation(True)
     if os.environ.get("NO_COLOR"):  # https://no-color.org
         ctx.color = False
     if strict_plugins:

@@ -243,7 +243,7 @@ def _read_validation(
 def fit_with_progress(
     dataset: Dataset, settings: dict[str, Any], validation: Dataset | None = None
 ) -> Model:
-    """Train a model, with notices and progress on stderr."""
+    """Train a model, with a progress bar on stderr."""
     from treekit.training import fit
 
     with show_progress("trees") as progress:

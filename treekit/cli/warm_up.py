@@ -33,7 +33,8 @@ def warm_up_command(kinds: tuple[str, ...]) -> None:
         raise TreekitError(f"unknown kind {unknown[0]!r}; known: {', '.join(KINDS)}")
     parts = split_kinds(kinds or tuple(KINDS))
     seconds = max(sum(SECONDS[kind] for kind in part) for part in parts)
-    with show_progress(f"kinds, up to about {seconds} s") as progress:
+    click.echo(f"compiling takes about {seconds} s, less for what is stored already", err=True)
+    with show_progress("kinds of use") as progress:
         compile_in_processes(parts, progress=progress)
     refusal = explain_refusal()
     code = f"not used: {refusal}" if refusal else "used"

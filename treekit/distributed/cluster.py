@@ -24,7 +24,7 @@ import numpy as np
 from treekit._version import __version__
 from treekit.discovery import find_plugins
 from treekit.errors import DataError, MissingExtraError, SettingError, TreekitError
-from treekit.progress import set_reporting
+from treekit.progress import report_compilation
 
 if TYPE_CHECKING:
     from distributed import Client, Future
@@ -107,7 +107,7 @@ def _start_local_cluster(n_workers: int) -> Iterator[Client]:
         Client(started) as client,
     ):
         for number, worker in enumerate(client.scheduler_info()["workers"]):
-            client.run(set_reporting, number == 0, workers=[worker])
+            client.run(report_compilation, number == 0, workers=[worker])
         yield client
 
 

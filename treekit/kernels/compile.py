@@ -33,7 +33,7 @@ from numba.core.caching import FunctionCache
 from numba.core.registry import CPUDispatcher
 
 from treekit.kernels import prebuilt
-from treekit.progress import get_console, is_reporting
+from treekit.progress import get_console, reports_compilation
 
 if TYPE_CHECKING:
     from rich.progress import Progress
@@ -441,11 +441,11 @@ if hasattr(os, "register_at_fork"):
 
 # ---------------------------------------------------------------- progress of compilation
 
-NOTICE_DELAY = 1.5
+REPORT_DELAY = 1.5
 """Compile time in seconds before a message appears; a plugin's criterion alone takes less."""
 
 _BAR_INTERVAL = 0.5
-"""Seconds between updates of the bar; kernels that take less do not show it."""
+"""Seconds between updates of the bar, also before the first one."""
 
 _USUAL_SECONDS: Mapping[str, float] = {
     "sort_keys": 0.5,
@@ -469,23 +469,25 @@ _USUAL_SECONDS: Mapping[str, float] = {
     "write_rows": 8.5,
     "compare_with_tables": 3.0,
 }
-"""Usual seconds to compile kernels with all that they call (``tools/measure_compile_times.py``).
+"""Usual seconds to compile each kernel, measured by ``tools/measure_compile_times.py``.
 
-A kernel of this table that another one calls adds its seconds to those of the other.
+They include the functions that it calls, except kernels with an entry of their own here.
 """
 
 
 def expect_kernels(*kernels: Any) -> None:
-    """State which kernels the running work will use, for the estimate of the seconds left."""
-    _notice.expected = kernels
+    """Add the kernels that the current training or verification will use to the seconds left."""
+    _report.expected = kernels
 
 
-class CompileNotice(event.Listener):
-    """Report of kernel compilations: a line of text, and on a terminal a bar.
+class CompilationReport(event.Listener):
+    """Report of kernel compilation: a line of text, and on a terminal a bar.
 
-    Compilations nest, and run in several threads under one lock.  Only kernels count, not the
-    components that are compiled in every process.  The seconds left are those of the kernel in
-    `_USUAL_SECONDS` and of the expected ones, at the pace of this machine so far.
+    One compilation may start others.  Threads may compile, too, one at a time (numba's lock).
+    Criteria and other components, which are compiled in every process, are not reported.
+
+    The seconds left are the usual seconds of the running kernel and of the expected ones, scaled
+    by how fast this machine has compiled so far.
     """
 
     def __init__(self) -> None:
@@ -516,9 +518,9 @@ class CompileNotice(event.Listener):
             return
         self.timed_depth, self.started_at = self.depth, monotonic()
         self.usual_seconds = usual
-        if is_reporting():
+        if reports_compilation():
             stored = dispatcher.stats.cache_path is not None
-            self._schedule_update(max(NOTICE_DELAY - self.spent_seconds, _BAR_INTERVAL), stored)
+            self._schedule_update(max(REPORT_DELAY - self.spent_seconds, _BAR_INTERVAL), stored)
 
     def on_end(self, ended: event.Event) -> None:
         """Record the end of the innermost compilation."""
@@ -595,9 +597,9 @@ class CompileNotice(event.Listener):
 
 
 def _is_stored(kernel: Any) -> bool:
-    """Return whether the machine code of a kernel is on disk, for any signature."""
+    """Return whether machine code of a kernel is on disk, for any signature."""
     return isinstance(kernel._cache, _KernelCache) and kernel._cache.has_code()
 
 
-_notice = CompileNotice()
-event.register("numba:compile", _notice)
+_report = CompilationReport()
+event.register("numba:compile", _report)

@@ -138,7 +138,7 @@ _LATER_KERNELS = {
     "cost_complexity": (find_weakest_links,),
     "error_based": (prune_and_raise,),
 }
-"""Kernels that a policy for missing cells, or a pruner, compiles after the splitter's."""
+"""Kernels used after the splitter's, by the treatment of missing values or the pruner."""
 
 
 def _compile_recipe(data: EncodedData) -> Recipe:
