@@ -373,7 +373,8 @@ def compile_in_background(kind: str) -> Iterator[None]:
         def on_start(self, event: Any) -> None:
             kernel = event.data["dispatcher"]
             stored = kernel.stats.cache_path is not None
-            if not helpers and stored and kernel.py_func.__module__.startswith("treekit.kernels."):
+            module = str(kernel.py_func.__module__)
+            if not helpers and stored and module.startswith("treekit.kernels."):
                 nowhere = subprocess.DEVNULL
                 with suppress(OSError):
                     helpers.append(

@@ -49,7 +49,7 @@ def test_progress_counts_the_kinds_of_all_processes(monkeypatch):
     instead(monkeypatch, "import sys; print(*sys.argv[1:], sep=chr(10))")
     seen: list[tuple[int, int]] = []
     compile_in_processes([["a", "b"], ["c"]], progress=lambda *step: seen.append(step))
-    assert seen == [(1, 3), (2, 3), (3, 3)]
+    assert seen == [(0, 3), (1, 3), (2, 3), (3, 3)]
 
 
 @pytest.mark.system

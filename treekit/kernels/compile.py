@@ -508,7 +508,8 @@ class CompilationReport(event.Listener):
         """Record the start of a compilation."""
         dispatcher = started.data["dispatcher"]
         self.depth += 1
-        if not dispatcher.py_func.__module__.startswith("treekit.kernels."):
+        # Any function of the process that numba compiles; one made by exec has no module.
+        if not str(dispatcher.py_func.__module__).startswith("treekit.kernels."):
             return
         name = dispatcher.py_func.__name__
         usual = _USUAL_SECONDS.get(name, 0.0)
@@ -542,7 +543,8 @@ class CompilationReport(event.Listener):
     def _schedule_update(self, seconds: float, stored: bool) -> None:
         self.timer = threading.Timer(seconds, self._show_progress, [stored])
         self.timer.daemon = True
-        self.timer.start()
+        with contextlib.suppress(RuntimeError):  # no threads at the end of the interpreter
+            self.timer.start()
 
     def _show_progress(self, stored: bool) -> None:
         with self.lock:
