@@ -559,6 +559,18 @@ def test_what_is_stored_already_is_not_expected(monkeypatch: pytest.MonkeyPatch,
     assert clock.estimate() == (0.0, 10.0)
 
 
+def test_training_and_verification_state_the_kernels_to_come(tmp_path: Path):
+    def names() -> list[str]:
+        return [kernel.py_func.__name__ for kernel in compilation._report.expected]
+
+    model = treekit.train(demo_table(), DEMO_TARGET, algorithm="c45", seed=0)
+    assert names() == ["grow_nodes", "replace_by_children", "route_rows", "prune_and_raise"]
+    model = treekit.train(demo_table(), DEMO_TARGET, pruner="cost_complexity", seed=0)
+    assert names() == ["grow_nodes", "find_weakest_links"]
+    treekit.verify(model, treekit.export(model, "python", tmp_path / "m.py"), random_rows=10)
+    assert names() == ["write_rows", "add_leaf_units", "lower_nodes", "compare_with_tables"]
+
+
 def test_the_kernels_whose_seconds_are_known_exist():
     names = set()
     for module in pkgutil.iter_modules(treekit.kernels.__path__, "treekit.kernels."):

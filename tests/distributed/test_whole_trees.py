@@ -34,6 +34,7 @@ from treekit.estimators import (
     RandomForestRegressor,
 )
 from treekit.model.score_files import predict_files
+from treekit.progress import reports_compilation
 from treekit.training import whole_trees
 
 dd = pytest.importorskip("dask.dataframe")
@@ -290,6 +291,11 @@ def test_a_task_that_kills_every_worker_is_an_error(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(whole_trees, "_count_trees", kill_worker)
     with pytest.raises(ClusterError, match=r"4 workers died while .* they ran out"):
         treekit.train(make_frame(), **ANY, **FOREST, cluster="local:2")
+
+
+def test_one_worker_of_a_local_cluster_reports_what_compiles() -> None:
+    with clusters._start_local_cluster(2) as client:
+        assert sorted(client.run(reports_compilation).values()) == [False, True]
 
 
 def sleep(seconds: float) -> None:
