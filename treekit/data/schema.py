@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Collection
 from typing import Any, Literal
 
 import msgspec
@@ -34,7 +35,23 @@ Task = Literal["classification", "regression"]
 Label = bool | int | float | str
 
 MISSING_MARKS = ("", "NA", "NaN", "nan", "null", "None", "?")
-"""Texts that mean "missing", compared without surrounding white space."""
+"""Texts that mean "missing" by default, compared without surrounding white space."""
+
+NUMBER_MARKS = (
+    "#N/A", "#N/A N/A", "#NA", "-1.#IND", "-1.#QNAN", "-NaN", "-nan", "1.#IND", "1.#QNAN",
+    "<NA>", "N/A", "NULL", "n/a",
+)  # fmt: skip
+"""Further texts that mean "missing" by default in columns of numbers: the marks of pandas and
+Arrow.  In a column of names they are categories."""
+
+
+def add_number_marks(marks: Collection[str]) -> frozenset[str]:
+    """Return the marks of missing values in columns of numbers, given those of all columns.
+
+    Marks that a user declares are the only ones; the default ones are joined by `NUMBER_MARKS`.
+    """
+    own = frozenset(marks)
+    return own.union(NUMBER_MARKS) if own == frozenset(MISSING_MARKS) else own
 
 
 class Column(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
