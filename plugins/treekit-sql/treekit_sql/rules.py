@@ -479,7 +479,7 @@ class _ConditionPrinter:
                 whole = make_call("COALESCE", written.this, self.replacements[number])
                 written.set("this", whole)
             return self.print_expression(written)
-        cell = self.dialect.convert_to_number(raw, marks)
+        cell = self.dialect.convert_to_number(raw, schema.number_marks)
         if number in self.replacements:
             cell = make_call("COALESCE", cell, self.replacements[number])
         if self.dialect.name == "sqlite":  # the marks of all columns share the blanks
