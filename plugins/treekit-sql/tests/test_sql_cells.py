@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import sqlite3
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,9 @@ import treekit
 from tests.data.test_same_cell import CELLS, VOCABULARIES, expected, level_model
 from tests.runtimes import need
 from treekit.data.features import LevelIndex
+from treekit.data.schema import Column, Schema
+from treekit.model.builder import build_tree, is_missing, leaf, threshold
+from treekit.model.model import Model, make_model
 
 
 @pytest.fixture(params=VOCABULARIES)
@@ -96,3 +100,43 @@ def test_a_function_of_duckdb(levels: tuple[str, ...]) -> None:
         connection.executemany("INSERT INTO rows VALUES (?, ?)", [*enumerate(texts)])
         said = connection.execute(f"SELECT {call} FROM rows ORDER BY n").fetchall()
     assert [row[0] for row in said] == expected(texts, levels)
+
+
+NUMBER_CELLS = [None, "", "N/A", " NULL\u3000", "#N/A", "-1.#IND", "<NA>", "?"]
+
+
+def number_model() -> Model:
+    root = is_missing("x", leaf(-1.0), threshold("x", 1.75, leaf(0.0), leaf(1.0)))
+    schema = Schema((Column("x"),), task="regression")
+    return make_model(schema, [build_tree(root, schema)])
+
+
+@pytest.mark.parametrize("form", ["select", "rules"])
+def test_marks_among_numbers_in_sqlite(form: str, tmp_path: Path) -> None:
+    if form == "select":
+        path = treekit.export(number_model(), "sql", tmp_path / "m.sql")[0]
+    else:
+        path = treekit.write_rules(number_model(), tmp_path / "m.sql")
+    with closing(sqlite3.connect(":memory:")) as connection:
+        connection.execute("CREATE TABLE rows (x)")
+        cells = [[cell] for cell in (*NUMBER_CELLS, 1.5, 2, "n/A")]
+        connection.executemany("INSERT INTO rows VALUES (?)", cells)
+        said = [row[0] for row in connection.execute(path.read_text(encoding="utf-8"))]
+    assert said == [-1.0] * len(NUMBER_CELLS) + [0.0, 1.0, None]
+
+
+@pytest.mark.matrix
+def test_marks_among_numbers_in_duckdb(tmp_path: Path) -> None:
+    need("duckdb")
+    import duckdb
+
+    files = treekit.export(number_model(), "sql", tmp_path / "m.sql", dialect="duckdb")
+    query = files[0].read_text(encoding="utf-8")
+    with duckdb.connect() as connection:
+        connection.execute("CREATE TABLE rows (x VARCHAR)")
+        cells = [[cell] for cell in (*NUMBER_CELLS, "1.5", "2")]
+        connection.executemany("INSERT INTO rows VALUES (?)", cells)
+        said = [row[0] for row in connection.execute(query).fetchall()]
+        assert said == [-1.0] * len(NUMBER_CELLS) + [0.0, 1.0]
+        connection.execute("CREATE OR REPLACE TABLE rows AS SELECT 1.5::DOUBLE AS x")
+        assert connection.execute(query).fetchall() == [(0.0,)]

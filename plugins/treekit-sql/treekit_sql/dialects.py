@@ -309,6 +309,15 @@ class DuckDB(Dialect):
 
     make_bound = make_number
 
+    def convert_to_number(self, cell: Sql, marks: Sequence[str]) -> Sql:
+        """Convert a cell to a double, also text, which columns of files with marks hold."""
+        number = super().convert_to_number(cell, marks)
+        mark = self.is_missing_marker(cell, marks)
+        if mark is None:
+            return number
+        # The engine evaluates the type once for a column: numbers are not converted to text.
+        return make_case([(self._has_type(cell, ("VARCHAR",), mark), exp.Null())], number)
+
     def write_double(self, number: float) -> str:
         """Write a double as the engine converts it to text."""
         return repr(number)
