@@ -3,35 +3,43 @@
 from __future__ import annotations
 
 import csv
+import ctypes
 import datetime as dt
 import json
 import math
 import subprocess
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnxruntime as ort
 import pandas as pd
 import polars as pl
 import pyarrow as pa
+import pyarrow.feather as feather
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import treekit
 from tests.examples import examples
-from tests.reference.artifacts import import_python
-from tests.reference.encode import level_of
+from tests.reference.artifacts import compile_c, import_python
+from tests.reference.encode import level_of, state_of
 from tests.runtimes import need
 from treekit.cli.predict import compute_scores
-from treekit.data.schema import Column, Schema
+from treekit.data.schema import NUMBER_MARKS, Column, Schema
 from treekit.data.table import read_table
 from treekit.errors import DataError
 from treekit.estimators import DecisionTreeClassifier
 from treekit.explain.row import read_row
-from treekit.model.builder import build_tree, leaf, subset
+from treekit.export.onnx import export_onnx
+from treekit.export.readable import explain_unreadable
+from treekit.model.builder import build_tree, is_missing, leaf, subset, threshold
 from treekit.model.model import Model, make_model
 from treekit.rules.revise import changed
+from treekit.serve.errors import InvalidRequestError
 from treekit.serve.http.json_rows import RowConverter
 from treekit.serve.models.served_model import Served
 from treekit.serve.models.tensors import Tensor
@@ -51,10 +59,13 @@ VOCABULARIES = {
     "blanks and case": ("a", "A", " a", "a "),
     "dates": ("2024-01-31", "2024-02-01", "31.01.2024"),
     "marks": ("NA", "TRUE", "?"),
+    "codes": ("0", "1", "2"),
+    "prices": ("250.10", "250.1", "3.00"),
+    "long numbers": ("12345678901234567890", "12345678901234567891"),
     "none": (),
 }
 CELLS = [
-    *(True, False, "TRUE", "FALSE", "True", "False", "true", "false", " TRUE", "tRUE", "T"),
+    *(True, False, "TRUE", "FALSE", "True", "False", "true", "false", " TRUE", "tRUE", "T", "-0"),
     *(3, 3.0, "3", "3.0", "3.00", " 3", "+3", "03", "3e0", 4, "4.0", -1, "-1", "-1.0"),
     *(2.5, "2.5", "2.50", ".25e1", 7, "7", "007", "7.0", 12, "012", 1, "1", "1.0", 0, "0", -0.0),
     *("a", "A", " a", "a ", "  a", "a.0", "v1", "v1.0", "2024-01-31", " 2024-01-31"),
@@ -73,21 +84,35 @@ CELLS = [
         "-",
         "nan",
     ),
+    *("00", "-3.0", "10.0", "-0.0", "0.0", "2.0", 2, "250.1", 250.1, "250.10", "٣.0"),
+    *("12345678901234567890", "12345678901234567890.0", "\x1fNA\u3000", "\ufeffNA", "NA\u200b"),
 ]
 
 
-def level_model(levels: tuple[str, ...]) -> Model:
+def level_model(levels: tuple[str, ...], **policies: Any) -> Model:
     """A model whose answer is the position of the level of its only column, or -1."""
     node = leaf(-1.0)
     for code, level in enumerate(levels):
         node = subset("c", [level], leaf(float(code)), node, missing=1)
     schema = Schema((Column("c", "nominal", levels),), task="regression")
-    return make_model(schema, [build_tree(node, schema)])
+    return make_model(schema, [build_tree(node, schema)], **policies)
+
+
+def wide_model() -> Model:
+    """A model with a column for each vocabulary, which refuses unseen categories."""
+    columns = tuple(Column(name, "nominal", levels) for name, levels in VOCABULARIES.items())
+    schema = Schema(columns, task="regression")
+    return make_model(schema, [build_tree(leaf(0.0), schema)], unknown="error")
 
 
 def expected(cells: list[Any], levels: tuple[str, ...]) -> list[float]:
     found = [level_of(cell, levels) for cell in cells]
     return [-1.0 if code is None else float(code) for code in found]
+
+
+TEXTS = [cell for cell in CELLS if isinstance(cell, str)]
+QUESTIONS = [(f, text) for f in range(len(VOCABULARIES)) for text in TEXTS]
+STATES = [state_of(text, levels) for levels in VOCABULARIES.values() for text in TEXTS]
 
 
 def text_of(cell: Any) -> str:
@@ -108,16 +133,98 @@ def levels(request: pytest.FixtureRequest) -> tuple[str, ...]:
         lambda cell: [[cell]],
         lambda cell: np.array([[cell]], dtype=object),
         lambda cell: pd.DataFrame({"c": [cell]}),
+        lambda cell: pd.DataFrame({"c": [cell]}).convert_dtypes(),
+        lambda cell: pd.DataFrame({"c": pd.array([cell], pd.ArrowDtype(pa.scalar(cell).type))}),
         lambda cell: pd.DataFrame({"c": pd.Categorical([cell])}),
         lambda cell: pl.DataFrame({"c": [cell]}),
+        lambda cell: pl.DataFrame({"c": pl.Series([text_of(cell)]).cast(pl.Categorical)})
+        if isinstance(cell, str)
+        else pl.DataFrame({"c": [cell]}),
         lambda cell: pa.table({"c": [cell]}),
+        lambda cell: pa.table({"c": pa.array([cell]).dictionary_encode()}),
     ],
-    ids=["dict", "mappings", "lists", "array", "pandas", "categories", "polars", "arrow"],
+    ids=[
+        *("dict", "mappings", "lists", "array", "pandas", "nullable", "pyarrow", "categories"),
+        *("polars", "polars categories", "arrow", "arrow dictionary"),
+    ],
 )
 def test_tables_of_any_kind(levels: tuple[str, ...], table: Any) -> None:
     model = level_model(levels)
     said = [float(model.predict(table(cell))[0]) for cell in CELLS]
     assert said == expected(CELLS, levels)
+
+
+def test_columns_of_texts(levels: tuple[str, ...], tmp_path: Path) -> None:
+    model, right = level_model(levels), expected(TEXTS, levels)
+    texts = pa.table({"c": TEXTS})
+    pq.write_table(texts, tmp_path / "rows.parquet")
+    feather.write_feather(texts, tmp_path / "rows.arrow")
+    frames = [
+        *(pd.DataFrame({"c": TEXTS}), pd.DataFrame({"c": pd.array(TEXTS, "string")})),
+        *(texts.to_pandas(types_mapper=pd.ArrowDtype), texts.to_pandas().astype("category")),
+        *(pl.DataFrame(texts), texts, tmp_path / "rows.parquet", tmp_path / "rows.arrow"),
+    ]
+    for frame in frames:
+        assert model.predict(frame).tolist() == right
+
+
+@pytest.mark.parametrize("face", ["tables", "requests", "tensors", "python", "onnx"])
+def test_a_mark_is_missing_and_another_text_unseen(levels: tuple[str, ...], face: str) -> None:
+    model, right = level_model(levels, unknown="error"), []
+    states = [state_of(text, levels) for text in TEXTS]
+    ask = STRICT_FACES[face](model)
+    for text in TEXTS:
+        try:
+            found = ask(text)
+        except Exception as error:  # noqa: BLE001 - each face has its own
+            assert type(error).__name__ in REFUSALS
+            right.append("unseen")
+        else:
+            right.append("missing" if found < 0 else found)
+    assert right == states
+
+
+def ask_converter(model: Model) -> Any:
+    def ask(text: str) -> float:
+        (code,) = RowConverter(model, "m").convert_rows([{"c": text}])[0].tolist()
+        return -1.0 if math.isnan(code) else code
+
+    return ask
+
+
+def ask_tensors(model: Model) -> Any:
+    def ask(text: str) -> float:
+        tensor = Tensor("c", "BYTES", np.array([text], dtype=object))
+        (code,) = Served("m", "1", "", model).parse_inputs([tensor])[0].tolist()
+        return -1.0 if math.isnan(code) else code
+
+    return ask
+
+
+def ask_python(model: Model) -> Any:
+    predict = import_python(model, api="full")["predict"]
+    return lambda text: predict({"c": text})
+
+
+def ask_onnx(model: Model) -> Any:
+    files = export_onnx(model, "m", inputs="columns")
+    session = ort.InferenceSession(files["m.onnx"])
+
+    def ask(text: str) -> float:
+        (value,) = session.run(None, {"c": np.array([[text]], dtype=object)})
+        return float(np.ravel(value)[0])
+
+    return ask
+
+
+STRICT_FACES = {
+    "tables": lambda model: lambda text: float(model.predict({"c": [text]})[0]),
+    "requests": ask_converter,
+    "tensors": ask_tensors,
+    "python": ask_python,
+    "onnx": ask_onnx,
+}
+REFUSALS = {"DataError", "InvalidRequestError", "ValueError", "InvalidArgument", "Fail"}
 
 
 def test_rows_of_a_file(levels: tuple[str, ...], tmp_path: Path) -> None:
@@ -146,10 +253,146 @@ def test_requests_and_explained_rows(levels: tuple[str, ...]) -> None:
         np.testing.assert_array_equal(matrix[:, 0], codes)
 
 
+def test_columns_of_onnx(levels: tuple[str, ...]) -> None:
+    ask = ask_onnx(level_model(levels))
+    assert list(map(ask, TEXTS)) == expected(TEXTS, levels)
+
+
+def test_codes_of_c(tmp_path: Path) -> None:
+    program = compile_c(wide_model(), tmp_path)
+    code = program.function("level_code", ctypes.c_int, ctypes.c_int, ctypes.c_char_p)
+    is_mark = program.function("is_missing_text", ctypes.c_int, ctypes.c_char_p)
+    found = [(code(f, text.encode()), is_mark(text.encode())) for f, text in QUESTIONS]
+    assert list(map(name_state, found)) == STATES
+
+
+def name_state(found: tuple[float, float]) -> Any:
+    """The state of a text by its code, -1 if it is no category, and whether it is a mark."""
+    code, is_mark = found
+    return code if code >= 0 else "missing" if is_mark else "unseen"
+
+
+PROGRAMS = {
+    "javascript": (
+        ("m.mjs", "main.mjs"),
+        """\
+import * as m from "./m.mjs";
+import { readFileSync } from "node:fs";
+for (const line of readFileSync(0, "utf8").trim().split("\\n")) {
+  const [feature, hex] = line.split(" ");
+  const code = m.levelCode(Number(feature), Buffer.from(hex ?? "", "hex").toString("utf8"));
+  console.log(Number.isNaN(code) ? "-1 1" : `${code} 0`);
+}
+""",
+        [["node", "main.mjs"]],
+    ),
+    "rust": (
+        ("m.rs", "main.rs"),
+        """\
+mod m;
+fn main() {
+    for line in std::io::stdin().lines() {
+        let line = line.unwrap();
+        let (feature, hex) = line.split_once(' ').unwrap();
+        let bytes = (0..hex.len() / 2).map(|i| u8::from_str_radix(&hex[2 * i..2 * i + 2], 16));
+        let text = String::from_utf8(bytes.map(|byte| byte.unwrap()).collect()).unwrap();
+        let code = m::level_code(feature.parse().unwrap(), &text);
+        let is_mark = code.is_some_and(f64::is_nan);
+        println!("{} {}", code.filter(|x| !x.is_nan()).unwrap_or(-1.0), i32::from(is_mark));
+    }
+}
+""",
+        [["rustc", "--edition", "2021", "-D", "warnings", "main.rs"], ["./main"]],
+    ),
+    "java": (
+        ("m.java", "Main.java"),
+        """\
+public class Main {
+    public static void main(String[] arguments) throws java.io.IOException {
+        java.io.BufferedReader in =
+            new java.io.BufferedReader(new java.io.InputStreamReader(System.in, "US-ASCII"));
+        String line;
+        while ((line = in.readLine()) != null) {
+            int at = line.indexOf(' ');
+            String hex = line.substring(at + 1);
+            byte[] bytes = new byte[hex.length() / 2];
+            for (int i = 0; i < bytes.length; i++) {
+                bytes[i] = (byte) Integer.parseInt(hex.substring(2 * i, 2 * i + 2), 16);
+            }
+            String text = new String(bytes, "UTF-8");
+            int code = m.levelCode(Integer.parseInt(line.substring(0, at)), text);
+            System.out.println(code + (m.isMissing(text) ? " 1" : " 0"));
+        }
+    }
+}
+""",
+        [["javac", "Main.java", "m.java"], ["java", "Main"]],
+    ),
+    "go": (
+        ("m/m.go", "main.go"),
+        """\
+package main
+
+import (
+	"bufio"
+	"encoding/hex"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+
+	"x/m"
+)
+
+func main() {
+	lines := bufio.NewScanner(os.Stdin)
+	for lines.Scan() {
+		cells := strings.SplitN(lines.Text(), " ", 2)
+		feature, _ := strconv.Atoi(cells[0])
+		text, _ := hex.DecodeString(cells[1])
+		isMark := 0
+		if m.IsMissing(string(text)) {
+			isMark = 1
+		}
+		fmt.Println(m.LevelCode(feature, string(text)), isMark)
+	}
+}
+""",
+        [["go", "mod", "init", "x"], ["go", "build", "-o", "main", "."], ["./main"]],
+    ),
+}
+"""Where a model goes, and a program that prints the code of each text, and whether it is a mark."""
+
+
+@pytest.mark.matrix
+@pytest.mark.parametrize("language", PROGRAMS)
+def test_codes_of_other_languages(language: str, tmp_path: Path) -> None:
+    (place, main), program, commands = PROGRAMS[language]
+    need(commands[0][0])
+    (tmp_path / place).parent.mkdir(exist_ok=True)
+    treekit.export(wide_model(), language, tmp_path / place, api="full")
+    (tmp_path / main).write_text(program, encoding="utf-8")
+    lines = "\n".join(f"{f} {text.encode().hex()}" for f, text in QUESTIONS) + "\n"
+    for command in commands:
+        done = subprocess.run(
+            command, cwd=tmp_path, input=lines, capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 0, done.stderr
+    found = [tuple(map(float, line.split())) for line in done.stdout.splitlines()]
+    assert list(map(name_state, found)) == STATES
+
+
 def test_exported_python(levels: tuple[str, ...]) -> None:
     predict = import_python(level_model(levels), api="full")["predict"]
-    cells = [*CELLS, np.bool_(True), np.int8(3), np.float32(2.5)]
+    cells = [*CELLS, np.bool_(True), np.int8(3), np.float32(2.5), Decimal("2.50"), Decimal("3.0")]
     assert [predict({"c": cell}) for cell in cells] == expected(cells, levels)
+
+
+def test_readable_python(levels: tuple[str, ...]) -> None:
+    model = level_model(levels)
+    module = import_python(model, api="auto")
+    assert ("FEATURES" in module) == bool(explain_unreadable(model))
+    assert [module["predict"]({"c": cell}) for cell in CELLS] == expected(CELLS, levels)
 
 
 MAIN = """\
@@ -201,6 +444,43 @@ def test_any_cell_and_vocabulary(vocabulary: list[str], cells: list[Any]) -> Non
     assert np.where(np.isnan(matrix[:, 0]), -1, matrix[:, 0]).tolist() == wanted
 
 
+# ------------------------------------------------------------------ numbers
+
+NUMBERS = ["1.5", " 2 ", "1e1", *NUMBER_MARKS, " N/A\u3000", "1.5x", "n/A", "1_0", "٣", ""]
+
+
+def number_model(**more: Any) -> Model:
+    """A model with a numeric and a nominal column, whose answer tells 1.5, others and missing."""
+    schema = Schema((Column("x"), Column("c", "nominal", ("N/A", "a"))), task="regression", **more)
+    root = is_missing("x", leaf(-1.0), threshold("x", 1.75, leaf(0.0), leaf(1.0)))
+    return make_model(schema, [build_tree(root, schema)])
+
+
+def answer_number(text: str, marks: tuple[str, ...]) -> float | None:
+    """The answer of `number_model`; None for text that is no number."""
+    numbers = {"1.5": 0.0, " 2 ": 1.0, "1e1": 1.0}
+    return -1.0 if text.strip() in marks else numbers.get(text)
+
+
+@pytest.mark.parametrize("more", [{}, {"missing_marks": ("n/A", "x")}])
+@pytest.mark.parametrize("face", ["python", "script", "requests"])
+def test_marks_among_numbers(face: str, more: dict[str, Any]) -> None:
+    model = number_model(**more)
+    converter, module = RowConverter(model, "m"), import_python(model, api="full")
+    faces = {
+        "python": lambda text: module["predict"]([text, "a"]),
+        "script": lambda text: module["predict"]([module["_typed"]("x", text), "a"]),
+        "requests": lambda text: model.scorer()(converter.convert_rows([{"x": text, "c": "a"}])[0]),
+    }
+    for text in NUMBERS:
+        try:
+            found = float(np.ravel(faces[face](text))[0])
+        except (ValueError, InvalidRequestError):
+            found = None
+        if not (text.lower() in ("nan", "-nan") and found == -1.0):  # as numbers
+            assert found == answer_number(text, model.schema.number_marks), text
+
+
 # ------------------------------------------------------------------ training
 
 WEATHER = """\
@@ -229,7 +509,7 @@ def weather(tmp_path: Path) -> Path:
     return path
 
 
-@pytest.mark.parametrize("windy", ["TRUE", True, "True", "true", " true", np.bool_(True)])
+@pytest.mark.parametrize("windy", ["TRUE", True, "True", "true", np.bool_(True)])
 def test_a_bool_of_a_file_is_found_in_any_words(weather: Path, windy: Any) -> None:
     model = treekit.train(weather, "play", criterion="entropy", seed=0)
     row = {"outlook": "rainy", "temperature": "mild", "humidity": "high", "windy": windy}
@@ -253,7 +533,7 @@ def test_rules_show_the_words_of_the_file(weather: Path) -> None:
         (["true", "", "false"], ("false", "true")),
         (["True", "False", "?"], ("False", "True")),
         (["TRUE", "FALSE", "true"], ("False", "True")),
-        ([" TRUE", "TRUE", "FALSE "], ("FALSE", "TRUE")),
+        ([" TRUE", "TRUE", "FALSE "], (" TRUE", "FALSE ", "TRUE")),
         (["TRUE", "false", "TRUE"], ("false", "TRUE")),
         (["TRUE", "TRUE", "NA"], ("TRUE",)),
         (["TRUE", "yes", "FALSE"], ("FALSE", "TRUE", "yes")),

@@ -360,14 +360,15 @@ def test_refused_rows_have_empty_answers_and_are_told_by_line(tmp_path):
     assert [answer.strip(",") == "" for answer in answers] == [
         False,
         False,
-        False,
+        True,
         True,
         False,
         True,
     ]
     told = done.stderr.decode().splitlines()
-    assert told[0] == "line 7: column 'größe' is missing, which the model refuses"
-    assert told[1].startswith("line 9: column 'größe' is missing")
+    assert told[0] == "line 6: column 'c' holds ' True', which training did not see"
+    assert told[1] == "line 7: column 'größe' is missing, which the model refuses"
+    assert told[2].startswith("line 9: column 'größe' is missing")
     assert told[2] == "rows refused, with empty answers: 2"
 
 

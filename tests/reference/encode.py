@@ -7,32 +7,32 @@ import struct
 
 from treekit.data.schema import MISSING_MARKS, Schema, level_text
 
-NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?", re.ASCII | re.IGNORECASE)
+OTHERS = re.compile(r"(?P<whole>0|-?[1-9]\d*)(?P<point>\.0)?", re.ASCII)
 
 
-def value_of(text):
-    """Parse a text as a type and a bool or number; None for other texts."""
-    text = text.strip()
-    if text.lower() in ("true", "false"):
-        return bool, text.lower() == "true"
-    if re.fullmatch(r"[+-]?\d+", text, re.ASCII):
-        return float, int(text)
-    return (float, float(text)) if NUMBER.fullmatch(text) else None
+def notations(text):
+    """List the texts that are the same category in some program, with the text itself."""
+    if text.lower() in ("true", "false") and text in (text.title(), text.lower(), text.upper()):
+        return {text.title(), text.lower(), text.upper()}
+    found = OTHERS.fullmatch(text)
+    return {found["whole"], found["whole"] + ".0"} if found else {text}
+
+
+def state_of(cell, levels, marks=MISSING_MARKS):
+    """Find a cell's category index; "missing" or "unseen" if there is none."""
+    text = level_text(cell)
+    if text in levels:
+        return levels.index(text)
+    if text is None or text.strip() in marks:
+        return "missing"
+    same = [level for level in levels if level in notations(text)]
+    return levels.index(same[0]) if len(same) == 1 else "unseen"
 
 
 def level_of(cell, levels, marks=MISSING_MARKS):
-    """Find a cell's category index by its text, else by its value; None if there is none."""
-    text = level_text(cell)
-    if text is None or text in levels:
-        return None if text is None else levels.index(text)
-    if isinstance(cell, str) and text.strip() in marks:
-        return None
-    value = value_of(text)
-    named = [level for level in levels if not re.match(r"\s*[+-]?0\d", level)]
-    same = [level for level in named if value is not None and value_of(level) == value]
-    if len(same) > 1:  # prefer Python's notation of the number
-        same = [level for level in same if level == level_text(value[1])]
-    return levels.index(same[0]) if same else None
+    """Find a cell's category index; None if there is none."""
+    state = state_of(cell, levels, marks)
+    return None if isinstance(state, str) else state
 
 
 def encode_cell(cell, column, dtype):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import warnings
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -14,7 +15,6 @@ from treekit.data.cells import (
     Cells,
     is_text,
     map_cells,
-    normalize_value_text,
     parse_numbers,
     sort_naturally,
 )
@@ -158,56 +158,50 @@ UNSEEN = -2
 
 
 class LevelIndex:
-    """Map cells of tables, requests and settings to categories.
+    """Map cells of tables, requests and settings to categories, the same in every artifact.
 
     The first rule that applies decides; a cell is
 
-    1. the category with exactly its text (`treekit.data.schema.level_text`);
-    2. missing, if it is None, NaN or a mark of a missing value;
-    3. the category that is the same number or bool: ``True``, ``"TRUE"`` and ``" true"``
-       are equal, as are ``3``, ``3.0`` and ``"3.0"``.
+    1. the category with exactly its text.  A number or bool has Python's text, a whole
+       number without a point (`treekit.data.schema.level_text`): ``3``, ``2.5``, ``True``;
+    2. missing, if it is None, NaN or, without surrounding white space (`str.strip`), a mark
+       of missing values;
+    3. the category that is the same value as other programs write it: a whole number with
+       or without ``.0``, and ``True``, ``true`` and ``TRUE``, or ``False``, ``false`` and
+       ``FALSE``.  A whole number is ``0`` or digits that do not start with 0, after an
+       optional ``-``.  The rule applies to a value that one category has in these
+       notations, and to texts that are no marks;
+    4. unseen.
 
-    Other texts that differ in white space or case are different categories, and ``007`` (a
-    name) is different from the number 7.  If several categories are the same number or
-    bool, rule 3 finds only the one in Python's notation (``3``, ``True``).
+    All other texts are different names: ``007`` and ``7``, ``250.1`` and ``250.10``, ``3``
+    and ``3.00``, ``+3`` or `` 3``, ``True`` and ``tRUE``.
 
     Parameters
     ----------
     levels : sequence of str
     marks : collection of str
-        Texts that mean missing.
+        Texts that mean missing, unless they are categories.
 
     Attributes
     ----------
     levels : tuple of str
-    texts : tuple of str
-        Categories and marks, which are compared before numbers and bools.
+    marks : frozenset of str
     codes : dict of str to int
-        Position of each category, and of the entries of `aliases`.
+        Position of the category of each text: those of rule 1, then `aliases`.
     aliases : dict of str to int
-        Position of categories that are numbers or bools in another notation than Python's,
-        by Python's notation: ``True`` for ``TRUE``.
-    has_values : bool
-        Whether a category is a number or a bool.
+        The texts of rule 3: ``3.0`` for the category ``3``.
     """
 
     def __init__(self, levels: Sequence[str], marks: Collection[str] = ()) -> None:
-        self.levels = tuple(levels)
-        self.texts = (*self.levels, *sorted(marks))
-        self._marks = frozenset(marks)
-        own = {level: code for code, level in enumerate(levels)}
-        values: dict[str, list[int]] = {}
-        for level, code in own.items():
-            value = None if _has_leading_zero(level) else normalize_value_text(level)
-            if value is not None:
-                values.setdefault(value, []).append(code)
-        self.has_values = bool(values)
+        self.levels, self.marks = tuple(levels), frozenset(marks)
+        self.codes = {level: code for code, level in enumerate(self.levels)}
         self.aliases = {
-            value: codes[0]
-            for value, codes in values.items()
-            if len(codes) == 1 and value not in own and value not in self._marks
+            other: code
+            for level, code in self.codes.items()
+            for other in _list_other_notations(level, self.codes)
+            if other not in self.marks
         }
-        self.codes = own | self.aliases
+        self.codes |= self.aliases
 
     def code(self, cell: Any) -> int:
         """Return the position of a cell's category; -1 = missing, `UNSEEN` = not known."""
@@ -215,11 +209,24 @@ class LevelIndex:
         if text is None:
             return -1
         found = self.codes.get(text)
-        if found is None and isinstance(cell, str):
-            if text.strip() in self._marks:
-                return -1
-            found = self.codes.get(normalize_value_text(text) or text)
-        return UNSEEN if found is None else found
+        if found is None:
+            return -1 if text.strip() in self.marks else UNSEEN
+        return found
+
+
+_WHOLE_NUMBER = re.compile(r"(0|-?[1-9][0-9]*)(\.0)?")
+_BOOL_NOTATIONS = (("True", "true", "TRUE"), ("False", "false", "FALSE"))
+
+
+def _list_other_notations(level: str, levels: Collection[str]) -> tuple[str, ...]:
+    """Return the other notations of a category's value, none if one of them is a category."""
+    number = _WHOLE_NUMBER.fullmatch(level)
+    if number:
+        others: tuple[str, ...] = (number[1] if number[2] else f"{level}.0",)
+    else:
+        words = next((words for words in _BOOL_NOTATIONS if level in words), ())
+        others = tuple(word for word in words if word != level)
+    return () if any(other in levels for other in others) else others
 
 
 def encode_levels(table: Table, name: str, levels: Sequence[str]) -> npt.NDArray[np.int32]:

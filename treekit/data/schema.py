@@ -9,6 +9,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Collection
+from decimal import Decimal
 from typing import Any, Literal
 
 import msgspec
@@ -18,6 +19,7 @@ from treekit.errors import DataError
 
 __all__ = [
     "MISSING_MARKS",
+    "NUMBER_MARKS",
     "Column",
     "Dtype",
     "Kind",
@@ -38,20 +40,21 @@ MISSING_MARKS = ("", "NA", "NaN", "nan", "null", "None", "?")
 """Texts that mean "missing" by default, compared without surrounding white space."""
 
 NUMBER_MARKS = (
-    "#N/A", "#N/A N/A", "#NA", "-1.#IND", "-1.#QNAN", "-NaN", "-nan", "1.#IND", "1.#QNAN",
-    "<NA>", "N/A", "NULL", "n/a",
-)  # fmt: skip
-"""Further texts that mean "missing" by default in columns of numbers: the marks of pandas and
-Arrow.  In a column of names they are categories."""
+    *MISSING_MARKS,
+    *("#N/A", "#N/A N/A", "#NA", "-1.#IND", "-1.#QNAN", "-NaN", "-nan", "1.#IND", "1.#QNAN"),
+    *("<NA>", "N/A", "NULL", "n/a"),
+)
+"""Texts that mean "missing" by default in columns of numbers: also the marks of pandas and
+Arrow.  In a column of names the further ones are categories."""
 
 
 def add_number_marks(marks: Collection[str]) -> frozenset[str]:
     """Return the marks of missing values in columns of numbers, given those of all columns.
 
-    Marks that a user declares are the only ones; the default ones are joined by `NUMBER_MARKS`.
+    Marks that a user declares are the only ones.
     """
     own = frozenset(marks)
-    return own.union(NUMBER_MARKS) if own == frozenset(MISSING_MARKS) else own
+    return frozenset(NUMBER_MARKS) if own == frozenset(MISSING_MARKS) else own
 
 
 class Column(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -143,6 +146,15 @@ class Schema(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return tuple(itertools.accumulate(sizes, initial=0))
 
     @property
+    def number_marks(self) -> tuple[str, ...]:
+        """Texts that mean missing in numeric columns.
+
+        They are `missing_marks`, and all `NUMBER_MARKS` unless other marks were declared.
+        """
+        usual = set(self.missing_marks) == set(MISSING_MARKS)
+        return NUMBER_MARKS if usual else self.missing_marks
+
+    @property
     def n_values(self) -> int:
         """Length of a leaf's vector: all classes of all outputs, or a number for each output."""
         return self.blocks[-1]
@@ -179,8 +191,8 @@ def _check_output(output: Output, task: Task) -> None:
 def level_text(value: Any) -> str | None:
     """Return the category text of a cell of a nominal column, None if it is missing.
 
-    Integers have the same text as ``3``, ``3.0`` (an integer column that a dataframe
-    library widened because of a null cell) and ``"3"``.
+    Text is unchanged.  A number or bool has Python's text, a whole number without a point:
+    an integer column that a dataframe library widened because of a null cell keeps its texts.
     """
     if value is None or value != value:
         return None
@@ -193,6 +205,8 @@ def level_text(value: Any) -> str | None:
     if isinstance(value, (float, np.floating)):
         number = float(value)
         return str(int(number)) if number.is_integer() else repr(number)
+    if isinstance(value, Decimal) and value.is_finite():
+        return str(int(value)) if value == int(value) else repr(float(value))
     return str(value)
 
 

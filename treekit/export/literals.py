@@ -49,6 +49,9 @@ class Code(Markup):
     __slots__ = ()
 
 
+BLANKS = "".join(chr(code) for code in range(0x3001) if chr(code).isspace())
+"""Whitespace removed by `str.strip`, also around marks of missing values."""
+
 _MAX_C_LITERAL = 4000  # C99 5.2.4.1 promises 4095 characters
 # Octal escapes have at most three digits: unlike \x they cannot swallow the
 # next character.  ? is escaped because ??/ and its kin are trigraphs.

@@ -14,7 +14,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from treekit.data.features import LevelIndex
-from treekit.data.schema import Schema
+from treekit.data.schema import Schema, level_text
 from treekit.export.literals import (
     PLAIN_CHARACTERS,
     Code,
@@ -105,11 +105,22 @@ def explain_unreadable(model: Model) -> str:
     tested = set(tree.feature[tree.kind != Step.LEAF].tolist())
     for f in sorted(tested):
         column = schema.columns[f]
-        if column.kind == "nominal" and LevelIndex(column.levels).has_values:
-            return "categories are numbers or bools in any notation"
+        if any(map(_is_value_text, column.levels)) or LevelIndex(column.levels).aliases:
+            return "categories are numbers or bools, which have other notations"
     if max(place.depth for place, _ in _order_nodes(tree, schema)) > MAX_NESTING:
         return f"its tests are nested more than {MAX_NESTING} deep"
     return ""
+
+
+def _is_value_text(level: str) -> bool:
+    """Return whether a category is the text of a number or bool, see `level_text`."""
+    if level in ("False", "True"):
+        return True
+    try:
+        number = int(level) if level.lstrip("-").isdigit() else float(level)
+    except ValueError:
+        return False
+    return level_text(number) == level
 
 
 def explain_replaced(folders: Sequence[Path], name: str) -> str:

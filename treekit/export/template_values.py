@@ -15,7 +15,7 @@ from treekit.data.features import LevelIndex
 from treekit.data.schema import Column, Schema
 from treekit.errors import ExportError
 from treekit.export.fractional import build_fractional_table, choose_fractional_form
-from treekit.export.literals import Array, Code, Language, Tables
+from treekit.export.literals import BLANKS, Array, Code, Language, Tables
 from treekit.export.lowering import (
     MAX_IF_ELSE_NODES,
     LeafTable,
@@ -101,20 +101,24 @@ def template_values(
         columns, output values, trees, target columns, and classes of all
         targets (0: regression).
         ``columns``: records of ``name`` (literal), ``nominal``, ``levels``
-        (literals), ``has_values`` (1 = a category is a number or bool), and ``aliases``:
-        records of ``text`` (literal) and ``code``, see
-        `treekit.data.features.LevelIndex`; ``has_values``: 1 = that of any column is;
+        (literals), and ``aliases``: records of ``text`` (literal) and ``code``, other texts
+        of the categories, sorted, see `treekit.data.features.LevelIndex`; ``has_aliases``:
+        1 = a column has some; ``alias_codes``: array, the codes of all of them;
         ``level_counts``: array, -1 = numeric column; ``level_offsets``,
         ``level_order``: arrays, the codes of each column's categories, sorted by
         their texts.
         ``target_names``, ``labels``, ``label_values`` (a list for each target): literals,
         of texts and of the values as they are; ``label_type``: "str", "int", "float" or "bool".
         ``version`` (of treekit), ``task``, ``dtype``, ``missing``, ``unknown``: literals;
-        ``missing_marks``: a list of literals.
-        ``texts``: all names, labels of each target and categories of each column in
+        ``missing_marks``, ``number_marks``: lists of literals, of nominal and of numeric
+        columns; ``blanks``: literal of the white space that is removed around a mark;
+        ``tells_missing``: 1 = the model refuses texts that are no categories, unless
+        they are marks.
+        ``texts``: all names, labels of each target, categories of each column and, if there
+        are any, aliases of each column, in
         one record like an array: ``literals``, or ``packed`` with ``lengths``
         in UTF-16 units; ``text_counts``: array, the numbers of features,
-        targets, labels of each target, and categories of each column.
+        targets, labels of each target, categories, and aliases of each column.
         ``form``: "table", "if_else", or "parts"; ``answer``: "label", "labels",
         "number" or "numbers"; ``decide``: "most_votes" or "least_cost": names of
         templates to include.  ``reason``: reason for the form.
@@ -166,6 +170,7 @@ def template_values(
             "decide": Code("most_votes" if model.label_costs is None else "least_cost"),
             "refuses_missing": int(model.missing == "error"),
             "refuses_unseen": int(model.unknown == "error"),
+            "tells_missing": int(needs_missing_markers(model)),
             "leaves": arrays,
             "margins": int(model.margins),
             "unit_total": language.number(model.unit_total),
@@ -189,10 +194,16 @@ def compute_schema_values(schema: Schema, stem: str, tables: Tables) -> dict[str
     labels = [list(map(str, output.classes)) for output in schema.outputs]
     lists = [schema.names, [output.name for output in schema.outputs], *labels]
     lists += [column.levels for column in schema.columns]
+    indices = [LevelIndex(column.levels, schema.missing_marks) for column in schema.columns]
+    aliases = [sorted(index.aliases.items()) for index in indices]
+    has_aliases = any(aliases)
+    lists += [[text for text, _ in own] for own in aliases] if has_aliases else []
     start, order = sort_levels(schema)
     several = "s" if schema.more else ""
-    marks = schema.missing_marks
-    columns = [_describe_column(column, marks, language) for column in schema.columns]
+    columns = [
+        _describe_column(column, own, language)
+        for column, own in zip(schema.columns, aliases, strict=True)
+    ]
     return {
         "stem": language.name(stem, "model"),
         "features": schema.n_features,
@@ -200,7 +211,8 @@ def compute_schema_values(schema: Schema, stem: str, tables: Tables) -> dict[str
         "targets": len(schema.outputs),
         "classes": sum(map(len, labels)),
         "columns": columns,
-        "has_values": int(any(column["has_values"] for column in columns)),
+        "has_aliases": int(has_aliases),
+        "alias_codes": tables(np.array([code for own in aliases for _, code in own], np.int64)),
         "level_counts": tables(np.where(schema.nominal, schema.n_levels, -1)),
         "level_start": tables(start),
         "level_order": tables(order),
@@ -212,20 +224,29 @@ def compute_schema_values(schema: Schema, stem: str, tables: Tables) -> dict[str
         "label_type": Code(type(schema.classes[0]).__name__ if schema.classes else "float"),
         "task": language.text(schema.task),
         "dtype": language.text(schema.dtype),
-        "missing_marks": [language.text(mark) for mark in marks],
+        "missing_marks": [language.text(mark) for mark in schema.missing_marks],
+        "number_marks": [language.text(mark) for mark in schema.number_marks],
+        "blanks": language.text(BLANKS),
         "answer": Code(("label" if schema.task == "classification" else "number") + several),
         "blocks": tables(np.array(schema.blocks)),
     }
 
 
-def _describe_column(column: Column, marks: Sequence[str], language: Language) -> dict[str, Any]:
-    index = LevelIndex(column.levels, marks)
+def needs_missing_markers(model: Model) -> bool:
+    """Return whether a text that is no category is either a mark of missing values or refused."""
+    return bool(
+        model.unknown == "error" and model.missing != "error" and model.schema.nominal.any()
+    )
+
+
+def _describe_column(
+    column: Column, aliases: Sequence[tuple[str, int]], language: Language
+) -> dict[str, Any]:
     return {
         "name": language.text(column.name),
         "nominal": int(column.kind == "nominal"),
         "levels": [language.text(level) for level in column.levels],
-        "has_values": int(index.has_values),
-        "aliases": [{"text": language.text(t), "code": code} for t, code in index.aliases.items()],
+        "aliases": [{"text": language.text(text), "code": code} for text, code in aliases],
     }
 
 

@@ -495,14 +495,15 @@ def _encode_categories(
 
 def _encode_text(graph: Graph, schema: Schema, cells: str, column: Column, name: str) -> str:
     """Map categories to their codes, marks of missing values to NaN, other text to -1."""
-    marks = [mark for mark in schema.missing_marks if mark not in column.levels]
-    codes = np.append(np.arange(len(column.levels)), np.full(len(marks), np.nan))
+    known = LevelIndex(column.levels, schema.missing_marks).codes
+    marks = [mark for mark in schema.missing_marks if mark not in known]
+    codes = np.append(list(known.values()), np.full(len(marks), np.nan))
     return graph.add_operator(
         "LabelEncoder",
         [cells],
         name,
         domain=ML_DOMAIN,
-        keys_strings=[*column.levels, *marks],
+        keys_strings=[*known, *marks],
         values_floats=codes.astype(np.float32).tolist(),
         default_float=-1.0,
     )

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 import numpy as np
 import numpy.typing as npt
 
+from treekit.data.features import LevelIndex
 from treekit.data.schema import Column, Dtype, Schema
 from treekit.model.fixed_point import UNIT_BUDGET, to_double_threshold
 from treekit.model.model import Model
@@ -228,10 +229,12 @@ def make_unseen_text(column: Column) -> str:
 
 
 def list_category_texts(schema: Schema) -> list[tuple[int, str, int]]:
-    """List columns, texts and codes: every category, and a text outside each vocabulary."""
+    """List columns, texts and codes: categories in all notations, and an unseen text of each."""
     texts: list[tuple[int, str, int]] = []
     for f, column in enumerate(schema.columns):
-        texts += [(f, text, code) for code, text in enumerate(column.levels)]
+        texts += [
+            (f, *known) for known in LevelIndex(column.levels, schema.missing_marks).codes.items()
+        ]
         texts.append((f, make_unseen_text(column) if column.kind == "nominal" else "x", -1))
     return texts
 

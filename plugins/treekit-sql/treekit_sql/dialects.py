@@ -13,10 +13,10 @@ import numpy as np
 import numpy.typing as npt
 from sqlglot import exp
 
-from treekit.data.cells import normalize_value_text
 from treekit.data.features import LevelIndex
+from treekit.data.schema import level_text
 from treekit.errors import ExportError
-from treekit.export.literals import encode_utf8
+from treekit.export.literals import BLANKS, encode_utf8
 from treekit_sql.syntax import (
     Operand,
     Sql,
@@ -33,9 +33,6 @@ from treekit_sql.syntax import (
 )
 
 # ---------------------------------------------------------------- sql dialect
-
-BLANKS = "".join(chr(code) for code in range(0x3001) if chr(code).isspace())
-"""Whitespace removed by `str.strip`."""
 
 
 class Dialect:
@@ -65,7 +62,7 @@ class Dialect:
     type_function : str
         Function that returns the type name of a value.
     bool_types, double_types : tuple of str
-        Types of bools, and types that write an integer as ``3.0``.
+        Types of bools, and of binary floating-point numbers.
     bool_texts : tuple of str
         Texts of false and of true.
     """
@@ -84,7 +81,7 @@ class Dialect:
     type_function = "PG_TYPEOF"
     bool_types: tuple[str, ...] = ("boolean",)
     bool_texts = ("false", "true")
-    double_types: tuple[str, ...] = ()
+    double_types: tuple[str, ...] = ("double precision", "real")
 
     def make_number(self, number: float) -> Sql:
         """Build a finite double, exact in any context."""
@@ -144,70 +141,64 @@ class Dialect:
     def convert_to_text(self, cell: Sql, index: LevelIndex) -> Sql:
         """Convert a cell to text that is compared byte by byte.
 
-        A value equal to a category that is a number or a bool becomes the text of the category,
-        as in `LevelIndex`: bools of any case, integers that end in ``.0``, and the engine's
-        own notation of a number.  Other notations (``3.00``, ``1e0``) are unchanged.
+        Another notation of a category becomes the category, by the rules of `LevelIndex`.
         """
         written = make_cast(cell, "TEXT")
-        tests = list(self._make_bool_tests(cell, written, index))
-        tests += self._make_number_tests(cell, written, index)
+        tests = [*self._make_typed_tests(cell, written, index), *self._make_tests(written, index)]
         # The column may be declared with another collation (NOCASE): override it.
         value = exp.Paren(this=make_case(tests, written)) if tests else written
         return exp.Paren(this=exp.Collate(this=value, expression=exp.var(self.collation)))
 
-    def _make_bool_tests(
+    def _make_typed_tests(
         self, cell: Sql, written: Sql, index: LevelIndex
     ) -> Iterator[tuple[Sql, Sql]]:
-        """Yield tests whether a cell is false or true, each with the category it is equal to."""
-        for value, own in zip(("False", "True"), self.bool_texts, strict=True):
-            if value not in index.codes:
-                continue
-            level = index.levels[index.codes[value]]
-            known = [text for text in index.texts if normalize_value_text(text) == value]
-            known = [text for text in known if text != level]
-            folded = make_call("LOWER", make_call("TRIM", written))
-            is_it = make_binary(exp.EQ, folded, exp.Literal.string(value.lower()))
-            is_it = self._exclude_texts(is_it, written, known)
-            typed = bool(known) if own == value.lower() else own not in index.codes
-            if typed:
+        """Yield tests for bools and doubles whose text in the engine is not that of Python.
+
+        Each comes with the category of Python's text, or that text if there is none.
+        """
+        codes, levels = index.codes, index.levels
+        for text, own in zip(("False", "True"), self.bool_texts, strict=True):
+            is_number = own in codes and own not in ("false", "true")
+            if codes.get(own) != codes.get(text) and not is_number:
                 is_own = make_binary(exp.EQ, written, exp.Literal.string(own))
-                is_it = make_or(is_it, self._has_type(cell, self.bool_types, is_own))
-            yield is_it, self.make_text(level)
+                meant = levels[codes[text]] if text in codes else text
+                yield self._has_type(cell, self.bool_types, is_own), self.make_text(meant)
+        for text, code in codes.items():
+            number = _parse_double_text(text)
+            if number is not None and codes.get(self.write_double(number)) != code:
+                is_it = self.is_double(cell, written, number)
+                yield self._has_type(cell, self.double_types, is_it), self.make_text(levels[code])
 
-    def _make_number_tests(
-        self, cell: Sql, written: Sql, index: LevelIndex
-    ) -> Iterator[tuple[Sql, Sql]]:
-        """Yield tests for numbers in another notation than a category, with the category's text."""
-        for number, code in index.aliases.items():
-            if number in ("False", "True"):
-                continue
-            ways = [number, f"{number}.0"] if _is_integer_text(number) else [number]
-            other = [self.make_text(way) for way in ways if way not in index.levels]
-            is_number = exp.Paren(this=make_membership_test(written, other))
-            yield is_number, self.make_text(index.levels[code])
-        whole = dict.fromkeys(filter(_is_integer_text, index.levels))
-        if not whole:
-            return
-        fits: Sql = combine(exp.Like, written, exp.Literal.string("%.0"))
-        length = combine(exp.Sub, make_call("LENGTH", written), exp.Literal.number(2))
-        cut = make_call("SUBSTR", written, exp.Literal.number(1), length)
-        if len(whole) < len(index.levels):
-            fits = combine(exp.And, fits, make_membership_test(cut, [*map(self.make_text, whole)]))
-        known = [text for text in index.texts if text.endswith(".0") and text[:-2] in whole]
-        if not known:
-            yield exp.Paren(this=fits), cut
-            return
-        if self.double_types:
-            yield self._has_type(cell, self.double_types, fits.copy()), cut.copy()
-        yield self._exclude_texts(fits, written, known), cut
+    def _make_tests(self, written: Sql, index: LevelIndex) -> Iterator[tuple[Sql, Sql]]:
+        """Yield tests for other notations of categories, each with the category."""
+        others = {text: code for text, code in index.aliases.items() if not text.endswith(".0")}
+        for code in sorted(set(others.values())):
+            texts = [self.make_text(text) for text, own in others.items() if own == code]
+            is_other = exp.Paren(this=make_membership_test(written, texts))
+            yield is_other, self.make_text(index.levels[code])
+        whole = [text.removesuffix(".0") for text in index.aliases if text.endswith(".0")]
+        if whole:
+            is_whole: Sql = combine(exp.Like, written, exp.Literal.string("%.0"))
+            length = combine(exp.Sub, make_call("LENGTH", written), exp.Literal.number(2))
+            cut = make_call("SUBSTR", written, exp.Literal.number(1), length)
+            if len(whole) < len(index.levels):  # else the text before .0 is a category or unseen
+                known = make_membership_test(cut, [*map(self.make_text, whole)])
+                is_whole = combine(exp.And, is_whole, known)
+            yield exp.Paren(this=is_whole), cut
 
-    def _exclude_texts(self, condition: Sql, written: Sql, texts: Sequence[str]) -> Sql:
-        """Restrict `condition` to cells whose text is not one of `texts`."""
-        if not texts:
-            return condition
-        others = exp.Paren(this=make_membership_test(written, [*map(self.make_text, texts)]))
-        both = combine(exp.And, condition, exp.Not(this=others))
-        return exp.Paren(this=both)
+    def write_double(self, number: float) -> str:
+        """Write a double as the engine converts it to text."""
+        text = repr(number).removesuffix(".0")
+        if 1e15 <= abs(number) < 1e16:  # Python writes an exponent from 1e16 on
+            digits = text.removeprefix("-")
+            fraction = f".{digits[1:]}".rstrip("0").rstrip(".")
+            text = f"{'-' if number < 0 else ''}{digits[0]}{fraction}e+15"
+        return text
+
+    def is_double(self, cell: Sql, written: Sql, number: float) -> Sql:
+        """Test whether a cell that is a double equals `number`."""
+        del cell
+        return make_binary(exp.EQ, written, exp.Literal.string(self.write_double(number)))
 
     def _has_type(self, cell: Sql, kinds: Sequence[str], too: Sql) -> Sql:
         """Test whether a cell has one of the types `kinds`, and `too` is true."""
@@ -284,10 +275,13 @@ def _make_array(values: npt.NDArray[Any] | list[str | None], brackets: str) -> S
     return make_cast(exp.Literal.string(f"{brackets[0]}{','.join(cells)}{brackets[1]}"), kind)
 
 
-def _is_integer_text(level: str) -> bool:
-    """Return whether a category is an integer that a column of doubles writes with ``.0``."""
-    digits = level.removeprefix("-")
-    return digits.isascii() and digits.isdigit() and len(digits) < 16 and str(int(level)) == level
+def _parse_double_text(text: str) -> float | None:
+    """Return the double that has the text as a category, if there is one."""
+    try:
+        number = float(text)
+    except ValueError:
+        return None
+    return number if math.isfinite(number) and level_text(number) == text else None
 
 
 # ---------------------------------------------------------------- duckdb
@@ -314,6 +308,19 @@ class DuckDB(Dialect):
         return exp.Literal.number(written if "e" in written else f"{written}e0")
 
     make_bound = make_number
+
+    def convert_to_number(self, cell: Sql, marks: Sequence[str]) -> Sql:
+        """Convert a cell to a double, also text, which columns of files with marks hold."""
+        number = super().convert_to_number(cell, marks)
+        mark = self.is_missing_marker(cell, marks)
+        if mark is None:
+            return number
+        # The engine evaluates the type once for a column: numbers are not converted to text.
+        return make_case([(self._has_type(cell, ("VARCHAR",), mark), exp.Null())], number)
+
+    def write_double(self, number: float) -> str:
+        """Write a double as the engine converts it to text."""
+        return repr(number)
 
     def make_refusal(self, message: str, witness: Sql) -> Sql:
         """Build an expression that stops the query with an error."""
@@ -370,6 +377,16 @@ class SQLite(Dialect):
         return exp.Paren(this=made)
 
     make_bound = make_number
+
+    def write_double(self, number: float) -> str:
+        """Write a double as the engine converts it to text, with up to 15 digits."""
+        digits, e, exponent = f"{number:.15g}".partition("e")
+        return f"{digits}{'' if '.' in digits else '.0'}{e}{exponent}"
+
+    def is_double(self, cell: Sql, written: Sql, number: float) -> Sql:
+        """Test whether a cell that is a double equals `number`, which several texts may mean."""
+        del written
+        return make_binary(exp.EQ, cell, self.make_number(number))
 
     def convert_to_number(self, cell: Sql, marks: Sequence[str]) -> Sql:
         """Convert a number to a double; text other than missing markers is unchanged."""

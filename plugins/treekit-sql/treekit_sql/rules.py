@@ -479,7 +479,9 @@ class _ConditionPrinter:
                 whole = make_call("COALESCE", written.this, self.replacements[number])
                 written.set("this", whole)
             return self.print_expression(written)
-        cell = self.dialect.convert_to_number(raw, marks)
+        # Elsewhere the type of a numeric column is a number, as the first lines of the file say.
+        own = schema.number_marks if self.dialect.name == "sqlite" else ()
+        cell = self.dialect.convert_to_number(raw, own)
         if number in self.replacements:
             cell = make_call("COALESCE", cell, self.replacements[number])
         if self.dialect.name == "sqlite":  # the marks of all columns share the blanks

@@ -360,7 +360,7 @@ def _make_cells(
 ) -> tuple[str, Sequence[Any]]:
     """Return the type and cells of a column; missing cells alternate between all notations."""
     if column.kind == "numeric":
-        marks = [mark for mark in schema.missing_marks if not is_number(mark)]
+        marks = [mark for mark in schema.number_marks if not is_number(mark)]
         # SQLite's columns hold anything.
         missing_cells: list[Any] = [None, math.nan] if has_nan else [None, *marks]
         values = codes.tolist()

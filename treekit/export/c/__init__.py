@@ -10,6 +10,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from treekit.data.features import LevelIndex
+from treekit.data.features import LevelIndex
 from treekit.data.schema import Schema
 from treekit.errors import ExportError
 from treekit.export.c.hybrid import make_hybrid_layout
@@ -31,6 +33,7 @@ from treekit.export.c.layouts import (
     narrow_integers,
 )
 from treekit.export.literals import (
+    BLANKS,
     Code,
     Language,
     float_literal,
@@ -50,7 +53,7 @@ from treekit.export.readable import (
     explain_unreadable,
     readable_values,
 )
-from treekit.export.template_values import format_exp_constants, sort_levels
+from treekit.export.template_values import format_exp_constants, needs_missing_markers
 from treekit.model.fixed_point import floor_to_dtype
 from treekit.model.model import Model
 from treekit.model.tree import DerivedColumns, make_derived_columns
@@ -400,9 +403,16 @@ def export_c(
 def _compute_name_values(model: Model, name: str, prefix: Code) -> dict[str, Any]:
     """Compute the template values of sizes, names and vocabularies."""
     schema = model.schema
-    start, codes = sort_levels(schema)
-    levels = [level for column in schema.columns for level in column.levels]
-    texts = [levels[code] for code in (codes + np.repeat(start[:-1], schema.n_levels)).tolist()]
+    known = [LevelIndex(c.levels, schema.missing_marks) for c in schema.columns]
+    # Code points sort in the same order as UTF-8 bytes.
+    entries = [sorted(index.codes.items()) for index in known]
+    starts = np.cumsum([0, *map(len, entries)]).tolist()
+    texts = [text for own in entries for text, _ in own]
+    codes = [code for own in entries for _, code in own]
+    has_aliases = any(index.aliases for index in known)
+    # No C string holds a NUL, and no UTF-8 half a surrogate pair.
+    utf8 = (mark.encode(errors="ignore").decode() for mark in schema.missing_marks)
+    marks = [mark for mark in utf8 if mark in schema.missing_marks and "\0" not in mark]
     labels = [str(label) for output in schema.outputs for label in output.classes]
     targets = [output.name for output in schema.outputs] if schema.more else []
     words = [*schema.names, *labels, *targets, *texts]
@@ -418,12 +428,16 @@ def _compute_name_values(model: Model, name: str, prefix: Code) -> dict[str, Any
         "feature_names": string_literals(schema.names, "c"),
         "class_names": string_literals(labels, "c"),
         "target_names": string_literals(targets, "c"),
-        "level_starts": format_lines(list(map(str, start[:-1].tolist()))),
+        "has_aliases": int(has_aliases),
+        "level_starts": format_lines(list(map(str, starts if has_aliases else starts[:-1]))),
         "level_texts": string_literals(texts, "c"),
         # -1.0 if there are no codes.
-        "level_codes": format_lines(list(map(repr, np.append(codes.tolist(), -1).tolist()))),
+        "level_codes": format_lines(list(map(repr, np.append(codes, -1).tolist()))),
+        "tells_missing": int(needs_missing_markers(model)),
+        "missing_marks": string_literals(marks, "c"),
+        "blanks": string_literals(BLANKS, "c"),
         "text_bytes": sum(len(word.encode(errors="surrogatepass")) + 1 for word in words)
-        + 4 * (schema.n_features + len(codes) + 1),
+        + 4 * (schema.n_features + has_aliases + len(codes) + 1),
         "pointers": len(words) + 2,
         "refuses_missing": int(model.missing == "error"),
         "refuses_unseen": int(model.unknown == "error"),

@@ -49,11 +49,11 @@ from treekit.export.onnx.inputs import (
     add_column_inputs,
     add_inputs,
     make_input_names,
-    needs_missing_markers,
 )
 from treekit.export.onnx.special_splits import add_derived_columns, add_largest_leaves, add_masses
 from treekit.export.onnx.sums import LoweredModel, add_tree_sums, lower_model
 from treekit.export.onnx.trees import add_leaves, add_paths
+from treekit.export.template_values import needs_missing_markers
 from treekit.model.model import Model
 
 if TYPE_CHECKING:

@@ -13,9 +13,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from treekit.data.features import LevelIndex
 from treekit.data.schema import Column, Schema
 from treekit.export.literals import encode_utf8
 from treekit.export.onnx.graph import ML_DOMAIN, Graph
+from treekit.export.template_values import needs_missing_markers
 from treekit.model.model import Model
 
 if TYPE_CHECKING:
@@ -87,9 +89,8 @@ def _add_refusal(graph: Graph, columns: str, message: str) -> str:
 # ---------------------------------------------------------------- onnx columns
 # One input for each column: numbers, or texts of nominal columns.
 #
-# Each is (N, 1), as in skl2onnx.  A text becomes its category code; any other
-# text is missing or an unseen category, as in `treekit.data`: markers
-# of missing values are compared without surrounding blanks.
+# Each is (N, 1), as in skl2onnx.  A text becomes the code of its category, by the rules of
+# `treekit.data.features.LevelIndex`.
 # An input has the name of its column.  A name that is invalid for an input (empty, with a
 # NUL, not UTF-8, or that of an output) is changed; the metadata contain the mapping.
 
@@ -99,13 +100,6 @@ _BLANKS_PATTERN = (
 )
 """Whitespace removed by `str.strip`, in the syntax of RE2."""
 _UNSEEN_CODE = -1.0
-
-
-def needs_missing_markers(model: Model) -> bool:
-    """Return whether the graph must distinguish missing texts from unseen categories."""
-    return bool(
-        model.unknown == "error" and model.missing != "error" and model.schema.nominal.any()
-    )
 
 
 def make_input_names(schema: Schema, taken: Collection[str]) -> list[str]:
@@ -152,14 +146,15 @@ def _add_codes(graph: Graph, model: Model, column: Column, name: str) -> str:
     unseen = _UNSEEN_CODE if needs_missing_markers(model) else np.nan
     # LabelEncoder needs a key: a column without categories gets a dummy.
     where, remedy = f" of column {column.name!r}", "rename it, or choose inputs='tensor'"
-    levels = [encode_utf8(level, where, remedy) for level in column.levels] or [b""]
-    codes = [float(code) for code in range(len(column.levels))] or [unseen]
+    known = LevelIndex(column.levels, model.schema.missing_marks).codes
+    texts = [encode_utf8(text, where, remedy) for text in known] or [b""]
+    codes = list(map(float, known.values())) or [unseen]
     code = graph.add_operator(
         "LabelEncoder",
         [name],
         f"{name}_code",
         domain=ML_DOMAIN,
-        keys_strings=levels,
+        keys_strings=texts,
         values_floats=codes,
         default_float=unseen,
     )

@@ -14,7 +14,7 @@ from urllib.parse import parse_qsl
 import numpy as np
 import numpy.typing as npt
 
-from treekit.data.features import LevelIndex
+from treekit.data.features import UNSEEN, LevelIndex
 from treekit.data.table import suggest_names
 from treekit.serve.errors import InvalidRequestError, shown
 from treekit.serve.protocol.messages import convert_request, make_unique_dict
@@ -75,13 +75,17 @@ class RowConverter:
         schema = model.schema
         self._name, self._schema = name, schema
         self._dtype = np.dtype(schema.dtype)
-        marks = schema.missing_marks
         self._columns = [
-            (column.name, None if column.kind == "numeric" else LevelIndex(column.levels, marks))
+            (
+                column.name,
+                None
+                if column.kind == "numeric"
+                else LevelIndex(column.levels, schema.missing_marks),
+            )
             for column in schema.columns
         ]
         self._names = frozenset(schema.names)
-        self._marks = frozenset(marks)
+        self._number_marks = frozenset(schema.number_marks)
         self._no_missing = model.missing == "error"
         self._no_unknown = model.unknown == "error"
 
@@ -137,7 +141,11 @@ class RowConverter:
             return float(value)
         if kind is not str:
             raise ValueError(f"{shown(value)}; expected a number or null (1 or 0 for a bool)")
-        if value.strip() in self._marks:
+        return self._parse_number(value)
+
+    def _parse_number(self, value: str) -> float:
+        """Return the number of a string, NaN if it is missing; ValueError if it is none."""
+        if value.strip() in self._number_marks:
             return _NAN
         try:
             # float() also accepts 1_000 and digits of other scripts; dataframes do not.
@@ -149,11 +157,9 @@ class RowConverter:
 
     def _check_policies(self, index: LevelIndex | None, value: Any) -> None:
         """Reject missing values and unseen categories according to the model's policies."""
-        unseen = index is not None and value is not None
-        if unseen and type(value) is str:
-            unseen = value.strip() not in self._marks
-        if unseen and self._no_unknown:
-            hint = suggest_names(str(value), index.levels[:_MAX_COMPARED] if index else ())
+        unseen = index is not None and index.code(value) == UNSEEN
+        if index is not None and unseen and self._no_unknown:
+            hint = suggest_names(str(value), index.levels[:_MAX_COMPARED])
             raise ValueError(f"{shown(value)}, an unseen category; {hint}")
         if self._no_missing:
             what = f"{shown(value)}, which is unknown and" if unseen else "a missing value, which"
