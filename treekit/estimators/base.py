@@ -474,6 +474,11 @@ class EstimatorBase(Parameters, BaseEstimator):
         """Return the weights with which training rows count in a node."""
         return dataset.weights
 
+    def _compute_draw_rate(self, dataset: Dataset) -> float:
+        """Return the expected number of times that a tree draws each row."""
+        del dataset
+        return 1.0
+
     def _make_dataset(
         self,
         x: Any,
@@ -508,6 +513,7 @@ class EstimatorBase(Parameters, BaseEstimator):
             self.min_weight_fraction_leaf,
             dataset.n_rows,
             self._compute_node_weights(dataset),
+            self._compute_draw_rate(dataset),
         )
         for kind in ("criterion", "splitter", "pruner"):
             own = self._get_settings(f"{kind}_settings")
