@@ -10,8 +10,11 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Collection, Iterable
+from datetime import date, time, timedelta
 from decimal import Decimal
+from enum import Enum
 from typing import Any, TypeAlias
+from uuid import UUID
 
 import numpy as np
 import numpy.typing as npt
@@ -39,7 +42,8 @@ def tidy_column(name: str, cells: npt.NDArray[Any]) -> tuple[Cells, bool]:
     """Convert the column `name` to a tidy array, and report whether its type is a guess.
 
     Numbers mixed with text become text that may still be parsed as numbers (the guess):
-    ``[1, 2, "?"]`` is read like the same column of a CSV file.
+    ``[1, 2, "?"]`` is read like the same column of a CSV file.  Members of an enumeration are
+    text by name, UUIDs and intervals (of ``pandas.cut``) as they are printed.
 
     Raises
     ------
@@ -68,6 +72,10 @@ def _fill_masked(cells: Any) -> npt.NDArray[Any]:
 def _tidy_objects(name: str, cells: npt.NDArray[Any]) -> tuple[Cells, bool]:
     values = cells.tolist()
     types = set(map(type, values))
+    named = {t for t in types if _is_named_by_text(t)}
+    if named:
+        values = [level_text(v) if type(v) in named else v for v in values]
+        cells, types = make_object_array(values), set(map(type, values))
     gone = {t for t in types if t.__name__ in _MISSING_TYPES}
     present = types - gone
     for found in present:
@@ -81,14 +89,42 @@ def _tidy_objects(name: str, cells: npt.NDArray[Any]) -> tuple[Cells, bool]:
         return _tidy_numbers(values, numbers, gone), False
     if types == {str}:
         return cells, False
-    plain = [None if type(v) in gone else str(v) if isinstance(v, str) else v for v in values]
+    # str.__str__: a member of an enumeration of texts is its text.
+    plain = [
+        None if type(v) in gone else str.__str__(v) if isinstance(v, str) else v for v in values
+    ]
     if numbers and any(not isinstance(v, str) and v == v for v in plain if v is not None):
         plain = [float(v) if isinstance(v, Decimal) else v for v in plain]
         return make_object_array(list(map(level_text, plain))), True
     return make_object_array([v if isinstance(v, str) else None for v in plain]), False
 
 
+def _is_named_by_text(found: type) -> bool:
+    """Check for a type whose values are names, which `level_text` gives."""
+    if issubclass(found, Enum):
+        return not issubclass(found, (str, *_NUMBER_TYPES))
+    return issubclass(found, UUID) or is_interval_type(found)
+
+
+def is_interval_type(found: type) -> bool:
+    """Check for pandas' intervals, without importing pandas."""
+    return found.__name__ == "Interval" and hasattr(found, "closed_left")
+
+
+def list_intervals(values: Iterable[Any]) -> tuple[Any, ...] | None:
+    """Return the distinct intervals among cells in their order, None if the cells are others."""
+    first = next((v for v in values if type(v).__name__ not in _MISSING_TYPES and v == v), None)
+    if first is None or not is_interval_type(type(first)):
+        return None
+    return tuple(sorted({v for v in values if is_interval_type(type(v))}))
+
+
 def _tidy_numbers(values: list[Any], numbers: set[type], gone: set[type]) -> Cells:
+    floats = {t for t in numbers if issubclass(t, (float, np.floating))}
+    truths = {t for t in numbers if issubclass(t, _BOOL_TYPES)}
+    if truths and floats and numbers == truths | floats:  # NaN is a missing bool
+        if all(v != v for v in values if type(v) in floats):
+            numbers, gone = truths, gone | floats
     if all(issubclass(t, _BOOL_TYPES) for t in numbers):
         if not gone:
             return np.array(values, dtype=np.bool_)
@@ -114,9 +150,9 @@ def _describe_remedy(found: type) -> str:
         return _REMEDIES["c"]
     if issubclass(found, (bytes, bytearray)):
         return _REMEDIES["S"]
-    if found.__name__ in {"date", "datetime", "time", "Timestamp", "datetime64", "Period"}:
+    if issubclass(found, (date, time, np.datetime64)) or found.__name__ == "Period":
         return _REMEDIES["M"]
-    if found.__name__ in {"timedelta", "Timedelta", "timedelta64"}:
+    if issubclass(found, (timedelta, np.timedelta64)):
         return _REMEDIES["m"]
     return (
         f"objects of type {found.__name__}; a cell must be text, a number, a bool or "

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from enum import Enum
 from typing import Any, Literal
 
 import msgspec
@@ -176,7 +177,7 @@ def level_text(value: Any) -> str | None:
     if isinstance(value, (float, np.floating)):
         number = float(value)
         return str(int(number)) if number.is_integer() else repr(number)
-    return str(value)
+    return value.name if isinstance(value, Enum) else str(value)
 
 
 def python_label(value: Any) -> Label:
