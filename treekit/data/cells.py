@@ -54,7 +54,7 @@ def tidy_column(name: str, cells: npt.NDArray[Any]) -> tuple[Cells, bool]:
     if kind in _REMEDIES:
         raise DataError(f"column {name!r} holds {_REMEDIES[kind]}")
     if isinstance(cells, np.ma.MaskedArray):
-        cells = _fill_masked(cells)
+        cells = fill_masked(cells)
         kind = cells.dtype.kind
     if kind in "UT":
         cells, kind = cells.astype(object), "O"
@@ -63,7 +63,10 @@ def tidy_column(name: str, cells: npt.NDArray[Any]) -> tuple[Cells, bool]:
     return _tidy_objects(name, cells) if kind == "O" else (cells, False)
 
 
-def _fill_masked(cells: Any) -> npt.NDArray[Any]:
+def fill_masked(cells: Any) -> npt.NDArray[Any]:
+    """Return a masked array of any shape without its mask: masked cells are NaN, or None."""
+    if not np.ma.getmaskarray(cells).any():
+        return np.asarray(cells.data)
     if cells.dtype.kind in "fiu":
         return np.asarray(cells.astype(np.float64).filled(np.nan))
     return np.asarray(cells.astype(object).filled(None))
@@ -72,7 +75,7 @@ def _fill_masked(cells: Any) -> npt.NDArray[Any]:
 def _tidy_objects(name: str, cells: npt.NDArray[Any]) -> tuple[Cells, bool]:
     values = cells.tolist()
     types = set(map(type, values))
-    named = {t for t in types if _is_named_by_text(t)}
+    named = {t for t in types if is_named_by_text(t)}
     if named:
         values = [level_text(v) if type(v) in named else v for v in values]
         cells, types = make_object_array(values), set(map(type, values))
@@ -99,7 +102,7 @@ def _tidy_objects(name: str, cells: npt.NDArray[Any]) -> tuple[Cells, bool]:
     return make_object_array([v if isinstance(v, str) else None for v in plain]), False
 
 
-def _is_named_by_text(found: type) -> bool:
+def is_named_by_text(found: type) -> bool:
     """Check for a type whose values are names, which `level_text` gives."""
     if issubclass(found, Enum):
         return not issubclass(found, (str, *_NUMBER_TYPES))
@@ -122,9 +125,9 @@ def list_intervals(values: Iterable[Any]) -> tuple[Any, ...] | None:
 def _tidy_numbers(values: list[Any], numbers: set[type], gone: set[type]) -> Cells:
     floats = {t for t in numbers if issubclass(t, (float, np.floating))}
     truths = {t for t in numbers if issubclass(t, _BOOL_TYPES)}
-    if truths and floats and numbers == truths | floats:  # NaN is a missing bool
-        if all(v != v for v in values if type(v) in floats):
-            numbers, gone = truths, gone | floats
+    mixed = truths and floats and numbers == truths | floats
+    if mixed and all(v != v for v in values if type(v) in floats):  # NaN is a missing bool
+        numbers, gone = truths, gone | floats
     if all(issubclass(t, _BOOL_TYPES) for t in numbers):
         if not gone:
             return np.array(values, dtype=np.bool_)

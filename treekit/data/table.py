@@ -183,6 +183,15 @@ def read_table(
     return replace(_read_source(source, marks, progress), missing=marks)
 
 
+def is_dataframe(source: Any) -> bool:
+    """Check for a dataframe of any library, which is imported only to check other objects."""
+    if isinstance(source, (np.ndarray, list, tuple)):
+        return False
+    from narwhals.stable.v2.dependencies import is_into_dataframe
+
+    return bool(is_into_dataframe(source))
+
+
 def is_dask_collection(source: Any) -> bool:
     """Check whether a table is divided into partitions that Dask computes."""
     return hasattr(source, "__dask_graph__")
@@ -294,7 +303,8 @@ def _read_array(array: npt.NDArray[Any]) -> Table:
             f"an array of shape {array.shape} is not a table of shape (rows, columns){remedy}"
         )
     names = [f"x{j}" for j in range(array.shape[1])]
-    return make_table(names, array.T, named=False, untyped=array.dtype.kind in "UT")
+    # An array has no types of columns: text may be numbers, whatever type of array holds it.
+    return make_table(names, array.T, named=False, untyped=array.dtype.kind in "OUT")
 
 
 def _read_columns(names: Iterable[Any], columns: Iterable[tuple[Cells, Declared]]) -> Table:
@@ -324,7 +334,8 @@ def _read_rows(source: Sequence[Any]) -> Table:
                 "give every row the same columns"
             )
     names = [f"x{j}" for j in range(len(source[0]))]
-    return make_table(names, map(make_object_array, zip(*source, strict=True)), named=False)
+    columns = map(make_object_array, zip(*source, strict=True))
+    return make_table(names, columns, named=False, untyped=True)
 
 
 # ---------------------------------------------------------------- dataframes
