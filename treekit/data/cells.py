@@ -11,14 +11,17 @@ import math
 import re
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
+from datetime import date, time, timedelta
 from decimal import Decimal
+from enum import Enum
 from functools import cached_property
 from typing import Any, TypeAlias
+from uuid import UUID
 
 import numpy as np
 import numpy.typing as npt
 
-from treekit.data.schema import MISSING_MARKS, add_number_marks, level_text
+from treekit.data.schema import MISSING_MARKS, get_number_marks, level_text
 from treekit.errors import DataError, SettingError
 
 Cells: TypeAlias = npt.NDArray[Any]
@@ -41,7 +44,8 @@ def tidy_column(name: str, cells: npt.NDArray[Any]) -> tuple[Cells, bool]:
     """Convert the column `name` to a tidy array, and report whether its type is a guess.
 
     Numbers mixed with text become text that may still be parsed as numbers (the guess):
-    ``[1, 2, "?"]`` is read like the same column of a CSV file.
+    ``[1, 2, "?"]`` is read like the same column of a CSV file.  Members of an enumeration are
+    text by name, UUIDs and intervals (of ``pandas.cut``) as they are printed.
 
     Raises
     ------
@@ -52,7 +56,7 @@ def tidy_column(name: str, cells: npt.NDArray[Any]) -> tuple[Cells, bool]:
     if kind in _REMEDIES:
         raise DataError(f"column {name!r} holds {_REMEDIES[kind]}")
     if isinstance(cells, np.ma.MaskedArray):
-        cells = _fill_masked(cells)
+        cells = fill_masked(cells)
         kind = cells.dtype.kind
     if kind in "UT":
         cells, kind = cells.astype(object), "O"
@@ -61,7 +65,10 @@ def tidy_column(name: str, cells: npt.NDArray[Any]) -> tuple[Cells, bool]:
     return _tidy_objects(name, cells) if kind == "O" else (cells, False)
 
 
-def _fill_masked(cells: Any) -> npt.NDArray[Any]:
+def fill_masked(cells: Any) -> npt.NDArray[Any]:
+    """Return a masked array of any shape without its mask: masked cells are NaN, or None."""
+    if not np.ma.getmaskarray(cells).any():
+        return np.asarray(cells.data)
     if cells.dtype.kind in "fiu":
         return np.asarray(cells.astype(np.float64).filled(np.nan))
     return np.asarray(cells.astype(object).filled(None))
@@ -70,6 +77,10 @@ def _fill_masked(cells: Any) -> npt.NDArray[Any]:
 def _tidy_objects(name: str, cells: npt.NDArray[Any]) -> tuple[Cells, bool]:
     values = cells.tolist()
     types = set(map(type, values))
+    named = {t for t in types if is_named_by_text(t)}
+    if named:
+        values = [level_text(v) if type(v) in named else v for v in values]
+        cells, types = make_object_array(values), set(map(type, values))
     gone = {t for t in types if t.__name__ in _MISSING_TYPES}
     present = types - gone
     for found in present:
@@ -83,14 +94,42 @@ def _tidy_objects(name: str, cells: npt.NDArray[Any]) -> tuple[Cells, bool]:
         return _tidy_numbers(values, numbers, gone), False
     if types == {str}:
         return cells, False
-    plain = [None if type(v) in gone else str(v) if isinstance(v, str) else v for v in values]
+    # str.__str__: a member of an enumeration of texts is its text.
+    plain = [
+        None if type(v) in gone else str.__str__(v) if isinstance(v, str) else v for v in values
+    ]
     if numbers and any(not isinstance(v, str) and v == v for v in plain if v is not None):
         plain = [float(v) if isinstance(v, Decimal) else v for v in plain]
         return make_object_array(list(map(level_text, plain))), True
     return make_object_array([v if isinstance(v, str) else None for v in plain]), False
 
 
+def is_named_by_text(found: type) -> bool:
+    """Check for a type whose values are names, which `level_text` gives."""
+    if issubclass(found, Enum):
+        return not issubclass(found, (str, *_NUMBER_TYPES))
+    return issubclass(found, UUID) or is_interval_type(found)
+
+
+def is_interval_type(found: type) -> bool:
+    """Check for pandas' intervals, without importing pandas."""
+    return found.__name__ == "Interval" and hasattr(found, "closed_left")
+
+
+def list_intervals(values: Iterable[Any]) -> tuple[Any, ...] | None:
+    """Return the distinct intervals among cells in their order, None if the cells are others."""
+    first = next((v for v in values if type(v).__name__ not in _MISSING_TYPES and v == v), None)
+    if first is None or not is_interval_type(type(first)):
+        return None
+    return tuple(sorted({v for v in values if is_interval_type(type(v))}))
+
+
 def _tidy_numbers(values: list[Any], numbers: set[type], gone: set[type]) -> Cells:
+    floats = {t for t in numbers if issubclass(t, (float, np.floating))}
+    truths = {t for t in numbers if issubclass(t, _BOOL_TYPES)}
+    mixed = truths and floats and numbers == truths | floats
+    if mixed and all(v != v for v in values if type(v) in floats):  # NaN is a missing bool
+        numbers, gone = truths, gone | floats
     if all(issubclass(t, _BOOL_TYPES) for t in numbers):
         if not gone:
             return np.array(values, dtype=np.bool_)
@@ -116,9 +155,9 @@ def _describe_remedy(found: type) -> str:
         return _REMEDIES["c"]
     if issubclass(found, (bytes, bytearray)):
         return _REMEDIES["S"]
-    if found.__name__ in {"date", "datetime", "time", "Timestamp", "datetime64", "Period"}:
+    if issubclass(found, (date, time, np.datetime64)) or found.__name__ == "Period":
         return _REMEDIES["M"]
-    if found.__name__ in {"timedelta", "Timedelta", "timedelta64"}:
+    if issubclass(found, (timedelta, np.timedelta64)):
         return _REMEDIES["m"]
     return (
         f"objects of type {found.__name__}; a cell must be text, a number, a bool or "
@@ -210,7 +249,7 @@ class TextFormat:
     @cached_property
     def number_marks(self) -> frozenset[str]:
         """Marks of missing values in columns of numbers."""
-        return add_number_marks(self.marks)
+        return frozenset(get_number_marks(self.marks))
 
     @cached_property
     def has_number_marks(self) -> bool:

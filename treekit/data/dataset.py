@@ -28,7 +28,7 @@ from treekit.data.features import (
 )
 from treekit.data.schema import MISSING_MARKS, Output, Schema, Task, level_text, python_label
 from treekit.data.sparse import SparseColumns
-from treekit.data.table import Table, convert_to_cells, make_table, read_table
+from treekit.data.table import Table, convert_to_cells, is_dataframe, make_table, read_table
 from treekit.errors import DataError, SettingError
 
 # ---------------------------------------------------------------- target
@@ -524,37 +524,50 @@ def make_dataset_from_xy(
     """
     table = read_table(x, missing=missing_marks)
     _check_has_rows(table)
-    named = _name_targets(y, target)
-    rows = len(named[0][1])
-    if rows != table.n_rows:
-        raise DataError(f"the target has {rows} rows, but the inputs have {table.n_rows}")
-    names = [name for name, _, _ in named]
-    declared = {name: levels for name, _, levels in named if levels is not None}
-    column = make_table(names, [cells for _, cells, _ in named], levels=declared or None)
-    coded = encode_targets(read_table(column, missing=missing_marks), names, task, classes)
+    targets = read_table(read_targets(y, target), missing=missing_marks)
+    if targets.n_rows != table.n_rows:
+        raise DataError(f"the target has {targets.n_rows} rows, but the inputs have {table.n_rows}")
+    coded = encode_targets(targets, targets.names, task, classes)
     kinds = DeclaredKinds(nominal or (), numeric or (), levels or {})
     return _assemble_dataset(table, list(table.names), kinds, coded, weights, dtype)
 
 
-def _name_targets(y: Any, target: str | None) -> list[tuple[str, Any, Any]]:
-    """Return the name, cells and declared categories of each target of `y`."""
+def read_targets(y: Any, target: str | None = None) -> Table:
+    """Read one or several targets as a table; see `make_dataset_from_xy` for their names.
+
+    Parameters
+    ----------
+    y : array, list, series or dataframe
+        (rows,), or (rows, outputs); each column of a dataframe keeps its type.
+    target : str, optional
+        Name of the target, or the first part of the names of several.
+
+    Raises
+    ------
+    DataError
+        For other shapes, and cells that are not text, numbers, bools or missing.
+    """
     name = target or getattr(y, "name", None)
     name = name if isinstance(name, str) and name else "target"
-    if isinstance(y, (list, tuple)) and y and isinstance(y[0], (list, tuple)):
+    if is_dataframe(y):
+        table = read_table(y)
+        if len(table.names) > 1:
+            return table
+        levels = dict.fromkeys([name], *table.levels.values()) if table.levels else {}
+        untyped = frozenset([name] if table.untyped else [])
+        return replace(table, names=(name,), levels=levels, untyped=untyped)
+    if isinstance(y, (list, tuple)) and y and isinstance(y[0], (list, tuple, np.ndarray)):
         y = np.array(y, dtype=object)  # rows of several targets
     cells, declared = convert_to_cells(name, y)
     if cells.ndim == 1:
-        return [(name, cells, declared)]
+        return make_table([name], [cells], levels=None if declared is None else {name: declared})
     if cells.ndim != 2 or cells.shape[1] == 0:
         raise DataError(
             f"the target has shape {cells.shape}; it must be (rows,) or (rows, outputs)"
         )
-    if cells.shape[1] == 1:
-        return [(name, cells[:, 0], declared)]
-    columns = [str(column) for column in getattr(y, "columns", ())]
-    if len(set(columns)) != cells.shape[1]:
-        columns = [f"{name}{k}" for k in range(cells.shape[1])]
-    return [(columns[k], cells[:, k], None) for k in range(cells.shape[1])]
+    several = cells.shape[1] > 1
+    names = [f"{name}{k}" if several else name for k in range(cells.shape[1])]
+    return make_table(names, cells.T)
 
 
 def _check_has_rows(table: Table) -> None:

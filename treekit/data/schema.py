@@ -10,6 +10,7 @@ import itertools
 import math
 from collections.abc import Collection
 from decimal import Decimal
+from enum import Enum
 from typing import Any, Literal
 
 import msgspec
@@ -48,13 +49,12 @@ NUMBER_MARKS = (
 Arrow.  In a column of names the further ones are categories."""
 
 
-def add_number_marks(marks: Collection[str]) -> frozenset[str]:
+def get_number_marks(marks: Collection[str]) -> tuple[str, ...]:
     """Return the marks of missing values in columns of numbers, given those of all columns.
 
-    Marks that a user declares are the only ones.
+    They are `NUMBER_MARKS` unless other marks were declared.
     """
-    own = frozenset(marks)
-    return frozenset(NUMBER_MARKS) if own == frozenset(MISSING_MARKS) else own
+    return NUMBER_MARKS if set(marks) == set(MISSING_MARKS) else tuple(sorted(marks))
 
 
 class Column(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -147,12 +147,8 @@ class Schema(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def number_marks(self) -> tuple[str, ...]:
-        """Texts that mean missing in numeric columns.
-
-        They are `missing_marks`, and all `NUMBER_MARKS` unless other marks were declared.
-        """
-        usual = set(self.missing_marks) == set(MISSING_MARKS)
-        return NUMBER_MARKS if usual else self.missing_marks
+        """Texts that mean missing in numeric columns."""
+        return get_number_marks(self.missing_marks)
 
     @property
     def n_values(self) -> int:
@@ -207,7 +203,7 @@ def level_text(value: Any) -> str | None:
         return str(int(number)) if number.is_integer() else repr(number)
     if isinstance(value, Decimal) and value.is_finite():
         return str(int(value)) if value == int(value) else repr(float(value))
-    return str(value)
+    return value.name if isinstance(value, Enum) else str(value)
 
 
 def python_label(value: Any) -> Label:

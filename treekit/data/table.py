@@ -23,6 +23,7 @@ from treekit.data.cells import (
     TextFormat,
     find_merged_texts,
     is_text,
+    list_intervals,
     make_object_array,
     parse_untyped,
     replace_marks,
@@ -246,6 +247,15 @@ def read_table(
     return replace(_read_source(source, how, progress), format=how)
 
 
+def is_dataframe(source: Any) -> bool:
+    """Check for a dataframe of any library, which is imported only to check other objects."""
+    if isinstance(source, (np.ndarray, list, tuple)):
+        return False
+    from narwhals.stable.v2.dependencies import is_into_dataframe
+
+    return bool(is_into_dataframe(source))
+
+
 def is_dask_collection(source: Any) -> bool:
     """Check whether a table is divided into partitions that Dask computes."""
     return hasattr(source, "__dask_graph__")
@@ -357,7 +367,8 @@ def _read_array(array: npt.NDArray[Any]) -> Table:
             f"an array of shape {array.shape} is not a table of shape (rows, columns){remedy}"
         )
     names = [f"x{j}" for j in range(array.shape[1])]
-    return make_table(names, array.T, named=False, untyped=array.dtype.kind in "UT")
+    # An array has no types of columns: text may be numbers, whatever type of array holds it.
+    return make_table(names, array.T, named=False, untyped=array.dtype.kind in "OUT")
 
 
 def _read_columns(names: Iterable[Any], columns: Iterable[tuple[Cells, Declared]]) -> Table:
@@ -387,7 +398,8 @@ def _read_rows(source: Sequence[Any]) -> Table:
                 "give every row the same columns"
             )
     names = [f"x{j}" for j in range(len(source[0]))]
-    return make_table(names, map(make_object_array, zip(*source, strict=True)), named=False)
+    columns = map(make_object_array, zip(*source, strict=True))
+    return make_table(names, columns, named=False, untyped=True)
 
 
 # ---------------------------------------------------------------- dataframes
@@ -460,9 +472,9 @@ def read_arrow_table(source: Any) -> Table:
 def convert_to_cells(name: str, values: Any) -> tuple[npt.NDArray[Any], Declared]:
     """Convert an array, a list, or a series of any library to cells and declared categories."""
     if isinstance(values, np.ndarray):
-        return values, None
+        return values, list_intervals(values.ravel()) if values.dtype.kind == "O" else None
     if isinstance(values, (list, tuple, range)):
-        return make_object_array(values), None
+        return make_object_array(values), list_intervals(values)
     import narwhals.stable.v2 as nw
 
     series = nw.from_native(values, pass_through=True, allow_series=True)
@@ -472,10 +484,10 @@ def convert_to_cells(name: str, values: Any) -> tuple[npt.NDArray[Any], Declared
         import pyarrow as pa
 
         return _convert_series(nw.from_native(pa.chunked_array([values]), series_only=True))
-    if type(values).__name__ == "Categorical":  # pandas, without its Series
-        return make_object_array(list(values)), tuple(values.categories)
+    if hasattr(values, "codes") and hasattr(values, "categories"):  # pandas, without its Series
+        return _decode_categories(values.codes, values.categories), tuple(values.categories)
     if hasattr(values, "__array__"):
-        return np.asarray(values), None
+        return convert_to_cells(name, np.asarray(values))
     if isinstance(values, Sequence) and not isinstance(values, (str, bytes)):
         return make_object_array(values), None
     raise DataError(
@@ -489,6 +501,13 @@ def _convert_series(series: Any) -> tuple[npt.NDArray[Any], Declared]:
 
     dtype = series.dtype
     if isinstance(dtype, (nw.Categorical, nw.Enum)):
+        native = series.to_native()
+        if series.implementation.is_pandas_like():
+            if not hasattr(native.dtype, "categories"):  # a dictionary of Arrow
+                return convert_to_cells(series.name, native.array.__arrow_array__())
+            # As a list, bools and integers would be floats beside a missing cell.
+            categories = native.cat.categories
+            return _decode_categories(native.cat.codes, categories), tuple(categories.tolist())
         values = series.to_list()
         return make_object_array(values), _get_declared_levels(series, values)
     if dtype.is_decimal():
@@ -504,21 +523,23 @@ def _convert_series(series: Any) -> tuple[npt.NDArray[Any], Declared]:
         return np.empty(0, dtype="datetime64[s]"), None  # `tidy` rejects it, naming the column
     if isinstance(dtype, nw.Duration):
         return np.empty(0, dtype="timedelta64[s]"), None
-    return make_object_array(series.to_list()), None
+    return convert_to_cells(series.name, series.to_list())
+
+
+def _decode_categories(codes: Any, categories: Any) -> npt.NDArray[Any]:
+    """Return the category of each code, None for -1."""
+    cells: npt.NDArray[Any] = make_object_array([*categories.tolist(), None])[np.asarray(codes)]
+    return cells
 
 
 def _get_declared_levels(series: Any, values: list[Any]) -> tuple[Any, ...]:
     """Return the categories in declared order, or in `sort_naturally` if the type declares none.
 
-    pandas categories, polars enums and ordered Arrow dictionaries declare an order.
+    Polars enums and ordered Arrow dictionaries declare an order.
     """
     import narwhals.stable.v2 as nw
 
-    if (
-        isinstance(series.dtype, nw.Enum)
-        or series.implementation.is_pandas_like()
-        or nw.is_ordered_categorical(series)
-    ):
+    if isinstance(series.dtype, nw.Enum) or nw.is_ordered_categorical(series):
         return tuple(series.cat.get_categories().to_list())
     found = {value for value in values if value is not None}
     return tuple(

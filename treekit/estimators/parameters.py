@@ -54,8 +54,10 @@ class Parameters:
         An integer is the seed of ``treekit.train``.
     max_leaf_nodes : int, optional
         Maximum number of leaves, grown best-first.
-    min_gain : float
-        Score that a split must exceed, in the criterion's units at the node.
+    min_gain : float, optional
+        Score that a split must exceed, in the criterion's units at the node.  None: every
+        node whose rows differ in the target is split, if need be without a gain, as in
+        scikit-learn (``treekit.train`` requires a gain, and so does `algorithm`).
     min_impurity_decrease : float
         Score times the node's share of the training weight that a split needs at least.
     categorical : "from_dtype", None, or sequence
@@ -99,7 +101,7 @@ class Parameters:
     max_features: Any = None
     random_state: Any = None
     max_leaf_nodes: int | None = None
-    min_gain: float = 0.0
+    min_gain: float | None = None
     min_impurity_decrease: float = 0.0
     categorical: Any = "from_dtype"
     nominal_splits: str = "subset"
@@ -217,7 +219,7 @@ def drop_algorithm_settings(estimator: Any, settings: Mapping[str, Any]) -> dict
     return {
         name: value
         for name, value in settings.items()
-        if name not in own
+        if name not in (*own, "min_gain")
         or name in ("ensemble", "trees", *further)  # the estimator determines the first two
         or _is_not_default(estimator, name)
     }
@@ -248,7 +250,12 @@ def _is_not_default(estimator: Any, setting: str) -> bool:
 
 
 def compute_weight_limits(
-    split: Any, leaf: Any, fraction: Any, n_rows: int, weights: npt.NDArray[np.float64] | None
+    split: Any,
+    leaf: Any,
+    fraction: Any,
+    n_rows: int,
+    weights: npt.NDArray[np.float64] | None,
+    draw_rate: float = 1.0,
 ) -> dict[str, float]:
     """Convert scikit-learn's node sizes to ``min_weight_split`` and ``min_weight_leaf``.
 
@@ -262,6 +269,9 @@ def compute_weight_limits(
     split, leaf, fraction
         ``min_samples_split``, ``min_samples_leaf``, ``min_weight_fraction_leaf``.
     weights : (rows,) float64, or None
+    draw_rate : float
+        Expected number of times that a tree draws each row.  As in scikit-learn, the share
+        `fraction` is one of the drawn rows, and the other shares are of all rows.
     """
     whole = weights is None or bool(np.all(weights == np.floor(weights)))
     total = float(n_rows) if weights is None else float(weights.sum())
@@ -283,7 +293,9 @@ def compute_weight_limits(
         raise SettingError(f"min_weight_fraction_leaf is {fraction!r}; give a share from 0 to 0.5")
     return {
         "min_weight_split": convert_size("min_samples_split", split, 2),
-        "min_weight_leaf": max(convert_size("min_samples_leaf", leaf, 1), float(fraction) * total),
+        "min_weight_leaf": max(
+            convert_size("min_samples_leaf", leaf, 1), float(fraction) * total * draw_rate
+        ),
     }
 
 

@@ -286,6 +286,10 @@ def _check_rank_settings(plan: Plan) -> None:
             )
 
 
+_NO_GAIN = -1e-300
+"""`min_gain` that a score of 0 exceeds."""
+
+
 def _make_limits(plan: Plan, *, rounded: bool) -> Limits:
     """Return the stopping rules, with a tolerance for fractional instances and class factors."""
     settings = plan.settings
@@ -303,7 +307,7 @@ def _make_limits(plan: Plan, *, rounded: bool) -> Limits:
         max_depth=MAX_DEPTH if settings["max_depth"] is None else settings["max_depth"],
         min_weight_split=nearly * float(settings["min_weight_split"]),
         min_weight_leaf=nearly * float(settings["min_weight_leaf"]),
-        min_gain=float(settings["min_gain"]),
+        min_gain=_NO_GAIN if settings["min_gain"] is None else float(settings["min_gain"]),
         max_leaves=settings["max_leaves"] or 0,
         n_try=plan.n_try,
         min_impurity=bound if own else -1.0,
