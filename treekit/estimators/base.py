@@ -295,7 +295,8 @@ class EstimatorBase(Parameters, BaseEstimator):
         y : array-like of shape (rows,) or (rows, outputs)
             Labels, or finite numbers; one model predicts all outputs.
         sample_weight : array-like of shape (rows,), optional
-            Non-negative.  A row of integer weight w counts as w rows.
+            Non-negative.  If all are integers, a row of weight w counts as w rows; otherwise
+            only their ratios matter.
         validation : (X, y), optional
             Validation rows for pruners, in place of a share of the rows of `X`.
             Their weight is 1, times the class weights of the training rows.
@@ -537,7 +538,7 @@ class EstimatorBase(Parameters, BaseEstimator):
             self.min_samples_leaf,
             self.min_weight_fraction_leaf,
             dataset.n_rows,
-            self._compute_node_weights(dataset),
+            self._compute_node_weights(dataset.scale_weights()),
             self._compute_draw_rate(dataset),
         )
         for kind in ("criterion", "splitter", "pruner"):

@@ -68,7 +68,7 @@ class EncodedData:
         Codes of the training columns; may be without rows.
     target : TargetStatistics
     rounded : bool
-        Whether weights are not exact.
+        Whether weights are rounded by class factors or fractional instances.
     held_out : HeldOutRows, optional
         The rows of a validation table.
     """
@@ -197,7 +197,7 @@ def _compile_recipe(data: EncodedData) -> Recipe:
             lambda functions, origin: compile_before(functions.before, origin),
         ),
         use_before=before is not None,
-        limits=_make_limits(plan, rounded=data.rounded),
+        limits=_make_limits(plan, rounded=data.rounded or target.weight_step > 0.0),
         split_rules=SplitRules(
             known_only=known_only,
             empty_branches=settings["empty_branches"],
@@ -291,7 +291,7 @@ _NO_GAIN = -1e-300
 
 
 def _make_limits(plan: Plan, *, rounded: bool) -> Limits:
-    """Return the stopping rules, with a tolerance for fractional instances and class factors."""
+    """Return the stopping rules, with a tolerance if weights are `rounded`."""
     settings = plan.settings
     nearly = 1.0 - 1e-6 if rounded else 1.0
     bound = -1.0 if settings["min_impurity"] is None else float(settings["min_impurity"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 import textwrap
 from collections.abc import Sequence
@@ -54,7 +55,7 @@ from treekit.export.readable import (
     readable_values,
 )
 from treekit.export.template_values import format_exp_constants, needs_missing_markers
-from treekit.model.fixed_point import floor_to_dtype
+from treekit.model.fixed_point import floor_to_dtype, scale_units
 from treekit.model.model import Model
 from treekit.model.tree import DerivedColumns, make_derived_columns
 
@@ -65,7 +66,9 @@ def make_leaf_source(model: Model, leaves: LeafTable) -> tuple[str, dict[str, An
     """Return the template of leaf values (dense or nonzero entries), and its values and tables."""
     start, column, units = leaves.sparse()
     votes = model.schema.task == "classification" and not model.margins
-    words = ", its votes" if votes else f", in steps of 2**{model.exponent}"
+    words = ", its votes" if votes else f", in steps of 2**{model.exponents[0]}"
+    if not isinstance(model.exponent, int):
+        words = ", in steps of its own for each output"
     values: dict[str, Any] = {"grid_words": Code(words)}
     sparse = {
         "leaf_starts": narrow_integers(start),
@@ -112,13 +115,16 @@ def compute_prediction_values(
         "value": Code(_format_prediction(model, types)),
         "unit_total": Code(str(model.unit_total)),
         "divisor": Code(str(model.divisor)),
-        "exponent": model.exponent,
+        "exponents": list(model.exponents if several else model.exponents[:1]),
+        "one_step": int(isinstance(model.exponent, int)),
         "link": Code(model.link),
         "margins": int(model.margins),
     }
     tables, uses = [], set()
     if classes:
         uses.add("most_votes" if model.label_costs is None else "least_cost")
+    if not isinstance(model.exponent, int) and not types.integers_only:
+        tables.append(make_c_table("scales", scale_units(1.0, model.exponent)))
     if labels or softmax:
         uses.add("blocks")
         tables.append(make_c_table("blocks", np.array(schema.blocks, dtype=np.int32)))
@@ -137,7 +143,10 @@ def _format_prediction(model: Model, types: CTypes) -> str:
     if model.schema.task == "classification" and not model.margins:
         return f"(double)sums[number] / {model.unit_total}.0"
     by = "" if model.divisor == 1 else f" / {model.divisor}.0"
-    number = f"(double)sums[number]{by} * {float_literal(np.ldexp(1.0, model.exponent))}"
+    scale: str = f"{types.prefix}_scales[number]"
+    if isinstance(model.exponent, int):
+        scale = float_literal(math.ldexp(1.0, model.exponent))
+    number = f"(double)sums[number]{by} * {scale}"
     return f"{types.prefix}_{model.link}({number})" if model.link in ("exp", "sigmoid") else number
 
 
