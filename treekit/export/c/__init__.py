@@ -406,7 +406,9 @@ def _compute_name_values(model: Model, name: str, prefix: Code) -> dict[str, Any
     labels = [str(label) for output in schema.outputs for label in output.classes]
     targets = [output.name for output in schema.outputs] if schema.more else []
     words = [*schema.names, *labels, *targets, *texts]
+    long_texts: list[Code] = []
     return {
+        "long_texts": long_texts,
         "p": prefix,
         "P": Code(prefix.upper()),
         "file_name": Code(name),
@@ -415,19 +417,37 @@ def _compute_name_values(model: Model, name: str, prefix: Code) -> dict[str, Any
         "classes": len(labels),
         "outputs": schema.n_values,
         "trees": model.n_trees,
-        "feature_names": string_literals(schema.names, "c"),
-        "class_names": string_literals(labels, "c"),
-        "target_names": string_literals(targets, "c"),
+        "feature_names": _write_texts(schema.names, prefix, long_texts),
+        "class_names": _write_texts(labels, prefix, long_texts),
+        "target_names": _write_texts(targets, prefix, long_texts),
         "level_starts": format_lines(list(map(str, start[:-1].tolist()))),
-        "level_texts": string_literals(texts, "c"),
-        # -1.0 if there are no codes.
-        "level_codes": format_lines(list(map(repr, np.append(codes.tolist(), -1).tolist()))),
+        "level_texts": _write_texts(texts, prefix, long_texts),
+        "level_codes": format_lines(list(map(str, [*codes.tolist(), -1]))),
         "text_bytes": sum(len(word.encode(errors="surrogatepass")) + 1 for word in words)
         + 4 * (schema.n_features + len(codes) + 1),
         "pointers": len(words) + 2,
         "refuses_missing": int(model.missing == "error"),
         "refuses_unseen": int(model.unknown == "error"),
     }
+
+
+_COMPOUND = "(const char[])"
+
+
+def _write_texts(texts: Sequence[str], prefix: str, arrays: list[Code]) -> list[Code]:
+    """Write texts as literals; long ones as names of arrays, which are added to `arrays`.
+
+    C99 limits string literals, and C++ has no compound literals.
+    """
+    written = []
+    for literal in string_literals(texts, "c"):
+        if literal.startswith(_COMPOUND):
+            name = Code(f"{prefix}_text_{len(arrays)}")
+            arrays.append(Code(f"{name}[] = {literal.removeprefix(_COMPOUND)}"))
+            written.append(name)
+        else:
+            written.append(literal)
+    return written
 
 
 def _add_called_helpers(uses: set[str], types: CTypes) -> set[str]:
