@@ -12,7 +12,6 @@ import numpy as np
 import numpy.typing as npt
 
 from treekit.data.features import LevelIndex
-from treekit.data.features import LevelIndex
 from treekit.data.schema import Schema
 from treekit.errors import ExportError
 from treekit.export.c.hybrid import make_hybrid_layout
@@ -425,7 +424,9 @@ def _compute_name_values(model: Model, name: str, prefix: Code) -> dict[str, Any
     labels = [str(label) for output in schema.outputs for label in output.classes]
     targets = [output.name for output in schema.outputs] if schema.more else []
     words = [*schema.names, *labels, *targets, *texts]
+    long_texts: list[Code] = []
     return {
+        "long_texts": long_texts,
         "p": prefix,
         "P": Code(prefix.upper()),
         "file_name": Code(name),
@@ -434,14 +435,13 @@ def _compute_name_values(model: Model, name: str, prefix: Code) -> dict[str, Any
         "classes": len(labels),
         "outputs": schema.n_values,
         "trees": model.n_trees,
-        "feature_names": string_literals(schema.names, "c"),
-        "class_names": string_literals(labels, "c"),
-        "target_names": string_literals(targets, "c"),
+        "feature_names": _write_texts(schema.names, prefix, long_texts),
+        "class_names": _write_texts(labels, prefix, long_texts),
+        "target_names": _write_texts(targets, prefix, long_texts),
         "has_aliases": int(has_aliases),
         "level_starts": format_lines(list(map(str, starts if has_aliases else starts[:-1]))),
-        "level_texts": string_literals(texts, "c"),
-        # -1.0 if there are no codes.
-        "level_codes": format_lines(list(map(repr, np.append(codes, -1).tolist()))),
+        "level_texts": _write_texts(texts, prefix, long_texts),
+        "level_codes": format_lines(list(map(str, [*codes, -1]))),
         "tells_missing": int(needs_missing_markers(model)),
         "missing_marks": string_literals(marks, "c"),
         "blanks": string_literals(BLANKS, "c"),
@@ -451,6 +451,25 @@ def _compute_name_values(model: Model, name: str, prefix: Code) -> dict[str, Any
         "refuses_missing": int(model.missing == "error"),
         "refuses_unseen": int(model.unknown == "error"),
     }
+
+
+_COMPOUND = "(const char[])"
+
+
+def _write_texts(texts: Sequence[str], prefix: str, arrays: list[Code]) -> list[Code]:
+    """Write texts as literals; long ones as names of arrays, which are added to `arrays`.
+
+    C99 limits string literals, and C++ has no compound literals.
+    """
+    written = []
+    for literal in string_literals(texts, "c"):
+        if literal.startswith(_COMPOUND):
+            name = Code(f"{prefix}_text_{len(arrays)}")
+            arrays.append(Code(f"{name}[] = {literal.removeprefix(_COMPOUND)}"))
+            written.append(name)
+        else:
+            written.append(literal)
+    return written
 
 
 def _add_called_helpers(uses: set[str], types: CTypes) -> set[str]:
