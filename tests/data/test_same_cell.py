@@ -137,9 +137,11 @@ def levels(request: pytest.FixtureRequest) -> tuple[str, ...]:
         lambda cell: pd.DataFrame({"c": pd.array([cell], pd.ArrowDtype(pa.scalar(cell).type))}),
         lambda cell: pd.DataFrame({"c": pd.Categorical([cell])}),
         lambda cell: pl.DataFrame({"c": [cell]}),
-        lambda cell: pl.DataFrame({"c": pl.Series([text_of(cell)]).cast(pl.Categorical)})
-        if isinstance(cell, str)
-        else pl.DataFrame({"c": [cell]}),
+        lambda cell: (
+            pl.DataFrame({"c": pl.Series([text_of(cell)]).cast(pl.Categorical)})
+            if isinstance(cell, str)
+            else pl.DataFrame({"c": [cell]})
+        ),
         lambda cell: pa.table({"c": [cell]}),
         lambda cell: pa.table({"c": pa.array([cell]).dictionary_encode()}),
     ],

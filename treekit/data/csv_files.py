@@ -169,62 +169,75 @@ class CsvFile:
         """
         self._check_unchanged()
         with self._name_errors():
-            source = yield from self._iterate_blocks(columns)
+            checks = yield from self._iterate_blocks(columns)
             if not self._checked:
-                self.has_odd_numbers = source.has_odd_numbers
-                self.n_point_zero = source.n_point_zero
                 self._checked = True
-                if source.has_odd_quotes:
+                self.has_odd_numbers = checks.has_odd_numbers
+                self.n_point_zero = checks.n_point_zero
+                if checks.has_odd_quotes:
                     self._compare_with_csv_module()
         self._check_unchanged()
 
     def _iterate_blocks(self, columns: Sequence[int] | None) -> Any:
-        """Yield blocks of rows; return the `_Source`, which has looked at them."""
-        import pyarrow as pa
+        """Yield blocks of rows; return the `_TextChecks`, which have looked at them."""
+        checks = _TextChecks(self.separator)
+        with self._open_bytes() as stream:
+            stream.read(self._start)
+            for text in self._cut_blocks(stream, checks):
+                if not self._checked:
+                    checks.look_at_numbers(text)
+                block = self._parse(text, columns)
+                if block.num_rows:
+                    yield block
+                self._report(stream)
+        return checks
 
-        size, n_rows = BLOCK, 0
-        while True:
-            with self._open_bytes() as stream:
-                stream.read(self._start)
-                source = _Source(stream, self.separator, check=not self._checked)
-                try:
-                    first = 0
-                    for block in self._parse(source, size, columns):
-                        part = block[max(n_rows - first, 0) :]
-                        first += block.num_rows
-                        if part.num_rows:
-                            n_rows += part.num_rows
-                            yield part
-                            self._report(stream)
-                    return source
-                except pa.ArrowInvalid as error:
-                    # A row that is longer than a block; a quote that is not closed is, too.
-                    if "straddl" not in str(error) or source.is_at_end:
-                        self._raise_first_error(error)
-                    self._check_last_quote()
-                    size *= 8
+    def _cut_blocks(self, stream: Any, checks: _TextChecks) -> Iterator[bytes]:
+        """Yield the bytes of complete rows; quotes that are odd make one block of all others."""
+        text, size = b"", BLOCK
+        while more := stream.read(size):
+            text += more
+            end = checks.find_last_row_end(text)
+            if checks.has_odd_quotes:
+                text += stream.read()
+                break
+            size = BLOCK if end else 2 * size  # of a long row, more at a time
+            if end:
+                yield text[:end]
+                text = text[end:]
+        if not checks.has_odd_quotes and text.count(b'"') % 2:
+            self._raise_open_quote()
+        if text:
+            yield text
 
-    def _parse(self, source: _Source, size: int, columns: Sequence[int] | None) -> Iterator[Any]:
+    def _parse(self, text: bytes, columns: Sequence[int] | None) -> Any:
         import pyarrow as pa
         from pyarrow import csv as arrow_csv
 
-        if source.is_empty:
-            return
         keys = list(map(str, range(len(self.names))))  # names may be any text
-        yield from arrow_csv.open_csv(
-            pa.PythonFile(source, "r"),
-            arrow_csv.ReadOptions(column_names=keys, block_size=size, use_threads=False),
-            arrow_csv.ParseOptions(
-                delimiter=self.separator,
-                newlines_in_values=True,
-                ignore_empty_lines=len(keys) > 1,  # in a file of one column they are rows
-            ),
-            arrow_csv.ConvertOptions(
-                column_types=dict.fromkeys(keys, pa.string()),
-                strings_can_be_null=False,
-                include_columns=keys if columns is None else [keys[i] for i in columns],
-            ),
-        )
+        chosen = keys if columns is None else [keys[i] for i in columns]
+        try:
+            table = arrow_csv.read_csv(
+                pa.BufferReader(text),
+                arrow_csv.ReadOptions(
+                    column_names=keys, block_size=len(text) + 1, use_threads=False
+                ),
+                arrow_csv.ParseOptions(
+                    delimiter=self.separator,
+                    newlines_in_values=True,
+                    ignore_empty_lines=len(keys) > 1,  # in a file of one column they are rows
+                ),
+                arrow_csv.ConvertOptions(
+                    column_types=dict.fromkeys(keys, pa.string()),
+                    strings_can_be_null=False,
+                    include_columns=chosen,
+                ),
+            )
+        except pa.ArrowInvalid as error:
+            if "Empty CSV" in str(error):  # blank lines only
+                return pa.RecordBatch.from_pylist([], pa.schema([(k, pa.string()) for k in chosen]))
+            self._raise_first_error(error)
+        return next(iter(table.combine_chunks().to_batches()), table)
 
     def _report(self, stream: Any) -> None:
         """Report the number of bytes read."""
@@ -245,7 +258,6 @@ class CsvFile:
     def _raise_first_error(self, cause: Exception) -> None:
         """Raise `DataError` for the first row with too few or many cells, or with wrong quotes."""
         width = len(self.names)
-        self._check_last_quote()
         with self._open_rows() as reader:
             try:
                 row = next((row for row in reader if row and len(row) != width), None)
@@ -268,19 +280,17 @@ class CsvFile:
     def _make_quote_error(self, line: int, error: object) -> DataError:
         return DataError(f"{self.path.name!r}, line {line}: {error}; check the quotes near it")
 
-    def _check_last_quote(self) -> None:
-        """Raise `DataError` if the last quote opens a cell that never ends."""
+    def _raise_open_quote(self) -> None:
+        """Raise `DataError` for the last quote, which opens a cell that never ends."""
         line = opened = self._first_line
         inside = False
         with self._open_bytes() as stream:
             stream.read(self._start)
-            while text := stream.read(BLOCK):
-                for part in text.splitlines(keepends=True):
-                    if part.count(b'"') % 2:
-                        inside, opened = not inside, line
-                    line += part.endswith((b"\n", b"\r"))
-        if inside:
-            raise self._make_quote_error(opened, "a quote is opened and never closed")
+            for text in stream:
+                if text.count(b'"') % 2:
+                    inside, opened = not inside, line
+                line += 1
+        raise self._make_quote_error(opened, "a quote is opened and never closed")
 
     def _compare_with_csv_module(self) -> None:
         """Raise `DataError` at the first row that the ``csv`` module reads differently."""
@@ -299,12 +309,11 @@ class CsvFile:
                 raise self._make_quote_error(self._count_line(reader), error) from None
 
 
-class _Source:
-    """The bytes of the rows as a file for pyarrow, which are looked at on their way.
+class _TextChecks:
+    """What the bytes of the rows show: the ends of rows, odd quotes and odd numbers.
 
     Attributes
     ----------
-    is_empty, is_at_end : bool
     has_odd_quotes : bool
         Quotes are odd unless each opens a cell, closes a cell, or is doubled within one.
     has_odd_numbers : bool
@@ -314,54 +323,42 @@ class _Source:
         Number of cells that end in ``.0``.
     """
 
-    closed = False
-
-    def __init__(self, stream: Any, separator: str, *, check: bool) -> None:
-        self.has_odd_quotes = self.has_odd_numbers = self.is_at_end = False
+    def __init__(self, separator: str) -> None:
+        self.has_odd_quotes = self.has_odd_numbers = False
         self.n_point_zero = 0
-        self._stream, self._check, self._inside, self._closing = stream, check, False, False
-        self._before = ord("\n")
-        self._tail = b"\n\n\n"
+        self._separator = ord(separator)
         self._around = np.zeros(256, np.bool_)  # what may stand beside a cell in quotes
         self._around[[ord(separator), ord("\n"), ord("\r"), ord('"')]] = True
-        self._separator = ord(separator)
-        self._head = stream.read(1)
-        self.is_empty = not self._head
 
-    def read(self, size: int = -1) -> bytes:
-        """Read up to `size` bytes."""
-        text: bytes = self._head + self._stream.read(size - len(self._head) if size > 0 else size)
-        self._head = b""
-        self.is_at_end = not text
-        if self._check:
-            if text and not self.has_odd_quotes:
-                self._check_quotes(np.frombuffer(text, np.uint8))
-            for first in range(0, len(text), _PIECE) if text else [0]:
-                if not self.has_odd_numbers:
-                    self._check_numbers(text[first : first + _PIECE])
-        return text
+    def find_last_row_end(self, text: bytes) -> int:
+        """Return the number of bytes up to the last end of a row; 0 if there is none."""
+        letters = np.frombuffer(text, np.uint8)
+        quotes = np.flatnonzero(letters == ord('"'))
+        end = _find_line_end(text, len(text) - 1)  # whether \n follows a last \r is not known
+        if not len(quotes):
+            return end
+        before = np.where(quotes > 0, letters[quotes - 1], ord("\n"))
+        after = np.append(letters, ord("\n"))[quotes + 1]
+        opening = np.arange(len(quotes)) % 2 == 0
+        if not self._around[np.where(opening, before, after)].all():
+            self.has_odd_quotes = True
+        while end:
+            inside = int(np.searchsorted(quotes, end))
+            if inside % 2 == 0:
+                break
+            end = _find_line_end(text, int(quotes[inside - 1]))
+        return end
 
-    def _check_quotes(self, text: npt.NDArray[np.uint8]) -> None:
-        if self._closing:
-            self.has_odd_quotes = not self._around[text[0]]
-        self._closing = False
-        quotes = np.flatnonzero(text == ord('"'))
-        if len(quotes):
-            opening = quotes[int(self._inside) :: 2]
-            closing = quotes[int(not self._inside) :: 2]
-            before = np.where(opening > 0, text[opening - 1], self._before)
-            after = text[closing[closing + 1 < len(text)] + 1]
-            self._closing = len(after) < len(closing)
-            fine = self._around[before].all() and self._around[after].all()
-            self.has_odd_quotes |= not fine
-            self._inside ^= bool(len(quotes) % 2)
-        self._before = int(text[-1])
-
-    def _check_numbers(self, block: bytes) -> None:
+    def look_at_numbers(self, text: bytes) -> None:
         """Look for cells that may be numbers in another than their shortest notation."""
-        known = len(self._tail)
-        text = np.frombuffer(self._tail + (block or b"\n\n\n"), np.uint8)
-        self._tail = bytes(text[-_MOST_DIGITS:])
+        letters = np.frombuffer(b"\n" * _MOST_DIGITS + text + b"\n\n\n", np.uint8)
+        for first in range(0, len(text), _PIECE):
+            if not self.has_odd_numbers:
+                piece = letters[first : first + _MOST_DIGITS + _PIECE + 3]
+                self._look_at_numbers(piece)
+
+    def _look_at_numbers(self, text: npt.NDArray[np.uint8]) -> None:
+        """Look at a piece of the text, after the last bytes of the piece before."""
         outside = (text == self._separator) | (text <= ord(" ")) | (text == ord('"'))
         zero = text == ord("0")
         digit = text - np.uint8(ord("0")) <= 9
@@ -371,32 +368,22 @@ class _Source:
         odd |= starts & (second == ord("+")) & (digit[2:-1] | (text[2:-1] == ord(".")))
         odd |= digit[:-3] & ((second | 32) == ord("e")) & digit[2:-1]
         self.has_odd_numbers = bool(odd.any())
-        ends = np.flatnonzero(zero[1:-1] & outside[2:]) + 1
+        ends = np.flatnonzero(zero[_MOST_DIGITS:-3] & outside[_MOST_DIGITS + 1 : -2]) + _MOST_DIGITS
         point = ord(".")
-        self.n_point_zero += int(np.count_nonzero(text[ends[ends + 1 >= known] - 1] == point))
+        self.n_point_zero += int(np.count_nonzero(text[ends - 1] == point))
         for back in range(2, _MOST_DIGITS):
-            ends = ends[digit[ends - back + 1] & (ends >= back)]
+            ends = ends[digit[ends - back + 1]]
             if not len(ends):
                 return
             if (text[ends - back] == point).any():
                 self.has_odd_numbers = True
                 return
 
-    def readable(self) -> bool:
-        """Return True."""
-        return True
 
-    def writable(self) -> bool:
-        """Return False."""
-        return False
-
-    def seekable(self) -> bool:
-        """Return False."""
-        return False
-
-    def close(self) -> None:
-        """Leave the file to its owner."""
-        self.closed = True
+def _find_line_end(text: bytes, stop: int) -> int:
+    """Return the number of bytes of the complete lines before `stop`."""
+    end = text.rfind(b"\n", 0, stop + 1)
+    return max(end, text.rfind(b"\r", max(end, 0), stop)) + 1
 
 
 _PIECE = 1 << 16
@@ -573,7 +560,7 @@ class CsvColumns(FileColumns):
         if self._file.has_odd_numbers or column.has_long_integers:
             return True
         # Whole numbers with and without ".0": not if all of the file have it.
-        n_whole = sum(own.n_whole for own in self._numbers)
+        n_whole = sum(own.n_whole for own in self._numbers if not own.has_integers_only)
         return self._file.n_point_zero not in (0, n_whole)
 
 

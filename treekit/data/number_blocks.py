@@ -28,7 +28,7 @@ class NumberColumn:
     n_missing : int
         Number of missing cells.
     n_whole : int
-        Number of cells that are integers in blocks that are not all integers.
+        Number of cells that are integers.
     has_long_integers : bool
         Whether a number may be an integer that float64 rounds.
     has_integers_only : bool
@@ -59,15 +59,16 @@ class NumberColumn:
             numbers = self._parse_slowly(texts)
         if numbers is not None:
             self.n_rows += len(numbers)
+            self.has_long_integers |= bool(((numbers >= 2**53) | (numbers <= -(2**53))).any())
             if numbers.dtype.kind == "i":
                 # Every other text of an integer is longer.
                 at = np.frombuffer(texts.buffers()[1], np.int32)
                 n_letters = at[texts.offset + len(texts)] - at[texts.offset]
                 self.is_plain &= int(n_letters) == _count_digits(numbers)
+                self.n_whole += len(numbers)
             else:
                 self.has_integers_only = self.is_plain = False
                 self.n_whole += int(np.count_nonzero(numbers == np.floor(numbers)))
-                self.has_long_integers |= bool((np.abs(numbers) >= 2.0**53).any())
         return numbers
 
     # ------------------------------------------------------------ numbers

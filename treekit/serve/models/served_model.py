@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from treekit.data.cells import is_number, make_object_array
+from treekit.data.cells import make_object_array
+from treekit.data.text_format import is_number
 from treekit.data.encoding import encode_rows
 from treekit.data.features import round_to_dtype
 from treekit.data.schema import Column, Output, python_label
