@@ -17,6 +17,7 @@ from .contracts import SplitterFunctions as SplitterFunctions
 from .contracts import Sums as Sums
 from .contracts import Task as Task
 from .contracts import TaskColumn as TaskColumn
+from .data.column_report import columns as columns
 from .documents.files import revise as revise
 from .documents.files import write_rules as write_rules
 from .errors import AbsentError as AbsentError

@@ -68,6 +68,8 @@ _DATASET_OPTIONS = (
     "ignore",
     "dtype",
     "missing_marks",
+    "decimal",
+    "thousands",
 )
 
 
@@ -292,8 +294,12 @@ def evaluate(
     if groups == target:
         raise SettingError(f"groups={groups!r} is the target; give another column")
     options = {name: settings.pop(name) for name in _DATASET_OPTIONS if name in settings}
-    marks = {"missing": options["missing_marks"]} if "missing_marks" in options else {}
-    rows = read_table(model, **marks)
+    rows = read_table(
+        model,
+        missing=options.get("missing_marks"),
+        decimal=options.get("decimal"),
+        thousands=options.get("thousands"),
+    )
     codes = encode_groups(rows, groups)
     if groups is not None:
         ignored = options.get("ignore", ())

@@ -37,9 +37,9 @@ from treekit.data import table as arrow_files
 from treekit.data.binning import encode_columns
 from treekit.data.dataset import make_dataset, make_dataset_from_xy
 from treekit.data.encoding import encode_rows
-from treekit.data.out_of_core import StoredCells, StoredColumn, TemporaryStore
-from treekit.data.table import Table, read_table
-from treekit.errors import DataError, MissingExtraError, TreekitError
+from treekit.data.out_of_core import ColumnStore
+from treekit.data.table import FileColumns, Table, read_table
+from treekit.errors import DataError, TreekitError
 from treekit.model.builder import build_tree, leaf, subset, threshold
 from treekit.model.model import make_model
 
@@ -384,14 +384,6 @@ def test_a_file_that_is_not_there_or_of_unknown_kind_says_so(tmp_path):
         read_table(tmp_path / "t.xlsx")
 
 
-def test_a_parquet_file_without_pyarrow_names_the_extra(tmp_path, monkeypatch):
-    path = tmp_path / "t.parquet"
-    pyarrow.parquet.write_table(pa.table({"a": [1]}), path)
-    monkeypatch.setitem(sys.modules, "pyarrow", None)
-    with pytest.raises(MissingExtraError, match=r"treekit-ml\[arrow\]"):
-        read_table(path)
-
-
 @pytest.mark.parametrize("name", ["\r", " ", "\t\n", "\u2003"])
 def test_a_name_of_white_space_alone_is_refused_by_name(tmp_path, name):
     columns = {"a": [1, 2], name: [3, 4]}
@@ -540,17 +532,16 @@ def as_csv(rows: list[list[str]]) -> str:
 @contextmanager
 def small_parts():
     """Every file is a large one, read a few rows at a time."""
-    with patch.object(arrow_files, "LARGE", -8), patch.multiple(csv_files, _CHUNK=5, _BLOCK=64):
+    with patch.object(arrow_files, "LARGE", -8), patch.object(csv_files, "BLOCK", 64):
         yield
 
 
 def both(path: Path, **arguments):
     """A table as memory holds it, and in files."""
     plain = read_table(path, **arguments)
-    with small_parts(), patch.multiple(arrow_files, LARGE=-1, _BATCH=5):
+    with small_parts():
         stored = read_table(path, **arguments)
-    assert isinstance(stored.cells, StoredCells)
-    assert not isinstance(plain.cells, StoredCells)
+    assert isinstance(stored.cells, FileColumns)
     return plain, stored
 
 
@@ -562,7 +553,7 @@ def assert_equal_cells(a, b) -> None:
 def assert_equal_tables(plain, stored) -> None:
     assert (stored.names, stored.untyped, stored.named) == (plain.names, plain.untyped, plain.named)
     assert dict(stored.levels) == dict(plain.levels)
-    assert (stored.n_rows, stored.missing) == (plain.n_rows, plain.missing)
+    assert (stored.n_rows, stored.format) == (plain.n_rows, plain.format)
     for position, name in enumerate(plain.names):
         assert_equal_cells(stored.get_typed_cells(name), plain.get_typed_cells(name))
         assert_equal_cells(stored.cells[position], plain.cells[position])
@@ -671,29 +662,18 @@ def test_a_large_file_is_read_within_the_memory_of_a_column(tmp_path, ending):
     else:
         pa.feather.write_feather(table, path, chunksize=rows, compression="uncompressed")
     del table
-    largest, seen = [0], []
+    largest = [0]
 
-    def progress(*done):
+    def progress():
         largest[0] = max(largest[0], pa.total_allocated_bytes() - before)
-        seen.append(done)
 
     before = pa.total_allocated_bytes()
     with patch.multiple(arrow_files, LARGE=-1):
-        read_table(path, progress=progress)
+        table = read_table(path)
+        for name in table.names:
+            table.get_typed_cells(name)
+            progress()
     assert largest[0] < 8_000_000
-    assert seen[-1] == (40 * rows, 40 * rows)
-
-
-def test_types_that_a_batch_does_not_tell_are_read_at_once(tmp_path):
-    ordered = pa.array(["b", "a"]).dictionary_encode()
-    ordered = ordered.cast(pa.dictionary(pa.int32(), pa.string(), ordered=True))
-    path = tmp_path / "t.parquet"
-    pa.parquet.write_table(pa.table({"o": ordered}), path)
-    with patch.multiple(arrow_files, LARGE=-1):
-        assert dict(read_table(path).levels) == {"o": ("b", "a")}
-    pa.parquet.write_table(pa.table({"when": pa.array([0, 1]).cast(pa.timestamp("s"))}), path)
-    with patch.multiple(arrow_files, LARGE=-1), pytest.raises(DataError, match="'when' holds date"):
-        read_table(path)
 
 
 @pytest.mark.parametrize(
@@ -721,7 +701,7 @@ def test_a_packed_file_is_read_by_chunks_with_progress_in_bytes(tmp_path):
     with small_parts():
         table = read_table(path, progress=lambda done, total: seen.append((done, total)))
     assert table.get_typed_cells("c0").tolist() == [1] * 12
-    assert len(seen) == 3
+    assert len(seen) == 2
     assert seen[-1][0] <= seen[-1][1] == path.stat().st_size
 
 
@@ -737,48 +717,9 @@ def test_no_name_of_the_file_of_a_table_is_left_whatever_ends_the_process(tmp_pa
         assert list((tmp_path / "temporary").iterdir()) == []
 
 
-def test_the_file_is_closed_with_the_table(tmp_path):
-    spill = TemporaryStore()
-    column = StoredColumn(spill)
-    column.append(np.arange(3))
-    file = spill._file
-    del spill
-    assert column.read().tolist() == [0, 1, 2]
-    del column
-    assert file.closed
-
-
-def test_a_full_folder_for_temporary_files_is_named(tmp_path):
-    class Full(io.BytesIO):
-        def write(self, _):
-            raise OSError(errno.ENOSPC, "No space left on device")
-
-    with patch("tempfile.TemporaryFile", lambda **_: Full()):
-        column = StoredColumn(TemporaryStore())
-    with pytest.raises(DataError, match="No space left on device; free space there, or set TMPDIR"):
-        column.append(np.arange(3))
-
-
-def test_pieces_of_columns_in_one_file_are_read_whole_and_in_part():
-    spill, rng = TemporaryStore(), np.random.default_rng(0)
-    columns = [StoredColumn(spill) for _ in range(3)]
-    kept = [np.empty(0, np.int64) for _ in columns]
-    for size in (0, 4, 1, 7, 3):
-        for i, column in enumerate(columns):
-            cells = rng.integers(-9, 9, size)
-            column.append(cells)
-            kept[i] = np.append(kept[i], cells)
-    columns[1].append(np.array([0.5]))  # as wide: in the old places
-    kept[1] = np.append(kept[1], 0.5)
-    for column, cells in zip(columns, kept, strict=True):
-        for first in range(column.n_rows + 1):
-            for stop in range(first, column.n_rows + 1):
-                assert_equal_cells(column.read(first, stop), cells[first:stop])
-
-
 def test_a_csv_file_that_changes_between_readings_is_refused(tmp_path):
     path = tmp_path / "t.csv"
-    text = as_csv([["1", "p"], ["2", "q"]] * 20)
+    text = as_csv([["01", "p"], ["2", "q"]] * 20)
     path.write_text(text, encoding="utf-8")
     with small_parts():
         table = read_table(path)
@@ -809,24 +750,6 @@ def test_batches_of_a_missing_level_alone_are_missing_cells(tmp_path, codes):
     table = pa.table({"d": level, "x": list(range(12))})
     pa.feather.write_feather(table, path, chunksize=6, compression="uncompressed")
     assert_equal_tables(*both(path))
-
-
-def test_text_that_is_all_missing_in_a_part_stays_text():
-    column = StoredColumn(TemporaryStore())
-    column.append(np.array(["x", None], dtype=object))
-    column.append(np.full(2, np.nan))
-    assert column.read().tolist() == ["x", None, None, None]
-
-
-def test_numbers_that_turn_out_to_need_a_wider_type_are_written_again():
-    column = StoredColumn(TemporaryStore())
-    column.append_missing(2)
-    column.append(np.array([1, 2], np.int8))
-    column.append(np.array([2**40], np.int64))
-    column.append_missing(1)
-    assert column.read().dtype == np.float64
-    np.testing.assert_array_equal(column.read(), [np.nan, np.nan, 1, 2, 2**40, np.nan])
-    np.testing.assert_array_equal(column.read(2, 4), [1, 2])
 
 
 def test_predictions_for_a_large_file_are_written_block_by_block(tmp_path, monkeypatch):
@@ -884,3 +807,54 @@ def test_a_small_frame_has_the_cells_of_a_large_one(name: str) -> None:
     for own, other in zip(together.cells, by_columns.cells, strict=True):
         assert own.dtype == other.dtype
         np.testing.assert_array_equal(own, other)
+
+
+def test_a_large_file_has_the_levels_of_its_types_and_refuses_dates_on_use(
+    tmp_path,
+):
+    ordered = pa.array(["b", "a"]).dictionary_encode()
+    ordered = ordered.cast(pa.dictionary(pa.int32(), pa.string(), ordered=True))
+    path = tmp_path / "t.parquet"
+    times = pa.array([0, 1]).cast(pa.timestamp("s"))
+    pa.parquet.write_table(pa.table({"o": ordered, "when": times, "y": [0, 1]}), path)
+    with patch.multiple(arrow_files, LARGE=-1):
+        table = read_table(path)
+        assert dict(table.levels) == {"o": ("b", "a")}
+        with pytest.raises(DataError, match="'when' holds date"):
+            make_dataset(table, "y")
+        assert make_dataset(table, "y", ignore=["when"]).schema.names == ("o",)
+
+
+def test_the_temporary_file_is_closed_with_the_table():
+    store = ColumnStore(on_disk=True)
+    store.append([np.arange(3)])
+    file = store._file
+    assert [block.tolist() for block in store.iterate(0, 0, 3)] == [[0, 1, 2]]
+    del store
+    assert file.closed
+
+
+def test_a_full_folder_for_temporary_files_is_named():
+    class Full(io.BytesIO):
+        def write(self, _):
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+    with patch("tempfile.TemporaryFile", lambda **_: Full()):
+        store = ColumnStore(on_disk=True)
+    with pytest.raises(DataError, match="No space left on device; free space there, or set TMPDIR"):
+        store.append([np.arange(3)])
+
+
+@pytest.mark.parametrize("on_disk", [False, True])
+def test_blocks_of_columns_are_read_whole_and_in_part(on_disk):
+    store, rng = ColumnStore(on_disk=on_disk), np.random.default_rng(0)
+    kept = [np.empty(0, np.int64), np.empty(0), np.empty(0, np.int32)]
+    for size in (4, 1, 7, 3):
+        block = [rng.integers(-9, 9, size).astype(own.dtype) for own in kept]
+        store.append(block)
+        kept = [np.append(own, new) for own, new in zip(kept, block, strict=True)]
+    for position, cells in enumerate(kept):
+        for first in range(16):
+            for stop in range(first, 16):
+                parts = list(store.iterate(position, first, stop))
+                assert_equal_cells(np.concatenate([*parts, cells[:0]]), cells[first:stop])

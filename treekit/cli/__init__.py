@@ -14,6 +14,7 @@ import os
 import click
 
 from treekit._version import __version__
+from treekit.cli.columns import columns_command
 from treekit.cli.demo import demo_command
 from treekit.cli.evaluate import evaluate_command
 from treekit.cli.explain import explain_command, importances_command, plot_command
@@ -33,6 +34,7 @@ __all__ = ["main"]
 @click.group(
     cls=Commands,
     commands=[
+        columns_command,
         train_command,
         evaluate_command,
         inspect_command,

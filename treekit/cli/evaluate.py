@@ -9,14 +9,16 @@ import click
 from treekit.cli.options import (
     cluster_option,
     file_option,
+    get_reading_options,
     number_option,
     read_rows,
+    read_training_rows,
     settings_options,
     table_options,
 )
 from treekit.cli.settings_arguments import SETTING_OPTIONS, parse_training_settings
 from treekit.cli.terminal import check_output_path, escape_text, write_text
-from treekit.cli.train import read_dataset
+from treekit.cli.train import make_training_set
 from treekit.errors import ModelFileError
 from treekit.progress import show_progress
 
@@ -27,7 +29,7 @@ if TYPE_CHECKING:
 _CROSS_VALIDATION_OPTIONS = (
     *("cv", "repeats", "groups", "like"),
     *(*SETTING_OPTIONS, "assignments"),
-    *("nominal", "numeric", "ignore", "task", "classes"),
+    *("nominal", "numeric", "ignore", "task", "classes", "decimal", "thousands", "schema"),
 )
 
 
@@ -123,14 +125,14 @@ def _cross_validate(given: dict[str, Any]) -> Evaluation:
         from treekit.training.retrain import get_settings_like
 
         settings = get_settings_like(given["like"], settings)
-    table = read_rows(given["inputs"][0], given["missing_marks"])
     (target,), groups = given["targets"], given["groups"]
     if groups == target:
         raise click.UsageError(f"--groups {groups!r} is the target; give another column")
-    codes = encode_groups(table, groups)
     ignore = [*given["ignore"], *([] if groups is None else [groups])]
-    options = given | {"targets": target, "ignore": ignore}
-    dataset = read_dataset(options, settings, table)
+    reading = get_reading_options(given | {"ignore": ignore})
+    table = read_training_rows(given["inputs"][0], reading)
+    codes = encode_groups(table, groups)
+    dataset = make_training_set(table, [target], reading, settings)
     counts = {"cv": given["cv"] or 10, "repeats": given["repeats"] or 1}
     with show_progress("folds") as progress:
         return cross_validate(dataset, settings, **counts, groups=codes, progress=progress)

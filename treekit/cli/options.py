@@ -153,7 +153,14 @@ table_options = _combine_options(
         metavar="A,B,...",
         help="All class labels in order; ties go to the first.",
     ),
-    marks_option("the default ones (NA, NaN, null, ?, ...)"),
+    marks_option("the default ones (NA, NaN, null, ?, ...; among numbers also NULL, N/A, ...)"),
+    click.option("--decimal", metavar="CHAR", help="Decimal mark of numbers.  [default: .]"),
+    click.option("--thousands", metavar="CHAR", help="Mark between groups of digits."),
+    click.option(
+        "--schema",
+        metavar="FILE",
+        help="Read columns as this JSON says, of 'treekit columns --json'; other options go first.",
+    ),
     click.option(
         "--dtype",
         type=click.Choice(["auto", "float32", "float64"]),
@@ -173,20 +180,47 @@ cluster_option = click.option(
 
 
 def read_rows(path: str, marks: Collection[str] | None, model: Model | None = None) -> Table:
-    """Read the table in a file, with a progress bar.
+    """Read the table in a file as a model's training table was read, with a progress bar.
 
     Parameters
     ----------
     marks : collection of str, or None
         Texts that mean missing; None: those of `model`, or the default ones.
     """
-    from treekit.data.schema import MISSING_MARKS
+    from treekit.data.text_format import TextFormat
+
+    how = TextFormat() if model is None else model.schema.text_format
+    return read_training_rows(
+        path,
+        {
+            "missing_marks": how.marks if marks is None else marks,
+            "decimal": how.decimal,
+            "thousands": how.thousands,
+        },
+    )
+
+
+def read_training_rows(path: str, reading: dict[str, Any]) -> Table:
+    """Read the table in a file by reading options, with a progress bar."""
     from treekit.data.table import read_table
 
-    if marks is None:
-        marks = MISSING_MARKS if model is None else model.schema.missing_marks
     with show_progress("reading", counted=False) as progress:
-        return read_table(path, missing=marks, progress=progress)
+        return read_table(
+            path,
+            missing=reading["missing_marks"],
+            decimal=reading["decimal"],
+            thousands=reading["thousands"],
+            progress=progress,
+        )
+
+
+def get_reading_options(given: dict[str, Any]) -> dict[str, Any]:
+    """Return the options by which a command reads a training table: `table_options`, merged."""
+    from treekit.data.column_report import merge_declaration
+
+    names = ("nominal", "numeric", "ignore", "weights", "classes", "dtype", "task")
+    own = {name: given[name] for name in (*names, "missing_marks", "decimal", "thousands")}
+    return merge_declaration(given["schema"], given["targets"], own)
 
 
 def find_tree(model: Model, number: int | None) -> int | None:

@@ -8,8 +8,9 @@ import click
 
 from treekit.cli.options import (
     cluster_option,
+    get_reading_options,
     output_option,
-    read_rows,
+    read_training_rows,
     settings_options,
     table_options,
 )
@@ -147,7 +148,8 @@ def _train_and_report(given: dict[str, Any], settings: dict[str, Any]) -> None:
             f"--test reads one file, got {given['test_table']!r}; score the model by "
             "treekit evaluate MODEL TABLE --cluster"
         )
-    test = given["test_table"] and read_rows(given["test_table"], given["missing_marks"])
+    reading = get_reading_options(given)
+    test = given["test_table"] and read_training_rows(given["test_table"], reading)
     for target in given["targets"] if test is not None else ():
         test.find_column(target, "target column")  # fail now, not after hours of training
     if given["cluster"] is None and given["cluster_mode"] != "auto":
@@ -155,8 +157,10 @@ def _train_and_report(given: dict[str, Any], settings: dict[str, Any]) -> None:
     if given["cluster"] is not None:
         model = _train_on_cluster(given, settings)
     else:
-        dataset = read_dataset(given, settings, read_rows(given["table"], given["missing_marks"]))
-        model = fit_with_progress(dataset, settings, _read_validation(given, settings, dataset))
+        table = read_training_rows(given["table"], reading)
+        dataset = make_training_set(table, given["targets"], reading, settings)
+        validation = given["validation"] and _read_validation(given, settings, reading, dataset)
+        model = fit_with_progress(dataset, settings, validation)
     model.save(given["output"])
     print_training(model)
     if test is not None:
@@ -172,42 +176,34 @@ def _train_and_report(given: dict[str, Any], settings: dict[str, Any]) -> None:
     click.echo(f"\nwritten to {str(given['output'])!r}")
 
 
-def read_dataset(given: dict[str, Any], settings: dict[str, Any], table: Table) -> Dataset:
-    """Make the training dataset from a table and the command's options `given`."""
+def make_training_set(
+    table: Table, targets: list[str], reading: dict[str, Any], settings: dict[str, Any]
+) -> Dataset:
+    """Make the training dataset of a table by reading options."""
     from treekit.data.dataset import make_dataset
+    from treekit.training import tasks
 
-    options = _get_reading_options(given, settings)
-    return make_dataset(table, given["targets"], **options | {"missing_marks": table.missing})
-
-
-def _get_reading_options(given: dict[str, Any], settings: dict[str, Any]) -> dict[str, Any]:
-    from treekit.data.schema import MISSING_MARKS
-    from treekit.training.tasks import get_reading_options
-
-    marks = given["missing_marks"]
-    return {
-        **get_reading_options(settings, given["task"]),
-        **{name: given[name] for name in ("nominal", "numeric", "ignore", "weights", "classes")},
-        "dtype": given["dtype"],
-        "missing_marks": MISSING_MARKS if marks is None else marks,
-    }
+    return make_dataset(
+        table, targets, **reading | tasks.get_reading_options(settings, reading["task"])
+    )
 
 
 def _train_on_cluster(given: dict[str, Any], settings: dict[str, Any]) -> Model:
     """Train on the workers of a cluster; this process reads tables of one file."""
     from treekit.data.parquet_files import find_files
     from treekit.data.table import names_many_files
+    from treekit.training import tasks
     from treekit.training.whole_trees import train_on_cluster
 
-    marks = given["missing_marks"]
+    reading = get_reading_options(given)
 
     def find_or_read(path: str | None) -> Any:
         if path is None:
             return None
-        return find_files(path) if names_many_files(path) else read_rows(path, marks)
+        return find_files(path) if names_many_files(path) else read_training_rows(path, reading)
 
     table, validation = find_or_read(given["table"]), find_or_read(given["validation"])
-    options = _get_reading_options(given, settings)
+    options = reading | tasks.get_reading_options(settings, reading["task"])
     targets, cluster, mode = (given[name] for name in ("targets", "cluster", "cluster_mode"))
     with show_progress("trees") as progress:
         return train_on_cluster(
@@ -229,14 +225,12 @@ def _is_training_table(model: Model, test: Table) -> bool:
 
 
 def _read_validation(
-    given: dict[str, Any], settings: dict[str, Any], dataset: Dataset
-) -> Dataset | None:
+    given: dict[str, Any], settings: dict[str, Any], reading: dict[str, Any], dataset: Dataset
+) -> Dataset:
     """Read the validation table, encoded by the schema of the training table."""
-    if given["validation"] is None:
-        return None
     from treekit.training import read_validation
 
-    rows = read_rows(given["validation"], given["missing_marks"])
+    rows = read_training_rows(given["validation"], reading)
     return read_validation(rows, dataset, given["weights"], settings)
 
 

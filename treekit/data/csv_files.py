@@ -136,8 +136,9 @@ class CsvFile:
 
         with self._open_bytes() as stream:
             mark = 3 if stream.read(3) == b"\xef\xbb\xbf" else 0
-        with self._open_bytes() as stream, _accept_long_fields():
-            lines = count(io.TextIOWrapper(stream, encoding="utf-8-sig", newline=""))
+        text = io.TextIOWrapper(self._open_bytes(), encoding="utf-8-sig", newline="")
+        with text, _accept_long_fields():
+            lines = count(text)
             first = next((line for line in lines if line.strip("\r\n")), "")
             given = first.strip().strip('"')
             if given[:4].lower() == "sep=" and len(given) == 5:
@@ -250,9 +251,9 @@ class CsvFile:
     @contextmanager
     def _open_rows(self) -> Iterator[Any]:
         """Open the rows, without the header, as a reader of the ``csv`` module."""
-        with self._open_bytes() as stream, _accept_long_fields():
-            stream.read(self._start)
-            text = io.TextIOWrapper(stream, encoding="utf-8", newline="")
+        stream = self._open_bytes()
+        stream.read(self._start)
+        with io.TextIOWrapper(stream, encoding="utf-8", newline="") as text, _accept_long_fields():
             yield csv.reader(text, delimiter=self.separator, strict=True)
 
     def _raise_first_error(self, cause: Exception) -> None:

@@ -139,7 +139,7 @@ def encode_target(
     cells = table.get_typed_cells(name)
     check_no_missing(name, cells)
     if task is None:
-        task = _infer_task(table, name, cells, classes)
+        task = infer_task(table, name, cells, classes)
         if classes is None:
             numeric = task == "regression"
             for text in find_target_warnings(table, name, cells, numeric=numeric):
@@ -163,7 +163,8 @@ def check_no_missing(name: str, cells: Cells, role: str = "the target") -> None:
         )
 
 
-def _infer_task(table: Table, name: str, cells: Cells, classes: Sequence[Any] | None) -> Task:
+def infer_task(table: Table, name: str, cells: Cells, classes: Sequence[Any] | None) -> Task:
+    """Return the task of a target of these typed cells; see `encode_target`."""
     if classes is not None or name in table.levels or cells.dtype.kind in "Ob":
         return "classification"
     if cells.dtype.kind == "f":

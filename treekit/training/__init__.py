@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from treekit._version import __version__
+from treekit.data.column_report import merge_declaration
 from treekit.data.dataset import Dataset, make_dataset, make_validation
 from treekit.data.table import is_dask_collection
 from treekit.errors import DataError, SettingError, TreekitWarning
@@ -77,6 +78,9 @@ def train(
     ignore: Any = (),
     dtype: Any = "auto",
     missing_marks: Any = None,
+    decimal: Any = None,
+    thousands: Any = None,
+    schema: Any = None,
     validation: Any = None,
     like: Any = None,
     cluster: Any = None,
@@ -94,8 +98,13 @@ def train(
     target : str, or sequence of str
         Column to predict, or several columns (all classes or all numbers) predicted by
         one model.
-    task, nominal, numeric, levels, classes, weights, ignore, dtype, missing_marks
+    task, nominal, numeric, levels, classes, weights, ignore, dtype
         How to read the table; see `treekit.data.dataset.make_dataset`.
+    missing_marks, decimal, thousands
+        How to read the table; see `treekit.data.dataset.make_dataset`.
+    schema : path, dict or TableReading, optional
+        Kinds, levels, marks and notation as `treekit.columns` has written them, except for
+        those that are given.
     validation : table, optional
         Rows by which pruners evaluate trees, in place of a share of the training rows:
         any table with the same columns (also that of the weights, if they are a
@@ -128,9 +137,8 @@ def train(
     """
     if like is not None:
         settings = get_settings_like(like, settings)
-    marks = {} if missing_marks is None else {"missing_marks": missing_marks}
-    reading = {
-        **get_reading_options(settings, task),
+    given = {
+        "task": task,
         "nominal": nominal,
         "numeric": numeric,
         "levels": levels,
@@ -138,8 +146,13 @@ def train(
         "weights": weights,
         "ignore": ignore,
         "dtype": dtype,
-        **marks,
+        "missing_marks": missing_marks,
+        "decimal": decimal,
+        "thousands": thousands,
     }
+    if schema is not None:
+        given = merge_declaration(schema, [target] if isinstance(target, str) else target, given)
+    reading = {**given, **get_reading_options(settings, given["task"])}
     if cluster is not None or is_dask_collection(source):
         from treekit.training.whole_trees import train_on_cluster
 

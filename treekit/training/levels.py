@@ -7,6 +7,7 @@ and the columns of a plugin's task; the engine holds everything else, in partiti
 from __future__ import annotations
 
 import warnings
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from operator import itemgetter
@@ -25,6 +26,7 @@ from treekit.data.bins_by_counting import (
     count_digits,
     decode_keys,
 )
+from treekit.data.column_warnings import find_identifier_warning
 from treekit.data.dataset import (
     MAX_INTEGER_CLASSES,
     Dataset,
@@ -38,7 +40,7 @@ from treekit.data.dataset import (
 )
 from treekit.data.features import convert_to_numbers, find_loss, round_to_dtype
 from treekit.data.parquet_files import join_parts
-from treekit.data.schema import MISSING_MARKS, Schema
+from treekit.data.schema import Schema
 from treekit.data.table import read_table
 from treekit.distributed.cluster import ClusterError, locate_row
 from treekit.errors import DataError, SettingError, TreekitWarning
@@ -276,20 +278,26 @@ def _find_schema(
     names = [target] if isinstance(target, str) else list(target)
     asked = [engine.submit(select_telling_rows, part, names, dict(reading)) for part in parts]
     found = engine.take(asked)
-    sketch = join_parts([rows for rows, _, _ in found], places)
+    sketch = join_parts([rows for rows, *_ in found], places)
     dtype = reading.get("dtype", "auto")
     given = {**reading, "weights": None, "dtype": "float64" if dtype == "auto" else dtype}
     if reading.get("weights") is not None:
         given["ignore"] = [*reading.get("ignore", ()), reading["weights"]]
     try:
-        empty = make_dataset(sketch, target, **given).take(slice(0))
+        # Whether a column identifies rows is seen from all rows, not from these.
+        empty = make_dataset(sketch, target, **given, keep_identifiers=True)
+        counts = sum((count for *_, count in found), Counter())
+        if identifiers := _find_identifiers(empty.schema, counts, given):
+            given["ignore"] = [*(given.get("ignore") or ()), *identifiers]
+            empty = make_dataset(sketch, target, **given, keep_identifiers=True)
+        empty = empty.take(slice(0))
     except DataError as error:
-        raise locate_row(error, places, [numbers for _, numbers, _ in found]) from None
+        raise locate_row(error, places, [numbers for _, numbers, *_ in found]) from None
     empty = replace(empty, columns=())
     if dtype != "auto":
         return empty
     schema = empty.schema
-    rounded = set().union(*(inexact for _, _, inexact in found))
+    rounded = set().union(*(inexact for _, _, inexact, _ in found))
     numeric = [c.name for c in schema.columns if c.kind == "numeric" and c.name in rounded]
     for name in numeric:  # one column at a time
         values = engine.take(
@@ -300,17 +308,40 @@ def _find_schema(
     return replace(empty, schema=msgspec.structs.replace(schema, dtype="float32"))
 
 
+def _find_identifiers(
+    schema: Schema, counts: Mapping[str, int], reading: Mapping[str, Any]
+) -> list[str]:
+    """Return the columns that `make_dataset` leaves out of a table with all rows, with warnings."""
+    declared = {*(reading.get("nominal") or ()), *(reading.get("levels") or ())}
+    found = []
+    for column in schema.columns if schema.n_features > 1 else ():
+        if column.kind == "nominal" and column.name not in declared:
+            text = find_identifier_warning(
+                column.name, len(column.levels), counts[column.name], left_out=True
+            )
+            if text is not None:
+                warnings.warn(text, TreekitWarning, stacklevel=2)
+                found.append(column.name)
+    return found
+
+
 def _read_part(part: Any, reading: Mapping[str, Any]) -> Any:
-    return read_table(part, missing=reading.get("missing_marks", MISSING_MARKS))
+    return read_table(
+        part,
+        missing=reading.get("missing_marks"),
+        decimal=reading.get("decimal"),
+        thousands=reading.get("thousands"),
+    )
 
 
 def select_telling_rows(
     part: Any, targets: Sequence[str], reading: Mapping[str, Any]
-) -> tuple[Any, list[int], set[str]]:
+) -> tuple[Any, list[int], set[str], Counter[str]]:
     """Return the rows of a partition that determine the schema, their indices, and columns.
 
     The rows hold the least and the largest number of each column, and each category and class.
-    The columns are those with a number that float32 rounds.  Rows with infinite cells are left
+    The columns are those with a number that float32 rounds, and the number of present cells
+    of each column of names.  Rows with infinite cells are left
     out: they are reported when the partition is read.
     """
     table = _read_part(part, reading)
@@ -327,6 +358,7 @@ def select_telling_rows(
             finite &= ~np.isinf(cells) if name not in complete else np.isfinite(cells)
     rows: set[int] = {int(finite.argmax())}
     inexact = set()
+    counts: Counter[str] = Counter()
     for name in names:
         # Integers are numbers, not classes, from so many different ones on.
         inferred = name in targets and reading.get("task") is None and not reading.get("classes")
@@ -335,6 +367,7 @@ def select_telling_rows(
         at = np.flatnonzero(finite & (cells == cells))
         known = cells[at]
         if cells.dtype.kind in "Ob":
+            counts[name] = sum(value is not None for value in cells.tolist())
             first = dict(zip(known[::-1].tolist(), at[::-1].tolist(), strict=True))
             rows |= {row for value, row in first.items() if value is not None}
         elif name in nominal or (name in targets and _may_be_classes(cells, reading)):
@@ -348,7 +381,7 @@ def select_telling_rows(
     numbers = sorted(rows)
     taken = np.array(numbers)
     telling = part[taken] if isinstance(part, np.ndarray) else part.take(taken)
-    return telling, numbers, inexact
+    return telling, numbers, inexact, counts
 
 
 def _may_be_classes(cells: npt.NDArray[Any], reading: Mapping[str, Any]) -> bool:
@@ -378,10 +411,11 @@ def read_chunk(
 ) -> Dataset:
     """Read neighbouring partitions by the schema and categories of the whole table."""
     schema, task_columns = empty.schema, empty.task_columns
-    rows = join_parts(parts, places)
+    rows = _read_part(join_parts(parts, places), reading)
     nominal = {c.name: c.levels for c in schema.columns if c.kind == "nominal"}
     classes = {output.name: output.classes for output in schema.outputs}
     weights = reading.get("weights")
+    used = {*schema.names, *([target] if isinstance(target, str) else target)}
     given = {
         **reading,
         "task": schema.task,
@@ -390,11 +424,7 @@ def read_chunk(
         "levels": nominal,
         "classes": classes if schema.task == "classification" else None,
         "weights": None,
-        "ignore": [
-            *reading.get("ignore", ()),
-            *([] if weights is None else [weights]),
-            *(column.name for column in task_columns.values()),
-        ],
+        "ignore": [name for name in rows.names if name not in used],
         "task_columns": None,
         "dtype": "float64",
     }
@@ -404,12 +434,12 @@ def read_chunk(
             dataset = make_dataset(rows, target, **given)
         own = None
         if weights is not None:
-            own = convert_to_numbers(_read_part(rows, reading), weights).astype(np.float64)
+            own = convert_to_numbers(rows, weights).astype(np.float64)
             check_weight_range(own)
         names = {role: column.name for role, column in task_columns.items()}
         found = {}
         if names:
-            found = read_task_columns(_read_part(rows, reading), names, task_columns)
+            found = read_task_columns(rows, names, task_columns)
     except DataError as error:
         raise locate_row(error, places) from None
     columns = tuple(

@@ -118,6 +118,8 @@ def split_scores(
     ignore: Any = (),
     dtype: Any = "auto",
     missing_marks: Any = None,
+    decimal: Any = None,
+    thousands: Any = None,
     **settings: Any,
 ) -> SplitScores:
     """Compute the gain and score of the best split of each column at the root.
@@ -129,7 +131,9 @@ def split_scores(
     ----------
     source, target
         See `treekit.train`.
-    task, nominal, numeric, levels, classes, weights, ignore, dtype, missing_marks
+    task, nominal, numeric, levels, classes, weights, ignore, dtype
+        How to read the table; see `treekit.data.dataset.make_dataset`.
+    missing_marks, decimal, thousands
         How to read the table; see `treekit.data.dataset.make_dataset`.
     **settings
         Training settings, above all ``criterion`` and ``nominal_splits``.  Settings of
@@ -143,7 +147,6 @@ def split_scores(
     ------
     DataError, SettingError, PluginError
     """
-    marks = {} if missing_marks is None else {"missing_marks": missing_marks}
     dataset = make_dataset(
         source,
         target,
@@ -155,7 +158,9 @@ def split_scores(
         weights=weights,
         ignore=ignore,
         dtype=dtype,
-        **marks,
+        missing_marks=missing_marks,
+        decimal=decimal,
+        thousands=thousands,
     )
     return score_columns(dataset, settings)
 
