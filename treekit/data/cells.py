@@ -69,7 +69,8 @@ def fill_masked(cells: Any) -> npt.NDArray[Any]:
         return np.asarray(cells.data)
     if cells.dtype.kind in "fiu":
         return np.asarray(cells.astype(np.float64).filled(np.nan))
-    return np.asarray(cells.astype(object).filled(None))
+    # Not `filled(None)`, which fills in "?".
+    return np.where(np.ma.getmaskarray(cells), None, cells.data.astype(object))
 
 
 def _tidy_objects(name: str, cells: npt.NDArray[Any]) -> tuple[Cells, bool]:

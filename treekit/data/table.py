@@ -365,7 +365,7 @@ def read_frame(source: Any) -> Table | None:
         if isinstance(frame, nw.DataFrame):
             return _read_columns(frame.columns, _convert_frame(frame))
     except DuplicateError as error:
-        names = [str(name) for name in source.columns]
+        names = [str(name) for name in getattr(source, "column_names", source.columns)]
         twice = next((name for name in names if names.count(name) > 1), "?")
         raise DataError(f"column name {twice!r} appears twice; rename one of them") from error
     if isinstance(frame, nw.Series):

@@ -677,7 +677,7 @@ class ClassifierBase(ClassifierMixin, ClassParameters, EstimatorBase):
         """Compute the accuracy; for several outputs, all labels of a row must be correct."""
         predictions = np.asarray(self.predict(X))
         codes = self._encode_labels(y)
-        check_consistent_length(predictions, codes, sample_weight)
+        check_consistent_length(predictions, codes)
         known = [own[codes[:, k]] for k, own in enumerate(self._list_labels())]
         columns = predictions.reshape(codes.shape).T
         right = [own == found for own, found in zip(known, columns, strict=True)]
