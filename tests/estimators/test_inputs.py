@@ -282,7 +282,7 @@ def test_columns_without_text_names_are_matched_by_name(names):
         with pytest.raises(DataError, match="the table has no column"):
             estimator.predict(pd.DataFrame({77: a, 88: b}))
         with pytest.raises(ValueError, match="is expecting 2 features"):
-            estimator.predict(frame.assign(more=b))
+            estimator.predict(pd.DataFrame(np.column_stack([a, b, b])))
     tree = estimator.fit(frame.to_numpy(), y)  # by position, as for any array
     np.testing.assert_array_equal(tree.predict(frame), tree.predict(frame.to_numpy()))
     forest = RandomForestClassifier(2, random_state=0).fit(frame, y)
