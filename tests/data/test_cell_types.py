@@ -149,6 +149,26 @@ def test_times_are_refused_with_a_remedy(column, words):
             make_dataset(table, target)
 
 
+def test_large_integers_beside_missing_cells_stay_apart():
+    values = [2**53, None, 2**53 + 1, 7]
+    for column in (
+        values,
+        np.array(values, object),
+        np.ma.array([2**53, 0, 2**53 + 1, 7], mask=[0, 1, 0, 0]),
+        pd.Series(values, dtype="Int64"),
+        pd.Series(values, dtype="int64[pyarrow]"),
+        pl.Series(values),
+        pa.array(values),
+        pd.Series(pd.Categorical(values)),
+    ):
+        data = read(column, levels={"c": [7, 2**53, 2**53 + 1]})
+        assert data.schema.columns[0].levels == ("7", str(2**53), str(2**53 + 1))
+        assert data.columns[0].tolist() == [1, -1, 2, 0]
+        numbers = read(column, numeric=["c"]).columns[0]
+        assert numbers.tolist()[::3] == [2.0**53, 7.0]
+        assert np.isnan(numbers[1])
+
+
 def test_a_masked_cell_is_missing_whatever_its_type():
     mask = [True, False, False]
     for values, expected in (

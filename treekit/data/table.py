@@ -457,7 +457,10 @@ def _convert_series(series: Any) -> tuple[npt.NDArray[Any], Declared]:
     if len(series) and series.null_count() == len(series):
         return np.full(len(series), np.nan), None
     if dtype.is_numeric():
-        return np.asarray(series.to_numpy()), None
+        numbers = np.asarray(series.to_numpy())
+        if numbers.dtype.kind == "f" and (np.abs(numbers) >= 2.0**53).any():
+            return make_object_array(series.to_list()), None  # beside missing cells: rounded
+        return numbers, None
     if isinstance(dtype, (nw.Datetime, nw.Date, nw.Time)):
         return np.empty(0, dtype="datetime64[s]"), None  # `tidy` rejects it, naming the column
     if isinstance(dtype, nw.Duration):

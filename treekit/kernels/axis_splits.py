@@ -291,8 +291,9 @@ def choose_missing_branch(side, sides_of_missing, known_only, left_weight, known
     """
     if sides_of_missing:
         return side
-    right_weight = known_weight - left_weight
-    return 0 if left_weight > right_weight or (known_only and left_weight == right_weight) else 1
+    lead = 2.0 * left_weight - known_weight
+    slack = TOLERANCE * known_weight  # class weights are rounded
+    return 0 if lead > slack or (known_only and lead >= -slack) else 1
 
 
 @inlined
