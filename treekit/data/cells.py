@@ -92,7 +92,7 @@ def _tidy_objects(name: str, cells: npt.NDArray[Any]) -> tuple[Cells, bool]:
     if gone and not present:
         return np.full(len(values), np.nan), False
     if not texts and gone and _hold_large_integers(values, numbers, gone):
-        return make_object_array(list(map(level_text, values))), True
+        return make_object_array([None if type(v) in gone else str(int(v)) for v in values]), True
     if not texts:
         return _tidy_numbers(values, numbers, gone), False
     if types == {str}:
