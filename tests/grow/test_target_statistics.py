@@ -1101,7 +1101,7 @@ def test_a_validation_target_has_as_many_outputs() -> None:
     tree = DecisionTreeClassifier(pruner="reduced_error", random_state=0)
     tree.fit(x[:180], labels[:180], validation=(x[180:], labels[180:]))
     assert tree.get_n_leaves() < 60
-    with pytest.raises(DataError, match="1 columns, but the training target has 2"):
+    with pytest.raises(DataError, match="y has 1 columns, but there are 2 outputs"):
         tree.fit(x[:180], labels[:180], validation=(x[180:], labels[180:, 0]))
     strange = np.where(np.arange(60)[:, None] == 3, "other", labels[180:])
     with pytest.raises(DataError, match="'other', which is not a label"):

@@ -268,6 +268,142 @@ def test_extra_trees_are_as_good_as_scikit_learn_s():
     assert own.score(*DIABETES) == pytest.approx(other.score(*DIABETES), abs=0.05)
 
 
+# ------------------------------------------------------------------ splits without a gain
+
+
+def xor_table():
+    """Five by five squares of two classes: no first split gains anything."""
+    side = np.indices((10, 10)).reshape(2, -1)
+    return side.T.astype(float), (side >= 5).sum(axis=0) % 2
+
+
+@pytest.mark.parametrize("splitter", ["exact", "histogram", "random"])
+@pytest.mark.parametrize("criterion", ["gini", "entropy"])
+@pytest.mark.parametrize("max_features", [None, 1])
+def test_impure_nodes_are_split_without_a_gain(splitter, criterion, max_features):
+    x, y = xor_table()
+    own = DecisionTreeClassifier(
+        criterion=criterion, splitter=splitter, max_features=max_features, random_state=0
+    ).fit(x, y)
+    assert own.score(x, y) == 1.0
+    assert (own.tree_.impurity[own.tree_.children_left < 0] == 0.0).all()
+    other = sklearn.tree.DecisionTreeClassifier(
+        criterion=criterion, max_features=max_features, random_state=0
+    ).fit(x, y)
+    assert other.score(x, y) == 1.0
+    needs_gain = DecisionTreeClassifier(criterion=criterion, min_gain=0.0).fit(x, y)
+    assert needs_gain.get_n_leaves() == 1
+    table = {"a": x[:, 0], "b": x[:, 1], "target": y}
+    assert treekit.train(table, "target", criterion=criterion).n_leaves == 1
+    assert treekit.train(table, "target", criterion=criterion, min_gain=None).n_leaves > 3
+
+
+@pytest.mark.parametrize("splitter", ["exact", "histogram", "random"])
+@pytest.mark.parametrize(
+    "criterion", ["squared_error", "friedman_mse", "poisson", "absolute_error"]
+)
+def test_nodes_of_different_numbers_are_split_without_a_gain(splitter, criterion):
+    if (splitter, criterion) == ("random", "absolute_error"):
+        splitter = "histogram"  # quantiles are no sums, which random splits need
+    x, y = xor_table()
+    own = DecisionTreeRegressor(criterion=criterion, splitter=splitter, random_state=0)
+    # For counts, a branch of zeros alone would predict an impossible mean of 0.
+    own.fit(x, y + 1.0)
+    np.testing.assert_array_equal(own.predict(x), y + 1.0)
+
+
+def test_forests_and_several_outputs_are_split_without_a_gain():
+    x, y = xor_table()
+    both = np.column_stack([y, x[:, 0] >= 5]).astype(int)
+    tree = DecisionTreeClassifier().fit(x, both)
+    assert tree.score(x, both) == 1.0
+    assert tree.get_n_leaves() == 4  # pure nodes stay leaves
+    numbers = DecisionTreeRegressor().fit(x, both)
+    np.testing.assert_array_equal(numbers.predict(x), both)
+    forest = RandomForestClassifier(5, bootstrap=False, max_features=None, random_state=0)
+    assert forest.fit(x, y).score(x, y) == 1.0
+    assert ExtraTreesClassifier(5, random_state=0).fit(x, y).score(x, y) == 1.0
+    assert RandomForestRegressor(20, random_state=0).fit(x, y).score(x, y) > 0.5
+
+
+def test_equal_rows_and_pure_nodes_are_not_split():
+    assert DecisionTreeClassifier().fit(np.zeros((8, 2)), [0, 1] * 4).get_n_leaves() == 1
+    assert DecisionTreeClassifier().fit(np.arange(8.0)[:, None], [1] * 8).get_n_leaves() == 1
+    assert DecisionTreeRegressor().fit(np.arange(8.0)[:, None], [0.1] * 8).get_n_leaves() == 1
+    rng = np.random.default_rng(0)
+    x, weights = rng.normal(size=(60, 2)), rng.random(60)
+    assert DecisionTreeRegressor().fit(x, np.full(60, 0.3), weights).get_n_leaves() == 1
+    counts = (x[:, 0] > 0).astype(float)  # no leaf of zeros alone, whose deviance is infinite
+    own = DecisionTreeRegressor(criterion="poisson").fit(x, counts)
+    other = sklearn.tree.DecisionTreeRegressor(criterion="poisson", random_state=0).fit(x, counts)
+    assert (own.predict(x) > 0).all()
+    assert own.get_n_leaves() == other.get_n_leaves()
+    with pytest.raises(SettingError, match=r"choose squared_error or friedman.*multioutput"):
+        DecisionTreeRegressor(criterion="absolute_error").fit(x, x)
+
+
+def test_trees_of_absolute_errors_are_scikit_learn_s():
+    x, y = [[3], [5], [3], [8], [5]], [6, 7, 3, 4, 3]
+    cases = [
+        (x, y, [0.6, 0.3, 0.1, 1.0, 0.3], [2.5 / 2.3, 0.3 / 0.7, 1.2 / 1.6], [4, 6, 4]),
+        (x, y, np.ones(5), [1.4, 1.5, 4 / 3], [4, 4.5, 4]),
+        (x, y, None, [1.4, 1.5, 4 / 3], [4, 4.5, 4]),
+        ([[k] for k in range(5)], [1, 1, 3, 1, 2], [3, 3, 2, 1, 2], [6 / 11, 0, 3 / 5], [1, 1, 2]),
+    ]
+    for rows, target, weights, impurity, value in cases:
+        own = DecisionTreeRegressor(criterion="absolute_error", max_leaf_nodes=2)
+        own.fit(rows, target, weights)
+        np.testing.assert_allclose(own.tree_.impurity, impurity)
+        np.testing.assert_array_equal(own.tree_.value.ravel(), value)
+
+
+@pytest.mark.parametrize(
+    "criterion", ["squared_error", "friedman_mse", "poisson", "absolute_error"]
+)
+@pytest.mark.parametrize("n_rows", [9, 8])
+def test_missing_cells_follow_the_heavier_branch_and_of_equal_ones_the_right(criterion, n_rows):
+    x = np.array([[0, 1, 2, 3, 8, 9, 11, 12, 15]]).T[:n_rows]
+    y = np.array([0.1, 0.2, 0.3, 0.2, 1.4, 1.4, 1.5, 1.6, 2.6])[:n_rows]
+    own = DecisionTreeRegressor(criterion=criterion, max_depth=1).fit(x, y)
+    mean = np.median if criterion == "absolute_error" else np.mean
+    np.testing.assert_allclose(own.predict([[np.nan]]), mean(y[4:]))
+    labels = DecisionTreeClassifier(max_depth=1).fit(x, y > 1)
+    assert labels.predict([[np.nan]]).tolist() == [True]
+
+
+@pytest.mark.parametrize("max_samples", [None, 0.2, 200, 2.0])
+def test_a_share_of_the_weight_is_one_of_the_drawn_rows(max_samples):
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(1000, 10))
+    y = x[:, 0] + rng.normal(size=1000)
+    parameters = {"max_samples": max_samples, "min_weight_fraction_leaf": 0.1}
+    if max_samples == 2.0:
+        parameters["min_weight_fraction_leaf"] = 0.05
+    drawn = 1000 if max_samples is None else {0.2: 200, 200: 200, 2.0: 2000}[max_samples]
+    least = parameters["min_weight_fraction_leaf"] * drawn
+    for weights in (None, np.full(1000, 3.0), np.full(1000, 0.37)):
+        own = RandomForestRegressor(10, random_state=0, **parameters).fit(x, y, weights)
+        weight = [tree.weight[0] for tree in own.model_.trees]
+        unit = np.mean(weight) / drawn  # of a drawn row
+        if weights is None:
+            assert unit == pytest.approx(1.0, rel=0.1)
+            assert own.model_.settings["min_weight_leaf"] == least
+            sizes = [len(set(leaf)) for leaf in own.apply(x).T]
+            other = ensemble.RandomForestRegressor(10, random_state=0, **parameters).fit(x, y)
+            peer = [tree.get_n_leaves() for tree in other.estimators_]
+            assert np.mean(sizes) == pytest.approx(np.mean(peer), rel=0.25)
+        leaves = np.concatenate([t.weight[t.kind == 0] for t in own.model_.trees])
+        assert leaves.min() >= 0.99 * own.model_.settings["min_weight_leaf"]
+
+
+def test_shares_of_rows_do_not_depend_on_the_number_of_drawn_rows():
+    x, y = DIABETES
+    parameters = {"max_samples": 0.4, "min_samples_leaf": 0.05, "min_samples_split": 0.3}
+    settings = RandomForestRegressor(2, random_state=0, **parameters).fit(x, y).model_.settings
+    assert settings["min_weight_leaf"] == 13.0  # as in scikit-learn, of all 250 rows
+    assert settings["min_weight_split"] == 75.0
+
+
 # ------------------------------------------------------------------ pruning
 
 

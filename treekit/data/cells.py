@@ -43,8 +43,9 @@ def tidy_column(name: str, cells: npt.NDArray[Any]) -> tuple[Cells, bool]:
     """Convert the column `name` to a tidy array, and report whether its type is a guess.
 
     Numbers mixed with text become text that may still be parsed as numbers (the guess):
-    ``[1, 2, "?"]`` is read like the same column of a CSV file.  Members of an enumeration are
-    text by name, UUIDs and intervals (of ``pandas.cut``) as they are printed.
+    ``[1, 2, "?"]`` is read like the same column of a CSV file.  So do integers from 2**53 on
+    beside missing cells, which may be names and would be equal as floats.  Members of an
+    enumeration are text by name, UUIDs and intervals (of ``pandas.cut``) as they are printed.
 
     Raises
     ------
@@ -68,9 +69,11 @@ def fill_masked(cells: Any) -> npt.NDArray[Any]:
     """Return a masked array of any shape without its mask: masked cells are NaN, or None."""
     if not np.ma.getmaskarray(cells).any():
         return np.asarray(cells.data)
-    if cells.dtype.kind in "fiu":
+    large = cells.dtype.kind in "iu" and np.abs(cells).max() >= 2**53
+    if cells.dtype.kind in "fiu" and not large:
         return np.asarray(cells.astype(np.float64).filled(np.nan))
-    return np.asarray(cells.astype(object).filled(None))
+    # Not `filled(None)`, which fills in "?".
+    return np.asarray(np.where(np.ma.getmaskarray(cells), None, cells.data.astype(object)))
 
 
 def _tidy_objects(name: str, cells: npt.NDArray[Any]) -> tuple[Cells, bool]:
@@ -89,6 +92,8 @@ def _tidy_objects(name: str, cells: npt.NDArray[Any]) -> tuple[Cells, bool]:
     numbers = present - texts
     if gone and not present:
         return np.full(len(values), np.nan), False
+    if not texts and gone and _hold_large_integers(values, numbers, gone):
+        return make_object_array([None if type(v) in gone else str(int(v)) for v in values]), True
     if not texts:
         return _tidy_numbers(values, numbers, gone), False
     if types == {str}:
@@ -121,6 +126,11 @@ def list_intervals(values: Iterable[Any]) -> tuple[Any, ...] | None:
     if first is None or not is_interval_type(type(first)):
         return None
     return tuple(sorted({v for v in values if is_interval_type(type(v))}))
+
+
+def _hold_large_integers(values: list[Any], numbers: set[type], gone: set[type]) -> bool:
+    plain = all(issubclass(t, (int, np.integer)) and t is not bool for t in numbers)
+    return plain and any(abs(int(v)) >= 2**53 for v in values if type(v) not in gone)
 
 
 def _tidy_numbers(values: list[Any], numbers: set[type], gone: set[type]) -> Cells:

@@ -429,7 +429,7 @@ def read_frame(source: Any) -> Table | None:
         if isinstance(frame, nw.DataFrame):
             return _read_columns(frame.columns, _convert_frame(frame))
     except DuplicateError as error:
-        names = [str(name) for name in source.columns]
+        names = [str(name) for name in getattr(source, "column_names", source.columns)]
         twice = next((name for name in names if names.count(name) > 1), "?")
         raise DataError(f"column name {twice!r} appears twice; rename one of them") from error
     if isinstance(frame, nw.Series):
@@ -518,7 +518,10 @@ def _convert_series(series: Any) -> tuple[npt.NDArray[Any], Declared]:
     if len(series) and series.null_count() == len(series):
         return np.full(len(series), np.nan), None
     if dtype.is_numeric():
-        return np.asarray(series.to_numpy()), None
+        numbers = np.asarray(series.to_numpy())
+        if numbers.dtype.kind == "f" and (np.abs(numbers) >= 2.0**53).any():
+            return make_object_array(series.to_list()), None  # beside missing cells: rounded
+        return numbers, None
     if isinstance(dtype, (nw.Datetime, nw.Date, nw.Time)):
         return np.empty(0, dtype="datetime64[s]"), None  # `tidy` rejects it, naming the column
     if isinstance(dtype, nw.Duration):

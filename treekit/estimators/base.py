@@ -678,7 +678,7 @@ class ClassifierBase(ClassifierMixin, ClassParameters, EstimatorBase):
         """Compute the accuracy; for several outputs, all labels of a row must be correct."""
         predictions = np.asarray(self.predict(X))
         codes = self._encode_labels(y)
-        check_consistent_length(predictions, codes, sample_weight)
+        check_consistent_length(predictions, codes)
         known = [own[codes[:, k]] for k, own in enumerate(self._list_labels())]
         columns = predictions.reshape(codes.shape).T
         right = [own == found for own, found in zip(known, columns, strict=True)]
@@ -703,12 +703,11 @@ class ClassifierBase(ClassifierMixin, ClassParameters, EstimatorBase):
                 assert_all_finite(labels, input_name="y")
             if labels.dtype.kind == "f" or len(columns) == 1:
                 check_classification_targets(labels)
-        each = [np.unique(labels, return_inverse=True) for labels in columns]
-        if len(each) == 1:
-            self.classes_, codes = each[0]
-            return codes
-        self.classes_ = [classes for classes, _ in each]
-        return np.column_stack([codes for _, codes in each])
+        classes, codes = zip(
+            *(np.unique(labels, return_inverse=True) for labels in columns), strict=True
+        )
+        self.classes_ = list(classes) if len(columns) > 1 else classes[0]
+        return np.column_stack(codes) if len(columns) > 1 else codes[0]
 
     def _read_evaluation_target(self, y: Any) -> npt.NDArray[Any]:
         """Return the codes of `y`, int32; all labels must be in ``classes_``."""

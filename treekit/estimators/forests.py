@@ -80,11 +80,12 @@ class ForestBase(ForestParameters, EstimatorBase):
         return settings
 
     def _compute_draw_rate(self, dataset: Dataset) -> float:
-        most = self.max_samples
-        if not self.bootstrap or not isinstance(most, Real) or not most > 0:
-            return 1.0  # training refuses other values
+        most: Any = self.max_samples
+        number = float(most) if isinstance(most, Real) else 0.0
+        if not self.bootstrap or not number > 0.0:
+            return 1.0  # training refuses other numbers
         if not isinstance(most, Integral):
-            return float(most)
+            return number
         from treekit.grow.forest_builder import compute_draw_rate
         from treekit.grow.target_statistics import count_draws
 

@@ -240,7 +240,9 @@ def search_sorted_column(node, scratch, criterion, feature, known, chosen, split
             replace_split(split, MISSING, feature, score, at)
             continue
         replace_split(split, THRESHOLD, feature, score, at)
-        split.missing = choose_missing_branch(side, sides_of_missing, best[1], known_weight)
+        split.missing = choose_missing_branch(
+            side, sides_of_missing, ways.known_only, best[1], known_weight
+        )
         split.cut = np.int64(codes[np.uint64(order[np.uint64(at)])])
         split.after = np.int64(codes[np.uint64(order[np.uint64(at + 1)])])
     return finish_column(node, scratch, criterion, feature, known, chosen, split)
@@ -281,14 +283,17 @@ def make_groups(node, scratch, feature, count):
 
 
 @inlined
-def choose_missing_branch(side, sides_of_missing, left_weight, known_weight):
+def choose_missing_branch(side, sides_of_missing, known_only, left_weight, known_weight):
     """Return the branch of missing values: `side`, or the heavier one if none were tried.
 
-    Of two equal ones it is the right one, as in scikit-learn.
+    Of two equal ones it is the right one, as in scikit-learn, or for surrogates and fractional
+    instances the left one, as in rpart.
     """
     if sides_of_missing:
         return side
-    return 0 if left_weight > known_weight - left_weight else 1
+    lead = 2.0 * left_weight - known_weight
+    slack = TOLERANCE * known_weight  # class weights are rounded
+    return 0 if lead > slack or (known_only and lead >= -slack) else 1
 
 
 @inlined
@@ -551,7 +556,9 @@ def try_cuts(
             write_sides(scratch.pair, best[2:], totals)
             if at == steps:  # all known values left, missing right
                 continue
-            split.missing = choose_missing_branch(side, sides_of_missing, best[1], known_weight)
+            split.missing = choose_missing_branch(
+                side, sides_of_missing, known_only, best[1], known_weight
+            )
             if way == ALONG_CODES:
                 split.kind = THRESHOLD
                 split.cut = np.int64(code_of[np.uint64(at)])
@@ -735,10 +742,11 @@ def try_one_vs_rest(node, scratch, criterion, groups, totals, split):
     if kept_at == np.int64(singles):
         return
     split.kind, split.levels = SUBSET, np.int64(codes_in_all)
-    if lost:
-        split.missing = kept_side
-    elif sum_weight(pair[0], dense) <= sum_weight(pair[1], dense):
-        split.missing = 1  # no missing rows in training: the heavier branch
+    left_weight = sum_weight(pair[0], dense)
+    split.missing = choose_missing_branch(
+        kept_side, lost, node.ways.known_only, left_weight,
+        left_weight + sum_weight(pair[1], dense),
+    )  # fmt: skip
     for level in range(np.uint64(codes_in_all)):
         levels[level] = 1
     levels[np.uint64(scratch.work[CODE_OF, np.uint64(kept_at)])] = 0

@@ -11,6 +11,7 @@ import numpy as np
 from treekit.kernels.axis_splits import (
     check_keys,
     choose_column,
+    choose_missing_branch,
     clear_offers,
     finish_column,
     make_groups,
@@ -158,7 +159,9 @@ def _try_cuts(node, scratch, criterion, groups, layout, split):
                 continue
             split.missing = side
             if count == known or apart:  # no missing rows in training: the heavier branch
-                split.missing = 0 if pair[0, 0] > pair[1, 0] else 1
+                split.missing = choose_missing_branch(
+                    side, False, known_only, pair[0, 0], pair[0, 0] + pair[1, 0]
+                )
             if n_keys == 0:
                 split.kind = THRESHOLD
                 split.cut = np.int64(first_of[np.uint64(at)])

@@ -230,7 +230,7 @@ def _try_test(
         if test.kind == MISSING:
             continue
         split.missing = choose_missing_branch(
-            side, gone > 0 and not known_only, left_weight, left_weight + right_weight
+            side, gone > 0 and not known_only, known_only, left_weight, left_weight + right_weight
         )
         if test.kind == THRESHOLD:
             split.cut, split.after = np.int64(test.cut), np.int64(test.cut) + 1

@@ -394,9 +394,10 @@ def check_compatible(
     if schema.more and (functions.choose is not None or isinstance(functions.statistics, Ranks)):
         columns = "chooses between columns by the scores"
         why = columns if functions.choose is not None else "uses the order"
+        others = "gini or entropy" if task == "classification" else "squared_error or friedman"
         raise SettingError(
-            f"{who} {why} of one target, but there are several; choose gini, entropy or "
-            "squared_error, or train a model for each"
+            f"{who} {why} of one target, but there are several; choose {others}, or train a model "
+            "for each target (sklearn.multioutput does it for estimators)"
         )
     if settings["ensemble"] == "tree" and given.get("trees", _DEFAULT_TREES) != _DEFAULT_TREES:
         raise SettingError("trees is given, but a single tree is trained; set ensemble='forest'")
