@@ -6,7 +6,6 @@ import math
 import sqlite3
 from contextlib import closing
 from pathlib import Path
-from typing import Any
 
 import pytest
 from treekit_sql.duckdb import register

@@ -27,7 +27,6 @@ from treekit_sql.syntax import (
     make_case,
     make_cast,
     make_membership_test,
-    make_or,
     make_quotient,
     make_select,
 )

@@ -11,7 +11,6 @@ import numpy as np
 import numpy.typing as npt
 
 from treekit.data.features import LevelIndex
-from treekit.data.features import LevelIndex
 from treekit.data.schema import Schema
 from treekit.errors import ExportError
 from treekit.export.c.hybrid import make_hybrid_layout
