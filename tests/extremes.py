@@ -278,6 +278,25 @@ def _wide_numbers(dtype: str) -> Model:
     return make_model(schema, [build_tree(tree, schema) for tree in trees])
 
 
+def _unequal_numbers(dtype: str, missing: str = "direction") -> Model:
+    """Make a rate, a count, a turnover and zeros, each with a step of its own."""
+    more = tuple(map(Output, ("count", "turnover", "nothing")))
+    schema = Schema(_TWO, task="regression", dtype=dtype, more=more)
+    number = iter(range(1, 100))
+    leaves = (leaf([k * 1e-13, k / 3, k * 1e15, 0.0], weight=1.0 * k) for k in number)
+    trees = [
+        threshold("x", k / 4, subset("colour", ["red"], *_pair(leaves)), next(leaves))
+        for k in range(3)
+    ]
+    return make_model(schema, [build_tree(tree, schema) for tree in trees], missing=missing)
+
+
+def _unequal_sums() -> Model:
+    drawn = _unequal_numbers("float32")
+    trees = [tree.with_value(tree.value * [1.0, 1.0, 1e-20, 1.0]) for tree in drawn.trees]
+    return make_model(drawn.schema, trees, combine="sum", link="exp")
+
+
 def _boosted(classes: tuple[str, ...], link: str, dtype: str = "float32") -> Model:
     """Make a base score and trees that each add to one class, to the number, or nothing.
 
@@ -355,6 +374,10 @@ _MAKERS: dict[str, Callable[[], Model]] = {
     "refuses_both": lambda: _refusing("error", "error"),
     "wide_numbers": lambda: _wide_numbers("float32"),
     "wide_numbers64": lambda: _wide_numbers("float64"),
+    "unequal_numbers": lambda: _unequal_numbers("float32"),
+    "unequal_numbers64": lambda: _unequal_numbers("float64"),
+    "unequal_fractional": lambda: _unequal_numbers("float32", "fractional"),
+    "unequal_sums": _unequal_sums,
     "boosted_two": lambda: _boosted(("no", "yes"), "sigmoid"),
     "boosted_four": lambda: _boosted(_LETTERS, "softmax"),
     "boosted_each": lambda: _boosted(_LETTERS[:3], "sigmoid", "float64"),

@@ -376,7 +376,7 @@ def test_continuous_and_missing_labels_are_refused():
     x = np.zeros((3, 1))
     with pytest.raises(ValueError, match="Unknown label type"):
         DecisionTreeClassifier().fit(x, [0.5, 1.5, 2.5])
-    with pytest.raises(ValueError, match="NaN"):
+    with pytest.raises(ValueError, match="missing in 1 of 3 rows, first in row 2"):
         DecisionTreeClassifier().fit(x, [0.0, 1.0, np.nan])
     with pytest.raises(ValueError, match="infinit"):
         DecisionTreeRegressor().fit(x, [0.0, 1.0, np.inf])

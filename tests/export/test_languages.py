@@ -58,10 +58,15 @@ SHIPPED = {
 }
 CHECKS = {
     "go": (["gofmt", "-l", "."], ["go", "vet", "./m{}"]),
-    "java": (["javac", "-Xlint:all", "-Werror", "-d", "strict", "m{0}/m{0}.java"],),
+    "java": (
+        ["javac", "-Xlint:all", "-Werror", "-d", "strict", "m{0}/m{0}.java"],
+        ["javac", "--release", "8", "-Xlint:-options", "-Werror", "-d", "oldest", "m{0}/m{0}.java"],
+    ),
 }
 """What more the tools of a language have to say, of some artifacts: no word, or a test fails."""
 SOME = range(0, 60, 7)
+EDITIONS = ("2018", "2021", "2024")
+"""Editions of Rust that accept the modules."""
 
 
 def boosted(link: str, classes: tuple[str, ...], combine: str = "sum") -> Model:
@@ -126,8 +131,10 @@ def test_every_extreme_model_is_answered_with_equal_bits(language, tmp_path):
         modules = "".join(f"pub mod m{number};\n" for number in range(len(cases)))
         alone = "#![no_std]\n#![forbid(unsafe_code)]\n#![deny(warnings)]\n" + modules
         (program.folder / "alone.rs").write_text(alone, encoding="utf-8")
-        command = ["rustc", "--edition", "2021", "--crate-type=lib", "--emit=metadata", "alone.rs"]
-        subprocess.run(command, cwd=program.folder, check=True)
+        for edition in EDITIONS:
+            kind = ["--crate-type=lib", "--emit=metadata"]
+            command = ["rustc", "--edition", edition, *kind, "alone.rs"]
+            subprocess.run(command, cwd=program.folder, check=True)
 
 
 @pytest.mark.matrix

@@ -268,7 +268,14 @@ def test_readable_models_are_equal_to_their_code(tmp_path_factory, model):
 LANGUAGES = {"javascript": "node", "java": "javac", "rust": "rustc", "go": "go"}
 CHECKS = {
     "go": (["gofmt", "-l", *(f"m{number}" for number in range(30))], ["go", "vet", "./..."]),
-    "java": (["javac", "-Xlint:all", "-Werror", "-encoding", "UTF-8", "-d", "strict", "@sources"],),
+    "java": tuple(
+        ["javac", *flags, "-Werror", "-encoding", "UTF-8", "-d", "strict", "@sources"]
+        for flags in (["-Xlint:all"], ["-Xlint:-options", "--release", "16"])
+    ),
+    "rust": tuple(
+        ["rustc", "--edition", edition, "-D", "warnings", "--emit=metadata", "main.rs"]
+        for edition in ("2018", "2021", "2024")
+    ),
 }
 """Tools of a language that must not report anything."""
 

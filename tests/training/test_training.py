@@ -469,7 +469,8 @@ def test_the_mean_weight_of_a_forest_s_trees_is_that_of_the_table():
     for tree in model.trees:
         assert tree.weight[tree.leaves].sum() == pytest.approx(tree.weight[0])
     # The mean of 40 samples of about 200 draws differs by 1.1% (one standard deviation).
-    assert np.mean(totals) == pytest.approx(weights.sum(), rel=0.04)
+    # Relative weights have a mean of 1.
+    assert np.mean(totals) == pytest.approx(200, rel=0.04)
 
 
 @pytest.mark.parametrize("weight", [1e9, 3e9 + 1, 1e15, 1e60, 1e-60])
@@ -513,13 +514,6 @@ def test_targets_of_any_allowed_size_grow_the_same_splits(scale):
     for a, b in zip(plain.trees, scaled.trees, strict=True):
         np.testing.assert_array_equal(a.threshold, b.threshold)
         np.testing.assert_array_equal(a.value * scale, b.value)
-
-
-@pytest.mark.parametrize("weight", [1e-200, 1e200])
-@pytest.mark.parametrize("task", ["classification", "regression"])
-def test_weights_whose_squares_leave_float64_are_refused(weight, task):
-    with pytest.raises(DataError, match="the weights add up to"):
-        treekit.train(noisy(task=task), "y", weights=np.full(240, weight), seed=0)
 
 
 def test_rows_of_no_weight_may_have_any_target():

@@ -141,7 +141,10 @@ def _list_chosen_settings(model: Model) -> list[tuple[str, str]]:
     from treekit.training.settings import SETTINGS
 
     settings = model.settings
-    defaults = {setting.name: setting.default for setting in SETTINGS} | {"min_weight_leaf": 1.0}
+    defaults = {setting.name: setting.default for setting in SETTINGS} | {
+        "min_weight_leaf": 1.0,
+        "min_weight_split": 2.0,
+    }
     always = ("ensemble", "criterion", "splitter", "pruner", "seed")
     return [
         (key, text)

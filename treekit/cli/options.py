@@ -136,7 +136,12 @@ table_options = _combine_options(
     click.option(
         "--ignore", multiple=True, metavar="COL", help="Do not use COL as input.  May be repeated."
     ),
-    click.option("--weights", metavar="COL", help="Column of row weights."),
+    click.option(
+        "--weights",
+        metavar="COL",
+        help="Column of row weights: whole numbers count "
+        "copies of rows; others are relative, scaled to mean 1.",
+    ),
     click.option(
         "--task",
         type=click.Choice(["classification", "regression"]),

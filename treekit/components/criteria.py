@@ -491,7 +491,7 @@ def make_poisson() -> CriterionFunctions:
 
     Only ``mean log(mean)`` differs between two splits of a node, so that no sum of
     ``y log y`` is needed.  A branch whose targets are all 0 would predict 0, which has
-    an infinite deviance for any positive count: such a split scores 0.
+    an infinite deviance for any positive count: such a split scores less than none.
     """
 
     def score(parent: Stats, children: Stats) -> float:
@@ -501,9 +501,9 @@ def make_poisson() -> CriterionFunctions:
             if children[b, 0] > 0.0:
                 own = children[b, 1] / children[b, 0]
                 if own <= 0.0:
-                    return 0.0
+                    return float(-mean)
                 gained += children[b, 1] * math.log(own / mean)
-        return float(gained / parent[0])
+        return float(max(gained / parent[0], 0.0))
 
     def loss(stats: Stats, judged: Stats) -> float:
         mean = stats[1] / stats[0]

@@ -10,14 +10,19 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Collection, Iterable
+from dataclasses import dataclass
+from datetime import date, time, timedelta
 from decimal import Decimal
+from enum import Enum
+from functools import cached_property
 from typing import Any, TypeAlias
+from uuid import UUID
 
 import numpy as np
 import numpy.typing as npt
 
-from treekit.data.schema import level_text
-from treekit.errors import DataError
+from treekit.data.schema import MISSING_MARKS, get_number_marks, level_text
+from treekit.errors import DataError, SettingError
 
 Cells: TypeAlias = npt.NDArray[Any]
 """A tidy column."""
@@ -39,7 +44,8 @@ def tidy_column(name: str, cells: npt.NDArray[Any]) -> tuple[Cells, bool]:
     """Convert the column `name` to a tidy array, and report whether its type is a guess.
 
     Numbers mixed with text become text that may still be parsed as numbers (the guess):
-    ``[1, 2, "?"]`` is read like the same column of a CSV file.
+    ``[1, 2, "?"]`` is read like the same column of a CSV file.  Members of an enumeration are
+    text by name, UUIDs and intervals (of ``pandas.cut``) as they are printed.
 
     Raises
     ------
@@ -50,7 +56,7 @@ def tidy_column(name: str, cells: npt.NDArray[Any]) -> tuple[Cells, bool]:
     if kind in _REMEDIES:
         raise DataError(f"column {name!r} holds {_REMEDIES[kind]}")
     if isinstance(cells, np.ma.MaskedArray):
-        cells = _fill_masked(cells)
+        cells = fill_masked(cells)
         kind = cells.dtype.kind
     if kind in "UT":
         cells, kind = cells.astype(object), "O"
@@ -59,7 +65,10 @@ def tidy_column(name: str, cells: npt.NDArray[Any]) -> tuple[Cells, bool]:
     return _tidy_objects(name, cells) if kind == "O" else (cells, False)
 
 
-def _fill_masked(cells: Any) -> npt.NDArray[Any]:
+def fill_masked(cells: Any) -> npt.NDArray[Any]:
+    """Return a masked array of any shape without its mask: masked cells are NaN, or None."""
+    if not np.ma.getmaskarray(cells).any():
+        return np.asarray(cells.data)
     if cells.dtype.kind in "fiu":
         return np.asarray(cells.astype(np.float64).filled(np.nan))
     return np.asarray(cells.astype(object).filled(None))
@@ -68,6 +77,10 @@ def _fill_masked(cells: Any) -> npt.NDArray[Any]:
 def _tidy_objects(name: str, cells: npt.NDArray[Any]) -> tuple[Cells, bool]:
     values = cells.tolist()
     types = set(map(type, values))
+    named = {t for t in types if is_named_by_text(t)}
+    if named:
+        values = [level_text(v) if type(v) in named else v for v in values]
+        cells, types = make_object_array(values), set(map(type, values))
     gone = {t for t in types if t.__name__ in _MISSING_TYPES}
     present = types - gone
     for found in present:
@@ -81,14 +94,42 @@ def _tidy_objects(name: str, cells: npt.NDArray[Any]) -> tuple[Cells, bool]:
         return _tidy_numbers(values, numbers, gone), False
     if types == {str}:
         return cells, False
-    plain = [None if type(v) in gone else str(v) if isinstance(v, str) else v for v in values]
+    # str.__str__: a member of an enumeration of texts is its text.
+    plain = [
+        None if type(v) in gone else str.__str__(v) if isinstance(v, str) else v for v in values
+    ]
     if numbers and any(not isinstance(v, str) and v == v for v in plain if v is not None):
         plain = [float(v) if isinstance(v, Decimal) else v for v in plain]
         return make_object_array(list(map(level_text, plain))), True
     return make_object_array([v if isinstance(v, str) else None for v in plain]), False
 
 
+def is_named_by_text(found: type) -> bool:
+    """Check for a type whose values are names, which `level_text` gives."""
+    if issubclass(found, Enum):
+        return not issubclass(found, (str, *_NUMBER_TYPES))
+    return issubclass(found, UUID) or is_interval_type(found)
+
+
+def is_interval_type(found: type) -> bool:
+    """Check for pandas' intervals, without importing pandas."""
+    return found.__name__ == "Interval" and hasattr(found, "closed_left")
+
+
+def list_intervals(values: Iterable[Any]) -> tuple[Any, ...] | None:
+    """Return the distinct intervals among cells in their order, None if the cells are others."""
+    first = next((v for v in values if type(v).__name__ not in _MISSING_TYPES and v == v), None)
+    if first is None or not is_interval_type(type(first)):
+        return None
+    return tuple(sorted({v for v in values if is_interval_type(type(v))}))
+
+
 def _tidy_numbers(values: list[Any], numbers: set[type], gone: set[type]) -> Cells:
+    floats = {t for t in numbers if issubclass(t, (float, np.floating))}
+    truths = {t for t in numbers if issubclass(t, _BOOL_TYPES)}
+    mixed = truths and floats and numbers == truths | floats
+    if mixed and all(v != v for v in values if type(v) in floats):  # NaN is a missing bool
+        numbers, gone = truths, gone | floats
     if all(issubclass(t, _BOOL_TYPES) for t in numbers):
         if not gone:
             return np.array(values, dtype=np.bool_)
@@ -114,9 +155,9 @@ def _describe_remedy(found: type) -> str:
         return _REMEDIES["c"]
     if issubclass(found, (bytes, bytearray)):
         return _REMEDIES["S"]
-    if found.__name__ in {"date", "datetime", "time", "Timestamp", "datetime64", "Period"}:
+    if issubclass(found, (date, time, np.datetime64)) or found.__name__ == "Period":
         return _REMEDIES["M"]
-    if found.__name__ in {"timedelta", "Timedelta", "timedelta64"}:
+    if issubclass(found, (timedelta, np.timedelta64)):
         return _REMEDIES["m"]
     return (
         f"objects of type {found.__name__}; a cell must be text, a number, a bool or "
@@ -152,10 +193,6 @@ def map_cells(
     return np.array([function(value) for value in distinct], dtype=dtype)[position]
 
 
-def _find_missing(distinct: Iterable[Any], marks: Collection[str]) -> set[Any]:
-    return {value for value in distinct if value is None or value.strip() in marks}
-
-
 def is_number(mark: str) -> bool:
     """Check whether a text is a number other than NaN."""
     try:
@@ -164,15 +201,126 @@ def is_number(mark: str) -> bool:
         return False
 
 
-def parse_numbers(cells: Cells, marks: Collection[str]) -> npt.NDArray[Any] | None:
+# ---------------------------------------------------------------- text
+
+_SPACES = " \u00a0\u2009\u202f"
+"""White space that separates groups of digits: all are the same mark."""
+
+
+@dataclass(frozen=True)
+class TextFormat:
+    """The meaning of text in tables: missing values, and the notation of numbers.
+
+    Attributes
+    ----------
+    marks : frozenset of str
+        Texts that mean missing, compared without surrounding white space.
+    decimal, thousands : str
+        Decimal mark, and mark between groups of digits; "" for none.
+    """
+
+    marks: frozenset[str] = frozenset(MISSING_MARKS)
+    decimal: str = "."
+    thousands: str = ""
+
+    def __post_init__(self) -> None:
+        for mark in self.marks:
+            if not isinstance(mark, str):
+                raise DataError(
+                    f"expected a list of texts as marks of missing values, got {mark!r}; "
+                    f"write [{str(mark)!r}]"
+                )
+        for name, mark in (("decimal", self.decimal), ("thousands", self.thousands)):
+            allowed = isinstance(mark, str) and len(mark) == 1 and not mark.isalnum()
+            if not allowed and (name, mark) != ("thousands", ""):
+                raise SettingError(f"{name} is {mark!r}; give one character, such as '.' or ','")
+            if mark in '+-"\r\n' and mark:
+                raise SettingError(f"{name} cannot be {mark!r}, which has another meaning")
+        if self.decimal == self.thousands:
+            raise SettingError(
+                f"decimal and thousands are both {self.decimal!r}; give different characters"
+            )
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether numbers are in the notation of Python and C."""
+        return self.decimal == "." and not self.thousands
+
+    @cached_property
+    def number_marks(self) -> frozenset[str]:
+        """Marks of missing values in columns of numbers."""
+        return frozenset(get_number_marks(self.marks))
+
+    @cached_property
+    def has_number_marks(self) -> bool:
+        """Whether a mark is itself a number, such as -999."""
+        return any(map(is_number, self.marks))
+
+    def is_missing(self, text: Any) -> bool:
+        """Check whether a cell of a column of names is missing."""
+        return text is None or text.strip() in self.marks
+
+    def is_missing_number(self, text: Any) -> bool:
+        """Check whether a cell of a column of numbers is missing."""
+        return text is None or text.strip() in self.number_marks
+
+    def parse_number(self, text: str) -> str | None:
+        """Return a number in Python's notation; None for other texts."""
+        if not self.is_plain:
+            found = self._pattern.fullmatch(_join_spaces(text.strip()))
+            if found is None:
+                return None
+            text = "".join(found.group("sign", "whole")).replace(self._separator, "")
+            text += found["fraction"].replace(self.decimal, ".") + found["exponent"]
+        # float() also accepts 1_000 and digits of other scripts; dataframe libraries do not.
+        if not text.isascii() or "_" in text:
+            return None
+        try:
+            float(text)
+        except ValueError:
+            return None
+        return text
+
+    @property
+    def _separator(self) -> str:
+        return _join_spaces(self.thousands) or "\0"
+
+    @cached_property
+    def _pattern(self) -> re.Pattern[str]:
+        """Numbers of this notation, in groups of three digits or, as in India, two and three."""
+        by, point = re.escape(self._separator), re.escape(self.decimal)
+        grouped = f"[0-9]{{1,3}}(?:{by}[0-9]{{3}})+|[0-9]{{1,2}}(?:{by}[0-9]{{2}})*{by}[0-9]{{3}}"
+        return re.compile(
+            f"(?P<sign>[+-]?)(?P<whole>{grouped}|[0-9]*)(?P<fraction>(?:{point}[0-9]*)?)"
+            "(?P<exponent>(?:[eE][+-]?[0-9]+)?)"
+        )
+
+    def convert_block(self, texts: Any) -> Any:
+        """Convert texts (``pyarrow.StringArray``) to Python's notation; None if one fails."""
+        from pyarrow import compute
+
+        coded = texts.dictionary_encode()
+        plain = [self.parse_number(text) for text in coded.dictionary.to_pylist()]
+        if None in plain:
+            return None
+        import pyarrow as pa
+
+        return compute.take(pa.array(plain, pa.string()), coded.indices)
+
+
+def _join_spaces(text: str) -> str:
+    """Replace the white space that separates groups of digits by blanks."""
+    return text.translate(dict.fromkeys(map(ord, _SPACES), " "))
+
+
+def parse_numbers(cells: Cells, how: TextFormat) -> npt.NDArray[Any] | None:
     """Parse text as numbers; return None unless all non-missing cells are numbers.
 
     Parameters
     ----------
     cells : (rows,) object
         ``str`` or None.
-    marks : collection of str
-        Texts that mean missing.
+    how : TextFormat
 
     Returns
     -------
@@ -182,10 +330,14 @@ def parse_numbers(cells: Cells, marks: Collection[str]) -> npt.NDArray[Any] | No
     """
     values: list[Any] = cells.tolist()
     # A mark such as -999 must not count as a number.
-    numbers = None if any(map(is_number, marks)) else _parse_floats(values)
+    numbers = None if how.has_number_marks or not how.is_plain else _parse_floats(values)
     if numbers is None:
-        gone = _find_missing(set(values), marks)
-        values = ["nan" if value in gone else value for value in values]
+        plain: dict[Any, str | None] = {}
+        for value in set(values):
+            plain[value] = "nan" if how.is_missing_number(value) else how.parse_number(value)
+        if None in plain.values():
+            return None
+        values = [plain[value] for value in values]
         numbers = _parse_floats(values)
     if numbers is None or np.isnan(numbers).any():
         return numbers
@@ -205,34 +357,50 @@ def _parse_floats(values: list[Any]) -> npt.NDArray[np.float64] | None:
         return None
     # float() also accepts 1_000 and digits of other scripts; dataframe libraries do not.
     letters = "".join(values)
-    return numbers if letters.isascii() and "_" not in letters else None
+    return numbers + 0.0 if letters.isascii() and "_" not in letters else None
 
 
-def parse_untyped(cells: Cells, marks: Collection[str]) -> Cells:
+def find_merged_texts(cells: Cells, how: TextFormat) -> tuple[str, str] | None:
+    """Return two different texts that are one number; None if there are none.
+
+    Parameters
+    ----------
+    cells : (rows,) object
+        Text of numbers; other cells are ignored.
+    """
+    known: dict[float, str] = {}
+    for text in sorted({cell.strip() for cell in cells if isinstance(cell, str)}):
+        plain = None if how.is_missing_number(text) else how.parse_number(text)
+        if plain is not None and known.setdefault(float(plain), text) != text:
+            return known[float(plain)], text
+    return None
+
+
+def parse_untyped(cells: Cells, how: TextFormat) -> Cells:
     """Infer the type of cells of an untyped source (CSV).
 
     The result is numbers if every non-missing cell is one, bools if each is ``true`` or
     ``false`` in any case, else text.  Missing cells are NaN or None.
     """
-    numbers = parse_numbers(cells, marks)
+    numbers = parse_numbers(cells, how)
     if numbers is not None:
         return numbers
     distinct = set(cells)
-    gone = _find_missing(distinct, marks)
+    gone = {value for value in distinct if how.is_missing(value)}
     if all(value.strip().casefold() in _BOOL_WORDS for value in distinct - gone):
         truth = {v: None if v in gone else _BOOL_WORDS[v.strip().casefold()] for v in distinct}
         column = map_cells(cells, truth.__getitem__, object)
         return column if gone else column.astype(np.bool_)
-    return replace_marks(cells, marks)
+    return replace_marks(cells, how)
 
 
-def replace_marks(cells: Cells, marks: Collection[str]) -> Cells:
+def replace_marks(cells: Cells, how: TextFormat) -> Cells:
     """Replace marks of missing values among text cells by None.
 
     A column without any value becomes missing numbers, as from a file.
     """
     distinct = set(cells)
-    gone = _find_missing(distinct, marks)
+    gone = {value for value in distinct if how.is_missing(value)}
     if gone == distinct:
         return np.full(len(cells), np.nan)
     if gone <= {None}:

@@ -1,8 +1,12 @@
-"""Read CSV files: small ones in memory, large ones in chunks into a temporary file.
+"""Read CSV files of any size by pyarrow, in one pass over blocks of rows.
 
-Cells are those that Python's ``csv`` module and ``float`` return.  The kernels of
-`treekit.kernels.csv_cells` read large files in a tenth of the time; the ``csv`` module reads
-the rows that they could read differently, and reports errors.
+Cells are those that Python's ``csv`` module (strict) and ``float`` return: pyarrow reads
+decimals to the same bits.  Where quotes could be read differently, the two are compared and
+the file is refused by name if they differ.
+
+A column whose cells are all numbers is stored as numbers, any other as codes of its distinct
+texts (`treekit.data.out_of_core.ColumnStore`).  The texts of numbers are read again from the
+file when they are needed: by a column that is declared nominal, or by class labels.
 """
 
 from __future__ import annotations
@@ -10,39 +14,40 @@ from __future__ import annotations
 import csv
 import gzip
 import io
+import sys
+import threading
 import zlib
-from collections.abc import Callable, Collection, Generator, Iterator, Sequence
-from functools import cache
-from itertools import chain, islice
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from copy import copy
+from itertools import chain
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from treekit.data import table as tables
-from treekit.data.cells import is_number, make_object_array, parse_numbers
-from treekit.data.out_of_core import StoredCells, StoredColumn, TemporaryStore
-from treekit.data.table import Table, check_column_names, make_table
+from treekit.data.cells import (
+    Cells,
+    TextFormat,
+    find_merged_texts,
+    make_object_array,
+    parse_untyped,
+)
+from treekit.data.number_blocks import NumberColumn
+from treekit.data.out_of_core import ColumnStore
+from treekit.data.table import FileColumns, Table, check_column_names
 from treekit.errors import DataError
 
-_CHUNK = 16_384
-"""Number of rows read at once, few enough to become columns while still in the cache."""
-
-_BLOCK = 1 << 23
-"""Number of bytes read at once."""
-
-_READ_REMEDY = "save it as UTF-8, or read it with a dataframe library and pass the dataframe"
+BLOCK = 1 << 20
+"""Number of bytes parsed at once."""
 
 Progress = Callable[[int, int], None]
 
 
 def read_csv_file(
-    path: Path,
-    separator: str,
-    packed: bool,
-    marks: frozenset[str],
-    progress: Progress | None = None,
+    path: Path, separator: str, packed: bool, how: TextFormat, progress: Progress | None = None
 ) -> Table:
     """Read a CSV or TSV file.
 
@@ -50,79 +55,42 @@ def read_csv_file(
     ----------
     packed : bool
         The file is compressed by gzip.
-    marks : frozenset of str
-        Texts of missing cells, such as ``?``.
+    how : TextFormat
+        Marks of missing values and notation of numbers.
     progress : callable, optional
         ``progress(done, total)`` in bytes, for a large file.
     """
     large = path.stat().st_size > (tables.LARGE // 4 if packed else tables.LARGE)
-    source = _CsvSource(path, separator, packed, compiled=large)
-    return _read_to_disk(source, marks, progress) if large else _read_in_memory(source)
+    file = CsvFile(path, separator, packed, progress if large else None)
+    columns = CsvColumns(file, how, on_disk=large)
+    names = tuple(file.names)
+    return Table(names, columns, untyped=frozenset(names), format=how)
 
 
-def _read_in_memory(source: _CsvSource) -> Table:
-    """Read the table with all its text in memory."""
-    parts = [chunk.columns for chunk in source.iterate_chunks() if isinstance(chunk, _TextChunk)]
-    columns = [
-        make_object_array(list(chain.from_iterable(column))) for column in zip(*parts, strict=True)
-    ]
-    return make_table(source.names, columns, untyped=True)
+# ---------------------------------------------------------------- file
 
 
-def _read_to_disk(source: _CsvSource, marks: frozenset[str], progress: Progress | None) -> Table:
-    """Read the table with its columns on disk: as numbers if all cells are, else as text."""
-    spill = TemporaryStore()
-    columns: list[StoredColumn] = []
-    texts: set[int] = set()
-    late: set[int] = set()  # columns found to be text after some cells were stored as numbers
-    for chunk in source.iterate_chunks(progress):
-        columns = columns or [StoredColumn(spill) for _ in source.names]
-        numeric = [i for i in range(len(columns)) if i not in texts and i not in late]
-        parsed = dict(zip(numeric, chunk.parse_numbers(numeric, marks), strict=True))
-        for i, column in enumerate(columns):
-            numbers = parsed.get(i)
-            if numbers is not None:
-                column.append(numbers)
-            elif column.n_rows == 0 or i in texts:
-                texts.add(i)
-                chunk.append_texts(i, column)
-            else:
-                late.add(i)
-    # The text of cells stored as numbers must be read again: at once for all late columns,
-    # and on access for a column that is declared nominal.
-    as_text = dict(zip(late, _read_texts(source, spill, late, progress), strict=True))
+class CsvFile:
+    """A CSV or TSV file, which may be read several times and must not change in between.
 
-    @cache
-    def read_text(position: int) -> StoredColumn:
-        return _read_texts(source, spill, [position], progress)[0]
+    Attributes
+    ----------
+    names : list of str
+        Column names, from the header line.
+    has_odd_numbers, n_point_zero
+        Known after the first reading; see `_Source`.
+    """
 
-    stored = tuple(as_text.get(i, column) for i, column in enumerate(columns))
-    lazy = StoredCells(stored, marks, read_text, 0, stored[0].n_rows)
-    return Table(tuple(source.names), lazy, untyped=frozenset(source.names))
-
-
-def _read_texts(
-    source: _CsvSource, spill: TemporaryStore, positions: Collection[int], progress: Progress | None
-) -> list[StoredColumn]:
-    """Read columns as text."""
-    columns = [StoredColumn(spill) for _ in positions]
-    for chunk in source.iterate_chunks(progress) if columns else ():
-        for i, column in zip(positions, columns, strict=True):
-            chunk.append_texts(i, column)
-    return columns
-
-
-# ---------------------------------------------------------------- source
-
-
-class _CsvSource:
-    """A CSV or TSV file, which may be read several times and must not change in between."""
-
-    def __init__(self, path: Path, separator: str, packed: bool, *, compiled: bool) -> None:
-        self.path, self.separator, self.packed = path, separator, packed
-        self.names: list[str] = []  # known when the first chunk is read
-        self._compiled = compiled
+    def __init__(
+        self, path: Path, separator: str, packed: bool, progress: Progress | None = None
+    ) -> None:
+        self.path, self.separator, self._packed, self._progress = path, separator, packed, progress
         self._state: tuple[int, int] | None = None
+        self._checked = False
+        self.has_odd_numbers, self.n_point_zero = False, 0
+        self._check_unchanged()
+        with self._name_errors():
+            self.names, self._start, self._first_line = self._read_header()
 
     def _check_unchanged(self) -> None:
         """Raise `DataError` if the file has changed: rows of two versions would be mixed."""
@@ -135,132 +103,328 @@ class _CsvSource:
             )
         self._state = state
 
+    @contextmanager
+    def _name_errors(self) -> Iterator[None]:
+        """Turn errors of the file and its encoding into `DataError`."""
+        try:
+            yield
+        except UnicodeDecodeError as error:
+            raise DataError(
+                f"{self.path.name!r} is not UTF-8 text (byte {error.object[error.start]:#04x}); "
+                + _suggest_encoding(error.object)
+            ) from error
+        except (OSError, EOFError, zlib.error) as error:
+            raise DataError(f"{self.path.name!r} cannot be read: {error}") from error
+
     def _open_bytes(self) -> Any:
-        return gzip.open(self.path, "rb") if self.packed else self.path.open("rb")
+        return gzip.open(self.path, "rb") if self._packed else self.path.open("rb")
 
-    def _open_text(self) -> io.TextIOWrapper:
-        return io.TextIOWrapper(self._open_bytes(), encoding="utf-8-sig", newline="")
+    def _read_header(self) -> tuple[list[str], int, int]:
+        """Return the names, the bytes before the first row, and the number of its line.
 
-    def iterate_chunks(self, progress: Progress | None = None) -> Iterator[_Chunk]:
-        """Read the names, then yield the rows in chunks, at least one.
+        Blank lines are skipped.  A first line ``sep=;``, by which Excel marks the separator,
+        sets it.
+        """
+        n_bytes = n_lines = 0
+
+        def count(lines: Iterable[str]) -> Iterator[str]:
+            nonlocal n_bytes, n_lines
+            for line in lines:
+                n_bytes += len(line.encode())
+                n_lines += 1
+                yield line
+
+        with self._open_bytes() as stream:
+            mark = 3 if stream.read(3) == b"\xef\xbb\xbf" else 0
+        with self._open_bytes() as stream, _accept_long_fields():
+            lines = count(io.TextIOWrapper(stream, encoding="utf-8-sig", newline=""))
+            first = next((line for line in lines if line.strip("\r\n")), "")
+            given = first.strip().strip('"')
+            if given[:4].lower() == "sep=" and len(given) == 5:
+                self.separator, first = given[4], ""
+            reader = csv.reader(chain([first], lines), delimiter=self.separator, strict=True)
+            try:
+                header = next((row for row in reader if row), [])
+            except csv.Error as error:
+                raise self._make_quote_error(n_lines, error) from None
+        if not header:
+            raise DataError(f"{self.path.name!r} is empty; a table needs a header line and rows")
+        _check_header(self.path, header, self.separator)
+        return header, n_bytes + mark, n_lines + 1
+
+    # ------------------------------------------------------------ rows
+
+    def iterate_blocks(self, columns: Sequence[int] | None = None) -> Iterator[Any]:
+        """Yield the rows in blocks, ``pyarrow.RecordBatch`` of texts.
+
+        Parameters
+        ----------
+        columns : sequence of int, optional
+            Positions of the columns to read; default: all.
 
         Raises
         ------
         DataError
             If the file is not a table; the message has the line number.
         """
-        try:
-            self._check_unchanged()
-            with self._open_text() as stream:
-                yield from self._iterate_chunks(stream, progress)
-            self._check_unchanged()
-        except UnicodeDecodeError as error:
-            raise DataError(
-                f"{self.path.name!r} is not UTF-8 text (byte {error.object[error.start]:#04x}); "
-                + _READ_REMEDY
-            ) from error
-        except (OSError, EOFError, zlib.error) as error:
-            raise DataError(f"{self.path.name!r} cannot be read: {error}") from error
+        self._check_unchanged()
+        with self._name_errors():
+            source = yield from self._iterate_blocks(columns)
+            if not self._checked:
+                self.has_odd_numbers = source.has_odd_numbers
+                self.n_point_zero = source.n_point_zero
+                self._checked = True
+                if source.has_odd_quotes:
+                    self._compare_with_csv_module()
+        self._check_unchanged()
 
-    def _iterate_chunks(
-        self, stream: io.TextIOWrapper, progress: Progress | None
-    ) -> Iterator[_Chunk]:
-        reader = csv.reader(stream, delimiter=self.separator, strict=True)
-        try:
-            header = next((row for row in reader if row), [])  # skip blank lines
-            if not header:
-                raise DataError(
-                    f"{self.path.name!r} is empty; a table needs a header line and rows"
-                )
-            _check_header(self.path, header, self.separator)
-            self.names, n_rows, complete = header, 0, False
-            if self._compiled:
-                n_rows, complete = yield from self._iterate_byte_chunks(progress)
-            # In a file of one column, blank lines are rows.
-            filled = filter(None, reader) if len(header) > 1 else (row or [""] for row in reader)
-            rows = islice(filled, n_rows, None)
-            while not complete and (chunk := list(islice(rows, _CHUNK))):
-                if set(map(len, chunk)) != {len(header)}:
-                    self._raise_first_error()
-                yield _TextChunk(chunk)
-                n_rows += len(chunk)
-                self._report(progress, stream.buffer)
-            if n_rows == 0:
-                raise DataError(
-                    f"{self.path.name!r} has a header but no rows; it needs at least one"
-                )
-        except csv.Error:
-            self._raise_first_error()
+    def _iterate_blocks(self, columns: Sequence[int] | None) -> Any:
+        """Yield blocks of rows; return the `_Source`, which has looked at them."""
+        import pyarrow as pa
 
-    def _iterate_byte_chunks(
-        self, progress: Progress | None
-    ) -> Generator[_Chunk, None, tuple[int, bool]]:
-        """Yield rows read by kernels; return their number, and whether the file has no others."""
-        from treekit.kernels.csv_cells import MORE_TEXT_NEEDED, NOT_CERTAIN, find_cells
+        size, n_rows = BLOCK, 0
+        while True:
+            with self._open_bytes() as stream:
+                stream.read(self._start)
+                source = _Source(stream, self.separator, check=not self._checked)
+                try:
+                    first = 0
+                    for block in self._parse(source, size, columns):
+                        part = block[max(n_rows - first, 0) :]
+                        first += block.num_rows
+                        if part.num_rows:
+                            n_rows += part.num_rows
+                            yield part
+                            self._report(stream)
+                    return source
+                except pa.ArrowInvalid as error:
+                    # A row that is longer than a block; a quote that is not closed is, too.
+                    if "straddl" not in str(error) or source.is_at_end:
+                        self._raise_first_error(error)
+                    self._check_last_quote()
+                    size *= 8
 
-        separator, limit = np.uint8(ord(self.separator)), np.uint64(csv.field_size_limit())
-        n_rows, at, is_header, last, result = 0, 0, True, False, MORE_TEXT_NEEDED
-        with self._open_bytes() as stream:
-            text = stream.read(_BLOCK).removeprefix(b"\xef\xbb\xbf").lstrip(b"\r\n")
-            plain = text.isascii()
-            while text:
-                starts = np.empty(_CHUNK, np.uint32)
-                ends = np.empty((_CHUNK, len(self.names)), np.uint32)
-                own = np.frombuffer(text, np.uint8)
-                n, stop, result = find_cells(
-                    own, np.uint64(at), last, separator, limit, starts, ends
-                )
-                if not plain and not _is_utf8(text[at:stop]):
-                    break
-                chunk = _ByteChunk(text, starts[:n], ends[:n])
-                if is_header and n:
-                    if chunk.read_row(0) != self.names:
-                        break
-                    is_header, chunk = False, _ByteChunk(text, starts[1:n], ends[1:n])
-                at = stop
-                if chunk.n_rows:
-                    yield chunk
-                    n_rows += chunk.n_rows
-                    self._report(progress, stream)
-                if result == NOT_CERTAIN:
-                    break
-                if result == MORE_TEXT_NEEDED:
-                    more = stream.read(_BLOCK)
-                    text, at, last = text[at:] + more, 0, not more
-                    plain = text.isascii()
-            else:
-                return n_rows, not is_header
-        return n_rows, False
+    def _parse(self, source: _Source, size: int, columns: Sequence[int] | None) -> Iterator[Any]:
+        import pyarrow as pa
+        from pyarrow import csv as arrow_csv
 
-    def _report(self, progress: Progress | None, stream: Any) -> None:
+        if source.is_empty:
+            return
+        keys = list(map(str, range(len(self.names))))  # names may be any text
+        yield from arrow_csv.open_csv(
+            pa.PythonFile(source, "r"),
+            arrow_csv.ReadOptions(column_names=keys, block_size=size, use_threads=False),
+            arrow_csv.ParseOptions(
+                delimiter=self.separator,
+                newlines_in_values=True,
+                ignore_empty_lines=len(keys) > 1,  # in a file of one column they are rows
+            ),
+            arrow_csv.ConvertOptions(
+                column_types=dict.fromkeys(keys, pa.string()),
+                strings_can_be_null=False,
+                include_columns=keys if columns is None else [keys[i] for i in columns],
+            ),
+        )
+
+    def _report(self, stream: Any) -> None:
         """Report the number of bytes read."""
-        if progress is not None:
-            done = (stream.fileobj if self.packed else stream).tell()
-            progress(int(done), self.path.stat().st_size)
+        if self._progress is not None:
+            done = (stream.fileobj if self._packed else stream).tell()
+            self._progress(int(done), self.path.stat().st_size)
 
-    def _raise_first_error(self) -> None:
+    # ------------------------------------------------------------ errors
+
+    @contextmanager
+    def _open_rows(self) -> Iterator[Any]:
+        """Open the rows, without the header, as a reader of the ``csv`` module."""
+        with self._open_bytes() as stream, _accept_long_fields():
+            stream.read(self._start)
+            text = io.TextIOWrapper(stream, encoding="utf-8", newline="")
+            yield csv.reader(text, delimiter=self.separator, strict=True)
+
+    def _raise_first_error(self, cause: Exception) -> None:
         """Raise `DataError` for the first row with too few or many cells, or with wrong quotes."""
         width = len(self.names)
-        with self._open_text() as stream:
-            reader = csv.reader(stream, delimiter=self.separator, strict=True)
+        self._check_last_quote()
+        with self._open_rows() as reader:
             try:
-                row = next((row for row in reader if row and len(row) != width), [])
-                problem = (
-                    f" has {len(row)} cells, but the header has {width}; check its separators "
-                    "and quotes"
-                )
+                row = next((row for row in reader if row and len(row) != width), None)
             except csv.Error as error:
-                problem = f": {error}; check the quotes near it"
+                raise self._make_quote_error(self._count_line(reader), error) from None
         self._check_unchanged()
-        raise DataError(f"{self.path.name!r}, line {reader.line_num}{problem}")
+        if row is None:
+            raise DataError(
+                f"{self.path.name!r} cannot be read: {cause}; save it again as CSV"
+            ) from cause
+        raise DataError(
+            f"{self.path.name!r}, line {self._count_line(reader)} has {len(row)} cells, but the "
+            f"header has {width}; check its separators and quotes"
+        )
+
+    def _count_line(self, reader: Any) -> int:
+        """Return the number in the file of the line that a reader has reached."""
+        return int(reader.line_num) + self._first_line - 1
+
+    def _make_quote_error(self, line: int, error: object) -> DataError:
+        return DataError(f"{self.path.name!r}, line {line}: {error}; check the quotes near it")
+
+    def _check_last_quote(self) -> None:
+        """Raise `DataError` if the last quote opens a cell that never ends."""
+        line = opened = self._first_line
+        inside = False
+        with self._open_bytes() as stream:
+            stream.read(self._start)
+            while text := stream.read(BLOCK):
+                for part in text.splitlines(keepends=True):
+                    if part.count(b'"') % 2:
+                        inside, opened = not inside, line
+                    line += part.endswith((b"\n", b"\r"))
+        if inside:
+            raise self._make_quote_error(opened, "a quote is opened and never closed")
+
+    def _compare_with_csv_module(self) -> None:
+        """Raise `DataError` at the first row that the ``csv`` module reads differently."""
+        with self._open_rows() as reader:
+            try:
+                rows = (row or [""] for row in reader if row or len(self.names) == 1)
+                for block in self._iterate_blocks(None):
+                    for own in zip(*(column.to_pylist() for column in block), strict=True):
+                        if list(own) != next(rows, None):
+                            raise self._make_quote_error(
+                                self._count_line(reader), "a cell that programs read differently"
+                            )
+                if next(rows, None) is not None:
+                    raise self._make_quote_error(self._count_line(reader), "rows that end early")
+            except csv.Error as error:
+                raise self._make_quote_error(self._count_line(reader), error) from None
 
 
-def _is_utf8(text: bytes) -> bool:
-    try:
-        text.decode()
-    except UnicodeDecodeError:
+class _Source:
+    """The bytes of the rows as a file for pyarrow, which are looked at on their way.
+
+    Attributes
+    ----------
+    is_empty, is_at_end : bool
+    has_odd_quotes : bool
+        Quotes are odd unless each opens a cell, closes a cell, or is doubled within one.
+    has_odd_numbers : bool
+        Whether a cell could be a number in another than its shortest notation, other than
+        with ``.0``: ``007``, ``+1``, ``250.10``, ``1E3``.
+    n_point_zero : int
+        Number of cells that end in ``.0``.
+    """
+
+    closed = False
+
+    def __init__(self, stream: Any, separator: str, *, check: bool) -> None:
+        self.has_odd_quotes = self.has_odd_numbers = self.is_at_end = False
+        self.n_point_zero = 0
+        self._stream, self._check, self._inside, self._closing = stream, check, False, False
+        self._before = ord("\n")
+        self._tail = b"\n\n\n"
+        self._around = np.zeros(256, np.bool_)  # what may stand beside a cell in quotes
+        self._around[[ord(separator), ord("\n"), ord("\r"), ord('"')]] = True
+        self._separator = ord(separator)
+        self._head = stream.read(1)
+        self.is_empty = not self._head
+
+    def read(self, size: int = -1) -> bytes:
+        """Read up to `size` bytes."""
+        text: bytes = self._head + self._stream.read(size - len(self._head) if size > 0 else size)
+        self._head = b""
+        self.is_at_end = not text
+        if self._check:
+            if text and not self.has_odd_quotes:
+                self._check_quotes(np.frombuffer(text, np.uint8))
+            for first in range(0, len(text), _PIECE) if text else [0]:
+                if not self.has_odd_numbers:
+                    self._check_numbers(text[first : first + _PIECE])
+        return text
+
+    def _check_quotes(self, text: npt.NDArray[np.uint8]) -> None:
+        if self._closing:
+            self.has_odd_quotes = not self._around[text[0]]
+        self._closing = False
+        quotes = np.flatnonzero(text == ord('"'))
+        if len(quotes):
+            opening = quotes[int(self._inside) :: 2]
+            closing = quotes[int(not self._inside) :: 2]
+            before = np.where(opening > 0, text[opening - 1], self._before)
+            after = text[closing[closing + 1 < len(text)] + 1]
+            self._closing = len(after) < len(closing)
+            fine = self._around[before].all() and self._around[after].all()
+            self.has_odd_quotes |= not fine
+            self._inside ^= bool(len(quotes) % 2)
+        self._before = int(text[-1])
+
+    def _check_numbers(self, block: bytes) -> None:
+        """Look for cells that may be numbers in another than their shortest notation."""
+        known = len(self._tail)
+        text = np.frombuffer(self._tail + (block or b"\n\n\n"), np.uint8)
+        self._tail = bytes(text[-_MOST_DIGITS:])
+        outside = (text == self._separator) | (text <= ord(" ")) | (text == ord('"'))
+        zero = text == ord("0")
+        digit = text - np.uint8(ord("0")) <= 9
+        starts, second = outside[:-3], text[1:-2]
+        odd = starts & zero[1:-2] & digit[2:-1]
+        odd |= starts & (second == ord("-")) & zero[2:-1] & digit[3:]
+        odd |= starts & (second == ord("+")) & (digit[2:-1] | (text[2:-1] == ord(".")))
+        odd |= digit[:-3] & ((second | 32) == ord("e")) & digit[2:-1]
+        self.has_odd_numbers = bool(odd.any())
+        ends = np.flatnonzero(zero[1:-1] & outside[2:]) + 1
+        point = ord(".")
+        self.n_point_zero += int(np.count_nonzero(text[ends[ends + 1 >= known] - 1] == point))
+        for back in range(2, _MOST_DIGITS):
+            ends = ends[digit[ends - back + 1] & (ends >= back)]
+            if not len(ends):
+                return
+            if (text[ends - back] == point).any():
+                self.has_odd_numbers = True
+                return
+
+    def readable(self) -> bool:
+        """Return True."""
+        return True
+
+    def writable(self) -> bool:
+        """Return False."""
         return False
-    return True
+
+    def seekable(self) -> bool:
+        """Return False."""
+        return False
+
+    def close(self) -> None:
+        """Leave the file to its owner."""
+        self.closed = True
+
+
+_PIECE = 1 << 16
+"""Number of bytes looked at together: arrays that stay in the cache."""
+
+_MOST_DIGITS = 12
+"""Digits after the point up to which a zero at the end is looked for: codes are short."""
+
+_FIELD_LIMIT = threading.Lock()
+
+
+@contextmanager
+def _accept_long_fields() -> Iterator[None]:
+    """Lift the limit of the ``csv`` module, which counts for the whole process."""
+    with _FIELD_LIMIT:
+        limit = csv.field_size_limit(sys.maxsize)
+        try:
+            yield
+        finally:
+            csv.field_size_limit(limit)
+
+
+def _suggest_encoding(text: bytes) -> str:
+    if text[:2] in (b"\xff\xfe", b"\xfe\xff"):
+        kind = "it begins as UTF-16 does, which Excel calls 'Unicode text'; "
+    else:
+        kind = "Latin-1 and Windows-1252 are usual for such bytes; "
+    return kind + "save it as UTF-8, or read it with a dataframe library and pass the dataframe"
 
 
 def _check_header(path: Path, header: list[str], separator: str) -> None:
@@ -276,109 +440,146 @@ def _check_header(path: Path, header: list[str], separator: str) -> None:
         )
 
 
-# ---------------------------------------------------------------- chunks
+# ---------------------------------------------------------------- columns
+
+Coded = tuple[npt.NDArray[np.int32], list[str]]
+"""A column as codes (rows,) and the distinct texts that they number."""
 
 
-class _TextChunk:
-    """Rows read by the ``csv`` module."""
+class CsvColumns(FileColumns):
+    """The cells of a CSV file, of which each access makes a column again."""
 
-    def __init__(self, rows: list[list[str]]) -> None:
-        self.columns = list(zip(*rows, strict=True))
+    def __init__(self, file: CsvFile, how: TextFormat, *, on_disk: bool) -> None:
+        width = range(len(file.names))
+        self._file, self._how, self._store = file, how, ColumnStore(on_disk=on_disk)
+        self._numbers = [NumberColumn(how) for _ in width]
+        self._texts: dict[int, dict[str, int]] = {}  # columns of text from the first rows on
+        self._coded: dict[int, Coded] = {}  # other columns whose texts were read
+        self._first = self.n_rows = 0
+        late: list[int] = []  # columns found to be text after some cells were stored as numbers
+        for block in file.iterate_blocks():
+            self._store.append([self._convert(i, block.column(i), late) for i in width])
+        if self._store.n_rows == 0:
+            raise DataError(f"{file.path.name!r} has a header but no rows; it needs at least one")
+        self.n_rows = self._store.n_rows
+        if late:
+            self._read_texts(late)
 
-    def parse_numbers(
-        self, positions: Sequence[int], marks: frozenset[str]
-    ) -> list[npt.NDArray[Any] | None]:
-        """Parse columns as numbers, as `treekit.data.cells.parse_numbers` does."""
-        return [parse_numbers(make_object_array(self.columns[i]), marks) for i in positions]
+    def _convert(self, position: int, texts: Any, late: list[int]) -> npt.NDArray[Any]:
+        """Return the cells of a block as numbers, or as codes of texts (int32)."""
+        known = self._texts.get(position)
+        if known is None and position not in late:
+            column = self._numbers[position]
+            numbers = column.parse(texts)
+            if numbers is not None:
+                return numbers
+            if column.n_rows:
+                late.append(position)
+            else:
+                known = self._texts[position] = {}
+        return np.zeros(len(texts)) if known is None else _code(texts, known)
 
-    def append_texts(self, position: int, column: StoredColumn) -> None:
-        """Append the text of a column to a stored column."""
-        column.append(make_object_array(self.columns[position]))
+    def _read_texts(self, positions: Sequence[int]) -> None:
+        """Read columns of the file as texts."""
+        known: list[dict[str, int]] = [{} for _ in positions]
+        codes: list[list[npt.NDArray[np.int32]]] = [[] for _ in positions]
+        for block in self._file.iterate_blocks(positions):
+            for at, texts in enumerate(known):
+                codes[at].append(_code(block.column(at), texts))
+        for position, own, texts in zip(positions, codes, known, strict=True):
+            self._coded[position] = np.concatenate(own), list(texts)
+
+    def iterate_blocks(self, n_rows: int) -> Iterator[CsvColumns]:
+        """Yield the cells of up to `n_rows` rows after the other."""
+        for first in range(0, self.n_rows, n_rows):
+            part = copy(self)
+            part._first = self._first + first
+            part.n_rows = min(n_rows, self.n_rows - first)
+            yield part
+
+    def __len__(self) -> int:
+        return len(self._numbers)
+
+    def __getitem__(self, position: Any) -> Any:
+        """Return the texts of a column: (rows,) object."""
+        if isinstance(position, slice):
+            positions = range(*position.indices(len(self)))
+            if unread := [i for i in positions if self._is_numeric(i)]:
+                self._read_texts(unread)  # all in one pass
+            return tuple(self[i] for i in positions)
+        codes, texts = self.read_coded(range(len(self))[position])
+        return make_object_array(texts)[codes]
+
+    def read_coded(self, position: int) -> Coded:
+        """Return the texts of a column as codes and distinct texts."""
+        if position in self._texts:
+            codes = self._join_stored(position, np.int32)
+            return codes, list(self._texts[position])
+        if position not in self._coded:
+            if self._numbers[position].is_plain:  # texts of integers follow from the numbers
+                numbers = self._read_numbers(position)
+                distinct, codes = np.unique(numbers, return_inverse=True)
+                return codes.astype(np.int32), list(map(str, distinct.tolist()))
+            self._read_texts([position])
+        codes, texts = self._coded[position]
+        return codes[self._first : self._first + self.n_rows], texts
+
+    def _join_stored(self, position: int, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
+        cells, at = np.empty(self.n_rows, dtype), 0
+        for block in self._store.iterate(position, self._first, self._first + self.n_rows):
+            cells[at : at + len(block)] = block
+            at += len(block)
+        return cells
+
+    def _is_numeric(self, position: int) -> bool:
+        return position not in self._texts and position not in self._coded
+
+    def _has_numbers(self, position: int, how: TextFormat) -> bool:
+        """Check whether a column is stored as numbers, read in this format."""
+        return how == self._how and self._numbers[position].n_rows == self._store.n_rows
+
+    def _read_numbers(self, position: int) -> npt.NDArray[Any]:
+        integers = self._numbers[position].has_integers_only
+        return self._join_stored(position, np.int64 if integers else np.float64)
+
+    def read_typed(self, position: int, how: TextFormat) -> Cells:
+        """Return the typed cells of a column; the type is inferred from all its distinct cells."""
+        if self._has_numbers(position, how):
+            return self._read_numbers(position)
+        codes, texts = self.read_coded(position)
+        cells: Cells = parse_untyped(make_object_array(texts), how)[codes]
+        return cells
+
+    def count_texts(self, position: int) -> dict[Any, int]:
+        """Count the distinct texts of a column."""
+        codes, texts = self.read_coded(position)
+        counts = np.bincount(codes, minlength=len(texts)).tolist()
+        return {text: count for text, count in zip(texts, counts, strict=True) if count}
+
+    def find_merged_texts(self, position: int, how: TextFormat) -> tuple[str, str] | None:
+        """Return two texts of a column that are one number; None if there are none."""
+        if not self._may_merge(position, how):
+            return None
+        if self._is_numeric(position):  # all such columns in one pass
+            self._read_texts([i for i in range(len(self)) if self._may_merge(i, how)])
+        _, texts = self.read_coded(position)
+        return find_merged_texts(make_object_array(texts), how)
+
+    def _may_merge(self, position: int, how: TextFormat) -> bool:
+        """Check whether two texts of a column may be one number."""
+        column = self._numbers[position]
+        if not self._has_numbers(position, how) or column.is_plain:
+            return how != self._how
+        if self._file.has_odd_numbers or column.has_long_integers:
+            return True
+        # Whole numbers with and without ".0": not if all of the file have it.
+        n_whole = sum(own.n_whole for own in self._numbers)
+        return self._file.n_point_zero not in (0, n_whole)
 
 
-class _ByteChunk:
-    """Rows located by `treekit.kernels.csv_cells.find_cells`; see there for the arguments."""
-
-    def __init__(
-        self, text: bytes, starts: npt.NDArray[np.uint32], ends: npt.NDArray[np.uint32]
-    ) -> None:
-        self.n_rows = len(starts)
-        self._text, self._starts, self._ends = text, starts, ends
-        self._bytes = np.frombuffer(text, np.uint8)
-
-    def read_row(self, row: int) -> list[str]:
-        """Return the text of the cells of a row."""
-        stops = self._ends[row].tolist()
-        starts = [int(self._starts[row]), *(stop + 1 for stop in stops[:-1])]
-        return list(map(self._decode_cell, starts, stops))
-
-    def parse_numbers(
-        self, positions: Sequence[int], marks: frozenset[str]
-    ) -> list[npt.NDArray[Any] | None]:
-        """Parse columns as numbers, as `treekit.data.cells.parse_numbers` does."""
-        from treekit.kernels.csv_cells import INTEGERS, parse_cells
-
-        ints = np.empty((len(positions), self.n_rows), np.int64)
-        floats, odd = ints.view(np.float64), np.empty(ints.shape, np.bool_)
-        types = np.empty(len(positions), np.uint8)
-        parse_cells(
-            self._bytes,
-            self._starts,
-            self._ends,
-            np.array(positions, np.int64),
-            np.array([float(mark) for mark in marks if is_number(mark)]),
-            "" in marks,
-            ints,
-            floats,
-            types,
-            odd,
-        )
-        numbers = (ints if kind == INTEGERS else floats for kind in types.tolist())
-        return [
-            self._parse_odd_cells(position, own[i], odd[i].nonzero()[0], marks)
-            for i, (position, own) in enumerate(zip(positions, numbers, strict=True))
-        ]
-
-    def _parse_odd_cells(
-        self,
-        position: int,
-        numbers: npt.NDArray[Any],
-        rows: npt.NDArray[np.int64],
-        marks: frozenset[str],
-    ) -> npt.NDArray[Any] | None:
-        """Parse the cells in `rows`, which the kernel could not; return the column, or None."""
-        if not len(rows):
-            return numbers
-        if all(text.strip() in marks for text in self._code_texts(position, rows)[0]):
-            return numbers
-        texts, codes = self._code_texts(position)
-        return parse_numbers(make_object_array(texts)[codes], marks)
-
-    def append_texts(self, position: int, column: StoredColumn) -> None:
-        """Append the text of a column to a stored column."""
-        column.append_codes(*self._code_texts(position))
-
-    def _code_texts(
-        self, position: int, rows: npt.NDArray[np.int64] | slice = slice(None)
-    ) -> tuple[list[str], npt.NDArray[np.int32]]:
-        """Return the distinct texts of a column, and the code of each row."""
-        from treekit.kernels.csv_cells import code_cells
-
-        starts, ends = self._starts[rows], self._ends[rows]
-        codes = np.empty(len(starts), np.int32)
-        firsts = np.empty(len(starts), np.int64)
-        table = np.full(2 << len(starts).bit_length(), -1, np.int32)
-        n = code_cells(self._bytes, starts, ends, np.uint64(position), table, codes, firsts)
-        firsts = firsts[:n]
-        begins = ends[firsts, position - 1] + 1 if position else starts[firsts]
-        stops = ends[firsts, position]
-        return list(map(self._decode_cell, begins.tolist(), stops.tolist())), codes
-
-    def _decode_cell(self, start: int, stop: int) -> str:
-        cell = self._text[start:stop]
-        if cell.startswith(b'"'):
-            cell = cell[1:-1].replace(b'""', b'"')
-        return cell.decode()
-
-
-_Chunk: TypeAlias = _TextChunk | _ByteChunk
+def _code(texts: Any, known: dict[str, int]) -> npt.NDArray[np.int32]:
+    """Return the codes of texts (``pyarrow.StringArray``), and add new ones to `known`."""
+    coded = texts.dictionary_encode()
+    own = [known.setdefault(text, len(known)) for text in coded.dictionary.to_pylist()]
+    codes: npt.NDArray[np.int32] = np.array(own, np.int32)[coded.indices.to_numpy()]
+    return codes

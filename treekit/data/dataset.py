@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 import reprlib
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -28,7 +29,7 @@ from treekit.data.features import (
 )
 from treekit.data.schema import MISSING_MARKS, Output, Schema, Task, level_text, python_label
 from treekit.data.sparse import SparseColumns
-from treekit.data.table import Table, convert_to_cells, make_table, read_table
+from treekit.data.table import Table, convert_to_cells, is_dataframe, make_table, read_table
 from treekit.errors import DataError, SettingError
 
 # ---------------------------------------------------------------- target
@@ -383,6 +384,18 @@ class Dataset:
             task_columns=task_columns,
         )
 
+    def scale_weights(self, *, relative: bool = False) -> Dataset:
+        """Scale relative weights to mean 1, for a training; see `find_weight_unit`."""
+        if self.weights is None:
+            return self
+        unit = find_weight_unit(self.weights, relative=relative)
+        return self if unit is None else replace(self, weights=unit.scale(self.weights))
+
+    @property
+    def has_relative_weights(self) -> bool:
+        """Whether some weight is not a whole number, after `scale_weights`."""
+        return self.weights is not None and not are_copies(self.weights)
+
     @property
     def statistical_weights(self) -> npt.NDArray[np.float64] | None:
         """Row weights of the node statistics: weights times factors, (rows,); None if all are 1."""
@@ -436,7 +449,8 @@ def make_dataset(
         All class labels in declared order (ties go to the first); for several targets a
         mapping by name.
     weights : str or (rows,) array, optional
-        Name of a column (which is then no input), or the weights themselves.
+        Name of a column (which is then no input), or the weights themselves.  Whole numbers
+        count copies of rows; others are relative (`find_weight_unit`).
     ignore : collection of str
         Columns that are not inputs.
     dtype : {"auto", "float32", "float64"}
@@ -524,37 +538,50 @@ def make_dataset_from_xy(
     """
     table = read_table(x, missing=missing_marks)
     _check_has_rows(table)
-    named = _name_targets(y, target)
-    rows = len(named[0][1])
-    if rows != table.n_rows:
-        raise DataError(f"the target has {rows} rows, but the inputs have {table.n_rows}")
-    names = [name for name, _, _ in named]
-    declared = {name: levels for name, _, levels in named if levels is not None}
-    column = make_table(names, [cells for _, cells, _ in named], levels=declared or None)
-    coded = encode_targets(read_table(column, missing=missing_marks), names, task, classes)
+    targets = read_table(read_targets(y, target), missing=missing_marks)
+    if targets.n_rows != table.n_rows:
+        raise DataError(f"the target has {targets.n_rows} rows, but the inputs have {table.n_rows}")
+    coded = encode_targets(targets, targets.names, task, classes)
     kinds = DeclaredKinds(nominal or (), numeric or (), levels or {})
     return _assemble_dataset(table, list(table.names), kinds, coded, weights, dtype)
 
 
-def _name_targets(y: Any, target: str | None) -> list[tuple[str, Any, Any]]:
-    """Return the name, cells and declared categories of each target of `y`."""
+def read_targets(y: Any, target: str | None = None) -> Table:
+    """Read one or several targets as a table; see `make_dataset_from_xy` for their names.
+
+    Parameters
+    ----------
+    y : array, list, series or dataframe
+        (rows,), or (rows, outputs); each column of a dataframe keeps its type.
+    target : str, optional
+        Name of the target, or the first part of the names of several.
+
+    Raises
+    ------
+    DataError
+        For other shapes, and cells that are not text, numbers, bools or missing.
+    """
     name = target or getattr(y, "name", None)
     name = name if isinstance(name, str) and name else "target"
-    if isinstance(y, (list, tuple)) and y and isinstance(y[0], (list, tuple)):
+    if is_dataframe(y):
+        table = read_table(y)
+        if len(table.names) > 1:
+            return table
+        levels = dict.fromkeys([name], *table.levels.values()) if table.levels else {}
+        untyped = frozenset([name] if table.untyped else [])
+        return replace(table, names=(name,), levels=levels, untyped=untyped)
+    if isinstance(y, (list, tuple)) and y and isinstance(y[0], (list, tuple, np.ndarray)):
         y = np.array(y, dtype=object)  # rows of several targets
     cells, declared = convert_to_cells(name, y)
     if cells.ndim == 1:
-        return [(name, cells, declared)]
+        return make_table([name], [cells], levels=None if declared is None else {name: declared})
     if cells.ndim != 2 or cells.shape[1] == 0:
         raise DataError(
             f"the target has shape {cells.shape}; it must be (rows,) or (rows, outputs)"
         )
-    if cells.shape[1] == 1:
-        return [(name, cells[:, 0], declared)]
-    columns = [str(column) for column in getattr(y, "columns", ())]
-    if len(set(columns)) != cells.shape[1]:
-        columns = [f"{name}{k}" for k in range(cells.shape[1])]
-    return [(columns[k], cells[:, k], None) for k in range(cells.shape[1])]
+    several = cells.shape[1] > 1
+    names = [f"{name}{k}" if several else name for k in range(cells.shape[1])]
+    return make_table(names, cells.T)
 
 
 def _check_has_rows(table: Table) -> None:
@@ -631,6 +658,68 @@ def check_some_weight(values: npt.NDArray[np.float64]) -> None:
     """Raise `DataError` if all weights are zero."""
     if not values.any():
         raise DataError("all weights are zero; at least one row needs a positive weight")
+
+
+# ---------------------------------------------------------------- unit of weights
+# The one rule for all trainings.  If all weights are whole numbers, a row of weight w counts as w
+# copies of it.  Otherwise only the ratios of weights matter, such as those of surveys and of
+# boosting, which often sum to 1: they are scaled to a mean of 1 over the rows of positive weight.
+
+_MAX_COPIES = 2.0**52
+"""Total from which whole numbers are relative, too: their sums would not be exact."""
+
+_WEIGHT_BITS = 32
+"""Significant bits of scaled weights, an accuracy of 2.3e-10.
+
+The product with a constant rounds weights to 53 bits.  Fewer bits hide this, so that weights
+times a constant are (but for one row in a million) the same scaled weights.
+"""
+
+
+@dataclass(frozen=True)
+class WeightUnit:
+    """The mean of relative weights, ``2**exponent / factor``; powers of two cannot overflow."""
+
+    exponent: int
+    factor: float
+
+    def scale(self, weights: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+        """Divide weights by the unit, and round them to 32 bits; positive ones stay positive."""
+        scaled = np.ldexp(weights, -self.exponent) * self.factor
+        fraction, exponent = np.frexp(scaled)
+        fraction = np.ldexp(np.rint(np.ldexp(fraction, _WEIGHT_BITS)), -_WEIGHT_BITS)
+        least = np.where(weights > 0, np.finfo(np.float64).tiny, 0.0)
+        return np.maximum(np.ldexp(fraction, exponent), least)
+
+
+def are_copies(weights: npt.NDArray[np.float64]) -> bool:
+    """Return whether weights count copies of rows: whole numbers whose sums are exact."""
+    return bool(np.all(weights == np.floor(weights))) and bool(weights.sum() < _MAX_COPIES)
+
+
+def find_weight_unit(
+    weights: npt.NDArray[np.float64], *, relative: bool = False
+) -> WeightUnit | None:
+    """Return the unit of relative weights, None for numbers of copies.
+
+    Parameters
+    ----------
+    weights : (rows,) float64
+        Of all rows: neither their order nor a power of two as a factor changes scaled weights.
+    relative : bool
+        Whether whole numbers are relative, too.
+    """
+    if not relative and are_copies(weights):
+        return None
+    exponent = math.frexp(float(weights.max()))[1]
+    total = n_positive = 0
+    for start in range(0, len(weights), 1 << 18):
+        own = weights[start : start + (1 << 18)]
+        # Integers below 2**60 in two parts, whose sums are exact in any order.
+        high, low = np.divmod(np.floor(np.ldexp(own, 60 - exponent)), 2.0**30)
+        total += (int(high.astype(np.int64).sum()) << 30) + int(low.astype(np.int64).sum())
+        n_positive += int(np.count_nonzero(own))
+    return WeightUnit(exponent, math.ldexp(n_positive / total, 60))
 
 
 # ---------------------------------------------------------------- validation

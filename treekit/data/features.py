@@ -345,10 +345,10 @@ def _convert_cells(table: Table, name: str, cells: Cells) -> Floats:
         return cells if exact else cells.astype(np.float64)
     if not is_text(cells):  # bools and None
         return np.array([np.nan if cell is None else float(cell) for cell in cells])
-    numbers = parse_numbers(cells, table.missing)
+    numbers = parse_numbers(cells, table.format)
     if numbers is None:
         rows = range(len(cells))
-        row = next(i for i in rows if parse_numbers(cells[i : i + 1], table.missing) is None)
+        row = next(i for i in rows if parse_numbers(cells[i : i + 1], table.format) is None)
         raise DataError(
             f"column {name!r} is numeric but row {table.first_row + row} (counting from 0) holds "
             f"{cells[row]!r}; correct the cell, or add its text to the marks of missing values"

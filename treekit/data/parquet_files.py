@@ -14,8 +14,9 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
+from treekit.data.arrow_files import ARROW_FILE_ERRORS
 from treekit.data.cells import sort_naturally
-from treekit.data.table import ARROW_FILE_ERRORS, names_many_files
+from treekit.data.table import names_many_files
 from treekit.distributed.cluster import join_partitions
 from treekit.errors import DataError, MissingExtraError
 

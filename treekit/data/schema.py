@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Collection
 from decimal import Decimal
+from enum import Enum
 from typing import Any, Literal
 
 import msgspec
@@ -36,14 +38,23 @@ Task = Literal["classification", "regression"]
 Label = bool | int | float | str
 
 MISSING_MARKS = ("", "NA", "NaN", "nan", "null", "None", "?")
-"""Texts that mean "missing", compared without surrounding white space."""
+"""Texts that mean "missing" by default, compared without surrounding white space."""
 
 NUMBER_MARKS = (
     *MISSING_MARKS,
     *("#N/A", "#N/A N/A", "#NA", "-1.#IND", "-1.#QNAN", "-NaN", "-nan", "1.#IND", "1.#QNAN"),
     *("<NA>", "N/A", "NULL", "n/a"),
 )
-"""Texts that mean "missing" among numbers: also those of pandas and Arrow."""
+"""Texts that mean "missing" by default in columns of numbers: also the marks of pandas and
+Arrow.  In a column of names the further ones are categories."""
+
+
+def get_number_marks(marks: Collection[str]) -> tuple[str, ...]:
+    """Return the marks of missing values in columns of numbers, given those of all columns.
+
+    They are `NUMBER_MARKS` unless other marks were declared.
+    """
+    return NUMBER_MARKS if set(marks) == set(MISSING_MARKS) else tuple(sorted(marks))
 
 
 class Column(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -136,12 +147,8 @@ class Schema(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def number_marks(self) -> tuple[str, ...]:
-        """Texts that mean missing in numeric columns.
-
-        They are `missing_marks`, and all `NUMBER_MARKS` unless other marks were declared.
-        """
-        usual = set(self.missing_marks) == set(MISSING_MARKS)
-        return NUMBER_MARKS if usual else self.missing_marks
+        """Texts that mean missing in numeric columns."""
+        return get_number_marks(self.missing_marks)
 
     @property
     def n_values(self) -> int:
@@ -196,7 +203,7 @@ def level_text(value: Any) -> str | None:
         return str(int(number)) if number.is_integer() else repr(number)
     if isinstance(value, Decimal) and value.is_finite():
         return str(int(value)) if value == int(value) else repr(float(value))
-    return str(value)
+    return value.name if isinstance(value, Enum) else str(value)
 
 
 def python_label(value: Any) -> Label:

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import difflib
 import os
+from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -18,17 +20,18 @@ import numpy.typing as npt
 
 from treekit.data.cells import (
     Cells,
+    TextFormat,
+    find_merged_texts,
     is_text,
+    list_intervals,
     make_object_array,
     parse_untyped,
     replace_marks,
     sort_naturally,
     tidy_column,
 )
-from treekit.data.out_of_core import StoredCells, StoredColumn, TemporaryStore
-from treekit.data.schema import MISSING_MARKS
 from treekit.data.sparse import SparseColumns, is_sparse
-from treekit.errors import DataError, MissingExtraError
+from treekit.errors import DataError
 
 # ---------------------------------------------------------------- table
 
@@ -45,16 +48,15 @@ class Table:
     names : tuple of str
     cells : sequence of (rows,) arrays
         Tidy cells as read (see `treekit.data.cells`), including marks of missing values;
-        `get_typed_cells` returns typed cells.  Columns of a large file are on disk
-        (`treekit.data.out_of_core`): access one at a time.
+        `get_typed_cells` returns typed cells.  `FileColumns` make a column on each access.
     levels : mapping of str to tuple
         Categories, in declared order, of each column whose source declares them.
     untyped : frozenset of str
         Columns of an untyped source, whose text may be numbers.
     named : bool
         False for a bare array, whose columns are identified by position.
-    missing : frozenset of str
-        Texts that mean missing.
+    format : TextFormat
+        Meaning of text: marks of missing values, notation of numbers.
     first_row : int
         Number of the first row if the table is a part of another, for messages.
     """
@@ -64,7 +66,7 @@ class Table:
     levels: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
     untyped: frozenset[str] = frozenset()
     named: bool = True
-    missing: frozenset[str] = frozenset(MISSING_MARKS)
+    format: TextFormat = field(default_factory=TextFormat)
     first_row: int = 0
     _typed: dict[str, Cells] = field(default_factory=dict, init=False, repr=False)
     _positions: dict[str, int] = field(default_factory=dict, init=False, repr=False)
@@ -72,9 +74,14 @@ class Table:
     @property
     def n_rows(self) -> int:
         """Number of rows."""
-        if isinstance(self.cells, StoredCells | SparseColumns):
+        if isinstance(self.cells, FileColumns | SparseColumns):
             return int(self.cells.n_rows)
         return len(self.cells[0])
+
+    @property
+    def missing(self) -> frozenset[str]:
+        """Texts that mean missing."""
+        return self.format.marks
 
     def find_column(self, name: str, role: str = "column", table: str = "the table") -> int:
         """Return the position of a column; `role` and `table` appear in the error message."""
@@ -93,25 +100,46 @@ class Table:
             Numbers (NaN = missing), bools, or an object array of ``str`` or
             ``bool`` with None for missing.
         """
-        if isinstance(self.cells, StoredCells):
-            untyped = name in self.untyped
-            return self.cells.read_typed(self.find_column(name), self.missing, untyped=untyped)
-        cells = self.cells[self.find_column(name)]
+        position = self.find_column(name)
+        if isinstance(self.cells, FileColumns):
+            return self.cells.read_typed(position, self.format)
+        cells = self.cells[position]
         if not is_text(cells):
             return cells
         if name not in self._typed:
             typed = parse_untyped if name in self.untyped else replace_marks
-            self._typed[name] = typed(cells, self.missing)
+            self._typed[name] = typed(cells, self.format)
         return self._typed[name]
+
+    def count_texts(self, name: str) -> dict[Any, int]:
+        """Count the distinct cells of a column as read: text, or a number of another source."""
+        position = self.find_column(name)
+        if isinstance(self.cells, FileColumns):
+            return self.cells.count_texts(position)
+        cells = self.cells[position]
+        if cells.dtype.kind == "O":
+            return dict(Counter(cells.tolist()))
+        distinct, counts = np.unique(cells, return_counts=True)
+        return dict(zip(distinct.tolist(), counts.tolist(), strict=True))
+
+    def find_merged_texts(self, name: str) -> tuple[str, str] | None:
+        """Return two texts of a column that are one number; None if there are none."""
+        position = self.find_column(name)
+        if name not in self.untyped:
+            return None
+        if isinstance(self.cells, FileColumns):
+            return self.cells.find_merged_texts(position, self.format)
+        cells = self.cells[position]
+        return find_merged_texts(cells, self.format) if is_text(cells) else None
 
     def take(self, rows: npt.NDArray[Any]) -> Table:
         """Select rows, by number or by a bool for each row."""
         if isinstance(self.cells, SparseColumns):
             return replace(self, cells=self.cells.take(rows))
-        return replace(self, cells=tuple(cells[rows] for cells in self.cells))
+        return replace(self, cells=tuple(cells[rows] for cells in self.cells[:]))
 
     def iterate_blocks(self, n_rows: int) -> Iterator[Table]:
-        """Yield parts of `n_rows` rows if the table is on disk, else the complete table.
+        """Yield parts of `n_rows` rows if the table is in a file, else the complete table.
 
         The parts of a sparse matrix have as many rows as are small when dense.
         """
@@ -119,13 +147,41 @@ class Table:
             for first, cells in self.cells.iterate_blocks():
                 yield replace(self, cells=cells, first_row=first)
             return
-        if not isinstance(self.cells, StoredCells):
+        if not isinstance(self.cells, FileColumns):
             yield self
             return
-        for first in range(0, self.n_rows, n_rows):
-            yield replace(
-                self, cells=self.cells.select_rows(first, first + n_rows), first_row=first
-            )
+        first = 0
+        for part in self.cells.iterate_blocks(n_rows):
+            block = replace(self, cells=part, first_row=first)
+            yield block
+            first += block.n_rows
+
+
+class FileColumns(Sequence[Cells], ABC):
+    """The cells of a table in a file, read on each access and not kept.
+
+    Attributes
+    ----------
+    n_rows : int
+    """
+
+    n_rows: int
+
+    @abstractmethod
+    def read_typed(self, position: int, how: TextFormat) -> Cells:
+        """Return the typed cells of a column; see `Table.get_typed_cells`."""
+
+    @abstractmethod
+    def count_texts(self, position: int) -> dict[Any, int]:
+        """Count the distinct cells of a column."""
+
+    @abstractmethod
+    def find_merged_texts(self, position: int, how: TextFormat) -> tuple[str, str] | None:
+        """Return two texts of a column that are one number; None if there are none."""
+
+    @abstractmethod
+    def iterate_blocks(self, n_rows: int) -> Iterator[Sequence[Cells]]:
+        """Yield the cells of `n_rows` rows after the other."""
 
 
 def suggest_names(name: str, names: Collection[str]) -> str:
@@ -141,7 +197,9 @@ def suggest_names(name: str, names: Collection[str]) -> str:
 def read_table(
     source: Any,
     *,
-    missing: Collection[str] = MISSING_MARKS,
+    missing: Collection[str] | None = None,
+    decimal: str | None = None,
+    thousands: str | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> Table:
     """Read any table.
@@ -154,32 +212,48 @@ def read_table(
         table, or any dataframe supported by narwhals; the path of a ``.csv``,
         ``.tsv`` (also ``.gz``), ``.parquet``, ``.feather`` or ``.arrow`` file;
         a `Table`.
-    missing : collection of str
-        Texts that mean missing, compared without surrounding white space.
+    missing : collection of str, optional
+        Texts that mean missing, compared without surrounding white space; default:
+        `treekit.data.schema.MISSING_MARKS`, and in columns of numbers `NUMBER_MARKS`.
+    decimal, thousands : str, optional
+        Notation of numbers in text: the decimal mark, by default a point, and the mark
+        between groups of digits, by default "" (none).
     progress : callable, optional
-        ``progress(done, total)`` in bytes or cells, for a file that is read in parts.
+        ``progress(done, total)`` in bytes, for a large file.
 
     Returns
     -------
     Table
+        A `Table` is returned as it is, but for the arguments that are given.
 
     Raises
     ------
     DataError
         If the source is not a usable table; the message gives the reason and a remedy.
-    MissingExtraError
-        For a Parquet or Feather file if pyarrow is not installed.
     """
-    for mark in [missing] if isinstance(missing, str) else missing:
-        if isinstance(missing, str) or not isinstance(mark, str):
-            raise DataError(
-                f"expected a list of texts as marks of missing values, got {mark!r}; "
-                f"write [{str(mark)!r}]"
-            )
-    marks = frozenset(missing)
+    if isinstance(missing, str):
+        raise DataError(
+            f"expected a list of texts as marks of missing values, got {missing!r}; "
+            f"write [{missing!r}]"
+        )
+    known = source.format if isinstance(source, Table) else TextFormat()
+    how = TextFormat(
+        known.marks if missing is None else frozenset(missing),
+        known.decimal if decimal is None else decimal,
+        known.thousands if thousands is None else thousands,
+    )
     if isinstance(source, Table):
-        return source if source.missing == marks else replace(source, missing=marks)
-    return replace(_read_source(source, marks, progress), missing=marks)
+        return source if how == known else replace(source, format=how)
+    return replace(_read_source(source, how, progress), format=how)
+
+
+def is_dataframe(source: Any) -> bool:
+    """Check for a dataframe of any library, which is imported only to check other objects."""
+    if isinstance(source, (np.ndarray, list, tuple)):
+        return False
+    from narwhals.stable.v2.dependencies import is_into_dataframe
+
+    return bool(is_into_dataframe(source))
 
 
 def is_dask_collection(source: Any) -> bool:
@@ -188,7 +262,7 @@ def is_dask_collection(source: Any) -> bool:
 
 
 def _read_source(
-    source: Any, marks: frozenset[str], progress: Callable[[int, int], None] | None
+    source: Any, how: TextFormat, progress: Callable[[int, int], None] | None
 ) -> Table:
     if is_dask_collection(source):
         raise DataError(
@@ -196,7 +270,7 @@ def _read_source(
             "train, predict and predict_proba accept Dask collections)"
         )
     if isinstance(source, (str, os.PathLike)):
-        return read_file(source, marks, progress)
+        return read_file(source, how, progress)
     if isinstance(source, np.ndarray):
         return _read_array(source)
     if isinstance(source, Mapping):
@@ -293,7 +367,8 @@ def _read_array(array: npt.NDArray[Any]) -> Table:
             f"an array of shape {array.shape} is not a table of shape (rows, columns){remedy}"
         )
     names = [f"x{j}" for j in range(array.shape[1])]
-    return make_table(names, array.T, named=False, untyped=array.dtype.kind in "UT")
+    # An array has no types of columns: text may be numbers, whatever type of array holds it.
+    return make_table(names, array.T, named=False, untyped=array.dtype.kind in "OUT")
 
 
 def _read_columns(names: Iterable[Any], columns: Iterable[tuple[Cells, Declared]]) -> Table:
@@ -323,7 +398,8 @@ def _read_rows(source: Sequence[Any]) -> Table:
                 "give every row the same columns"
             )
     names = [f"x{j}" for j in range(len(source[0]))]
-    return make_table(names, map(make_object_array, zip(*source, strict=True)), named=False)
+    columns = map(make_object_array, zip(*source, strict=True))
+    return make_table(names, columns, named=False, untyped=True)
 
 
 # ---------------------------------------------------------------- dataframes
@@ -387,11 +463,8 @@ def _convert_frame(frame: Any) -> list[tuple[npt.NDArray[Any], Declared]]:
 def read_arrow_table(source: Any) -> Table:
     """Convert anything supported by ``pyarrow.table`` to a table."""
     import narwhals.stable.v2 as nw
+    import pyarrow as pa
 
-    try:
-        import pyarrow as pa
-    except ImportError as error:
-        raise MissingExtraError("pyarrow", "arrow") from error
     frame = nw.from_native(pa.table(source), eager_only=True)
     return _read_columns(frame.columns, _convert_frame(frame))
 
@@ -399,9 +472,9 @@ def read_arrow_table(source: Any) -> Table:
 def convert_to_cells(name: str, values: Any) -> tuple[npt.NDArray[Any], Declared]:
     """Convert an array, a list, or a series of any library to cells and declared categories."""
     if isinstance(values, np.ndarray):
-        return values, None
+        return values, list_intervals(values.ravel()) if values.dtype.kind == "O" else None
     if isinstance(values, (list, tuple, range)):
-        return make_object_array(values), None
+        return make_object_array(values), list_intervals(values)
     import narwhals.stable.v2 as nw
 
     series = nw.from_native(values, pass_through=True, allow_series=True)
@@ -411,10 +484,10 @@ def convert_to_cells(name: str, values: Any) -> tuple[npt.NDArray[Any], Declared
         import pyarrow as pa
 
         return _convert_series(nw.from_native(pa.chunked_array([values]), series_only=True))
-    if type(values).__name__ == "Categorical":  # pandas, without its Series
-        return make_object_array(list(values)), tuple(values.categories)
+    if hasattr(values, "codes") and hasattr(values, "categories"):  # pandas, without its Series
+        return _decode_categories(values.codes, values.categories), tuple(values.categories)
     if hasattr(values, "__array__"):
-        return np.asarray(values), None
+        return convert_to_cells(name, np.asarray(values))
     if isinstance(values, Sequence) and not isinstance(values, (str, bytes)):
         return make_object_array(values), None
     raise DataError(
@@ -428,6 +501,13 @@ def _convert_series(series: Any) -> tuple[npt.NDArray[Any], Declared]:
 
     dtype = series.dtype
     if isinstance(dtype, (nw.Categorical, nw.Enum)):
+        native = series.to_native()
+        if series.implementation.is_pandas_like():
+            if not hasattr(native.dtype, "categories"):  # a dictionary of Arrow
+                return convert_to_cells(series.name, native.array.__arrow_array__())
+            # As a list, bools and integers would be floats beside a missing cell.
+            categories = native.cat.categories
+            return _decode_categories(native.cat.codes, categories), tuple(categories.tolist())
         values = series.to_list()
         return make_object_array(values), _get_declared_levels(series, values)
     if dtype.is_decimal():
@@ -443,21 +523,23 @@ def _convert_series(series: Any) -> tuple[npt.NDArray[Any], Declared]:
         return np.empty(0, dtype="datetime64[s]"), None  # `tidy` rejects it, naming the column
     if isinstance(dtype, nw.Duration):
         return np.empty(0, dtype="timedelta64[s]"), None
-    return make_object_array(series.to_list()), None
+    return convert_to_cells(series.name, series.to_list())
+
+
+def _decode_categories(codes: Any, categories: Any) -> npt.NDArray[Any]:
+    """Return the category of each code, None for -1."""
+    cells: npt.NDArray[Any] = make_object_array([*categories.tolist(), None])[np.asarray(codes)]
+    return cells
 
 
 def _get_declared_levels(series: Any, values: list[Any]) -> tuple[Any, ...]:
     """Return the categories in declared order, or in `sort_naturally` if the type declares none.
 
-    pandas categories, polars enums and ordered Arrow dictionaries declare an order.
+    Polars enums and ordered Arrow dictionaries declare an order.
     """
     import narwhals.stable.v2 as nw
 
-    if (
-        isinstance(series.dtype, nw.Enum)
-        or series.implementation.is_pandas_like()
-        or nw.is_ordered_categorical(series)
-    ):
+    if isinstance(series.dtype, nw.Enum) or nw.is_ordered_categorical(series):
         return tuple(series.cat.get_categories().to_list())
     found = {value for value in values if value is not None}
     return tuple(
@@ -468,9 +550,7 @@ def _get_declared_levels(series: Any, values: list[Any]) -> tuple[Any, ...]:
 # ---------------------------------------------------------------- files
 
 LARGE = 1 << 25
-"""Size (bytes of CSV, cells of Arrow files) above which columns are stored in a temporary file.
-
-As lists of text, CSV columns would take twenty times that in memory."""
+"""Size (bytes of CSV, cells of Arrow files) above which columns are not kept in memory."""
 
 _SEPARATORS = {".csv": ",", ".tsv": "\t", ".tab": "\t"}
 _ARROW_FORMATS = {
@@ -491,24 +571,24 @@ def names_many_files(source: str | os.PathLike[str]) -> bool:
 
 def read_file(
     source: str | os.PathLike[str],
-    marks: frozenset[str],
+    how: TextFormat,
     progress: Callable[[int, int], None] | None = None,
 ) -> Table:
-    """Read a file by its suffix.
+    """Read a file by its suffix, with pyarrow.
 
     ``.csv`` (commas) and ``.tsv`` or ``.tab`` (tabs), also with ``.gz``: UTF-8 with or
     without a byte order mark, a header line, quotes as in RFC 4180.  Blank lines are
-    skipped (in a file of one column they are missing cells).  ``.parquet``, ``.feather``,
-    ``.arrow`` and ``.ipc`` are read by pyarrow.  The columns of a large file are stored in
-    an unnamed temporary file (in ``TMPDIR``, for the life of the table) and read from it
-    one at a time.
+    skipped (in a file of one column they are missing cells); a first line such as ``sep=;``
+    sets the separator.  The columns of a large file are stored in an unnamed temporary file
+    (in ``TMPDIR``, for the life of the table) and read from it one at a time, those of a large
+    ``.parquet``, ``.feather``, ``.arrow`` or ``.ipc`` file from the file itself.
 
     Parameters
     ----------
-    marks : frozenset of str
-        Texts that mean missing.
+    how : TextFormat
+        Marks of missing values and notation of numbers.
     progress : callable, optional
-        ``progress(done, total)`` while a large file is read.
+        ``progress(done, total)`` while a large CSV file is read.
     """
     if names_many_files(source):
         raise DataError(
@@ -526,147 +606,9 @@ def read_file(
     if not path.is_file():
         raise DataError(f"there is no file {os.fspath(source)!r}; check the path")
     if ending[0] in _ARROW_FORMATS:
-        return read_arrow_file(path, _ARROW_FORMATS[ending[0]], marks, progress)
-    from treekit.data.csv_files import read_csv_file  # it makes a `Table`
+        from treekit.data.arrow_files import read_arrow_file
 
-    return read_csv_file(
-        path, _SEPARATORS[ending[0]], packed=packed, marks=marks, progress=progress
-    )
+        return read_arrow_file(path, _ARROW_FORMATS[ending[0]])
+    from treekit.data.csv_files import read_csv_file  # both make a `Table`
 
-
-# ---------------------------------------------------------------- Arrow files
-# Parquet and Arrow files, with pyarrow: small ones in memory, large ones in parts of columns.
-
-_BATCH = 1 << 16
-"""Number of rows decoded at once."""
-
-ARROW_FILE_ERRORS = (OSError, ValueError, NotImplementedError, MemoryError, OverflowError)
-"""Exceptions observed from pyarrow for damaged files, besides its own."""
-Parts = Iterator[tuple[int, Any]]
-"""Column positions with Arrow arrays of cells; the parts of a column are in row order."""
-
-
-def read_arrow_file(
-    path: Path, form: str, marks: frozenset[str], progress: Callable[[int, int], None] | None = None
-) -> Table:
-    """Read a file of format ``parquet`` or ``feather`` (Arrow IPC).
-
-    Parameters
-    ----------
-    marks : frozenset of str
-        Texts that mean missing.
-    progress : callable, optional
-        ``progress(done, total)`` in cells, for a file that is read in parts.
-    """
-    try:
-        import pyarrow as pa
-        import pyarrow.feather
-        import pyarrow.parquet
-    except ImportError as error:
-        raise MissingExtraError("pyarrow", "arrow") from error
-    try:
-        large = _open_large(path, form)
-        if large is not None:
-            return _store_arrow_parts(*large, marks, progress)
-        read = pyarrow.parquet.read_table if form == "parquet" else pyarrow.feather.read_table
-        table = read(path)
-        # Text offsets are not validated otherwise, and may point anywhere in a damaged file.
-        table.validate(full=True)
-
-        return read_arrow_table(table)
-    except DataError:
-        raise
-    except (pa.ArrowException, *ARROW_FILE_ERRORS) as error:
-        raise DataError(f"{path.name!r} is not a readable {form} file: {error}") from error
-
-
-def _open_large(path: Path, form: str) -> tuple[Any, int, Parts] | None:
-    """Return the schema, row count and column parts of a large file; None if it fits in memory.
-
-    Parquet columns are read one after the other: for all columns together pyarrow holds more
-    than the requested batch, at worst a row group of the file (106 MB instead of 4).
-    """
-    import pyarrow as pa
-    import pyarrow.parquet
-
-    if form == "parquet":
-        # Without these two settings pyarrow holds a complete row group of the column.
-        file = pyarrow.parquet.ParquetFile(path, buffer_size=1 << 18, pre_buffer=False)
-        schema, n_rows = file.schema_arrow, file.metadata.num_rows
-        batches = (
-            (batch, [position])
-            for position, name in enumerate(schema.names)
-            for batch in file.iter_batches(batch_size=_BATCH, use_threads=False, columns=[name])
-        )
-    else:
-        with path.open("rb") as head:
-            if head.read(6) != b"ARROW1":  # the first version of Feather
-                return None
-
-        def open_mapped() -> Any:
-            """Open the file again for each batch: pages read through one mapping stay in memory."""
-            return pa.ipc.open_file(pa.memory_map(str(path)))
-
-        schema, numbers = open_mapped().schema, range(open_mapped().num_record_batches)
-        n_rows = sum(open_mapped().get_batch(i).num_rows for i in numbers)
-        everything = list(range(len(schema.names)))
-        batches = ((open_mapped().get_batch(i), everything) for i in numbers)
-    plain = all(map(_has_stable_type, schema.types))
-    if not plain or n_rows == 0 or n_rows * len(schema.types) <= LARGE:
-        return None
-    return schema, n_rows, _iterate_parts(batches, schema.names)
-
-
-def _iterate_parts(batches: Iterator[tuple[Any, Sequence[int]]], names: Sequence[str]) -> Parts:
-    for batch, positions in batches:
-        batch.validate(full=True)
-        for position in positions:
-            cells = batch.column(names[position])  # Parquet's selection of "a" includes "a.b"
-            for first in range(0, len(cells), _BATCH):
-                yield position, cells.slice(first, _BATCH)
-
-
-def _has_stable_type(dtype: Any) -> bool:
-    """Check whether each batch of an Arrow column has the same tidy type as the whole column."""
-    from pyarrow import types
-
-    texts = (types.is_string, types.is_large_string)
-    if types.is_dictionary(dtype):
-        return not dtype.ordered and any(check(dtype.value_type) for check in texts)
-    numbers = (types.is_integer, types.is_floating, types.is_boolean, types.is_decimal)
-    return any(check(dtype) for check in (*numbers, *texts))
-
-
-def _store_arrow_parts(
-    schema: Any,
-    n_rows: int,
-    parts: Parts,
-    marks: frozenset[str],
-    progress: Callable[[int, int], None] | None,
-) -> Table:
-    """Store the columns on disk and return the table."""
-    import pyarrow as pa
-
-    names = check_column_names(schema.names)
-    spill = TemporaryStore()
-    columns = [StoredColumn(spill) for _ in names]
-    done = 0
-    for position, values in parts:
-        name, column = names[position], columns[position]
-        coded = pa.types.is_dictionary(values.type)
-        plain = values.dictionary_decode() if coded else values
-        if plain.null_count == len(plain):  # count after decoding: a null category has a code
-            column.append_missing(len(plain))
-        else:
-            column.append(tidy_column(name, convert_to_cells(name, plain)[0])[0])
-        done += len(plain)
-        if progress is not None:
-            progress(done, len(names) * n_rows)
-    levels = {
-        name: tuple(sort_naturally(value for value in column.codes or () if value is not None))
-        for name, column, dtype in zip(names, columns, schema.types, strict=True)
-        if pa.types.is_dictionary(dtype)
-    }
-    pa.default_memory_pool().release_unused()
-    stored = StoredCells(tuple(columns), marks, None, 0, columns[0].n_rows)
-    return Table(names, stored, levels)
+    return read_csv_file(path, _SEPARATORS[ending[0]], packed, how, progress)

@@ -130,6 +130,9 @@ class RuleEntry(_Entry, kw_only=True):
     as_parent: bool = False
 
 
+_Power = Annotated[int, Meta(ge=-1074, le=1074)]
+
+
 class HeaderEntry(_Entry, kw_only=True):
     """The facts of a list; see `RuleList`."""
 
@@ -147,7 +150,7 @@ class HeaderEntry(_Entry, kw_only=True):
     trees: Annotated[int, Meta(ge=1, le=2**31 - 1)] = 1
     combine: Combine = "mean"
     link: Link = "identity"
-    exponent: Annotated[int, Meta(ge=-1074, le=1074)] = 0
+    exponent: _Power | tuple[_Power, ...] = 0
     decisions: bool = False
     rounding: None = None  # of earlier versions
     tests: list[Annotated[list[ClauseEntry], Meta(min_length=1)]] = []

@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from treekit.documents import Listing
+from treekit.model.fixed_point import scale_units
 from treekit.rules.measure import compute_rule_labels
 from treekit.rules.rule_list import RuleList
 from treekit.rules.wording import (
@@ -336,4 +337,4 @@ def compute_shares(rules: RuleList) -> npt.NDArray[np.float64]:
 
 def decode_numbers(rules: RuleList) -> npt.NDArray[np.float64]:
     """Return (rules, values) float64: the exact number that a rule predicts or adds."""
-    return np.ldexp(rules.units.astype(np.float64), rules.exponent)
+    return scale_units(rules.units, rules.exponent)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from numbers import Number, Real
 from typing import Any, Literal
 
@@ -24,13 +25,28 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, vali
 
 from treekit import registry
 from treekit.contracts import CriterionFunctions
-from treekit.data.cells import is_text
-from treekit.data.dataset import Dataset, make_coded_dataset, make_dataset_from_xy
+from treekit.data.cells import Cells, fill_masked, is_named_by_text, is_text, map_cells
+from treekit.data.dataset import (
+    Dataset,
+    check_no_missing,
+    encode_targets,
+    make_coded_dataset,
+    make_dataset_from_xy,
+    read_targets,
+)
 from treekit.data.encoding import encode_rows
-from treekit.data.features import check_unicode
+from treekit.data.features import check_unicode, convert_to_numbers
 from treekit.data.schema import Output, Schema, python_label
 from treekit.data.sparse import SparseColumns, is_sparse
-from treekit.data.table import Table, is_dask_collection, read_table, suggest_names
+from treekit.data.table import (
+    Table,
+    convert_to_cells,
+    is_dask_collection,
+    is_dataframe,
+    make_table,
+    read_table,
+    suggest_names,
+)
 from treekit.errors import DataError, SettingError
 from treekit.estimators.parameters import (
     COMPONENT_NAMES,
@@ -71,12 +87,14 @@ def read_input(estimator: Any, x: Any, *, reset: bool) -> npt.NDArray[Any] | Tab
     """Check the inputs of ``fit`` (`reset`) or ``predict`` like scikit-learn.
 
     Sets or checks ``n_features_in_`` and ``feature_names_in_``.  Columns are then
-    identified by position, because scikit-learn has checked names and order.
+    identified by position, because scikit-learn has checked names and order; only columns
+    of a dataframe whose names are not text, which it does not check, are matched by name.
 
     Returns
     -------
     (rows, features) array, or Table
-        An array unchanged (bools as numbers), a dataframe or sparse matrix as a table.
+        An array unchanged (bools as numbers, masked cells missing), a dataframe or sparse
+        matrix as a table.
 
     Raises
     ------
@@ -90,11 +108,18 @@ def read_input(estimator: Any, x: Any, *, reset: bool) -> npt.NDArray[Any] | Tab
         )
     if is_sparse(x):
         return _read_sparse(estimator, x, reset=reset)
-    if _is_dataframe(x):
+    if is_dataframe(x):
+        table = read_table(x)
         validate_data(estimator, x, reset=reset, skip_check_array=True)
         if 0 in x.shape:
             check_array(np.empty(x.shape), estimator=estimator, input_name="X")
-        return replace(read_table(x), named=False)
+        if reset:
+            estimator._matches_names = not hasattr(estimator, "feature_names_in_")
+        return replace(table, named=getattr(estimator, "_matches_names", False))
+    if reset:
+        estimator._matches_names = False
+    if isinstance(x, np.ma.MaskedArray):
+        x = fill_masked(x)
     cells: npt.NDArray[Any] = check_array(
         x, dtype=None, ensure_all_finite=False, estimator=estimator, input_name="X"
     )
@@ -124,19 +149,12 @@ def _read_sparse(estimator: Any, x: Any, *, reset: bool) -> Table:
     return read_table(matrix)
 
 
-def _is_dataframe(x: Any) -> bool:
-    if isinstance(x, (np.ndarray, list, tuple)):
-        return False
-    from narwhals.stable.v2.dependencies import is_into_dataframe
-
-    return bool(is_into_dataframe(x))
-
-
 def _reject_invalid_cells(cells: npt.NDArray[Any]) -> None:
     """Raise scikit-learn's TypeError for cells that are not text, numbers or missing."""
-    missing = ("NoneType", "NAType", "NaTType")
+    missing = ("NoneType", "NAType", "NaTType", "MaskedConstant")
     for found in set(map(type, cells.ravel().tolist())):
-        if not issubclass(found, (str, Number, np.generic)) and found.__name__ not in missing:
+        known = issubclass(found, (str, Number, np.generic)) or is_named_by_text(found)
+        if not known and found.__name__ not in missing:
             raise TypeError(
                 f"a cell of X is a {found.__name__}; give numbers, text or missing values (float() "
                 "argument must be a string or a real number)"
@@ -277,7 +295,8 @@ class EstimatorBase(Parameters, BaseEstimator):
         y : array-like of shape (rows,) or (rows, outputs)
             Labels, or finite numbers; one model predicts all outputs.
         sample_weight : array-like of shape (rows,), optional
-            Non-negative.  A row of integer weight w counts as w rows.
+            Non-negative.  If all are integers, a row of weight w counts as w rows; otherwise
+            only their ratios matter.
         validation : (X, y), optional
             Validation rows for pruners, in place of a share of the rows of `X`.
             Their weight is 1, times the class weights of the training rows.
@@ -303,6 +322,8 @@ class EstimatorBase(Parameters, BaseEstimator):
     ) -> tuple[Dataset, Dataset | None, dict[str, Any]] | None:
         """Return the training and validation datasets, and the settings; None: nothing to fit."""
         x = read_input(self, X, reset=True)
+        if len(getattr(y, "shape", ())) == 2 and y.shape[1] == 1:
+            column_or_1d(np.empty(y.shape), warn=True)
         target = self._read_target(y)
         check_consistent_length(X, target)
         weights = self._compute_training_weights(sample_weight, target)
@@ -458,6 +479,11 @@ class EstimatorBase(Parameters, BaseEstimator):
         """Check `sample_weight`."""
         if sample_weight is None:
             return None
+        if not isinstance(sample_weight, Number):
+            cells, _ = convert_to_cells("sample_weight", sample_weight)
+            if cells.ndim == 1:
+                table = make_table(["sample_weight"], [cells])
+                sample_weight = convert_to_numbers(table, "sample_weight")
         weights: npt.NDArray[np.float64] = _check_sample_weight(
             sample_weight, target, dtype=np.float64, ensure_non_negative=True
         )
@@ -473,6 +499,11 @@ class EstimatorBase(Parameters, BaseEstimator):
     def _compute_node_weights(self, dataset: Dataset) -> npt.NDArray[np.float64] | None:
         """Return the weights with which training rows count in a node."""
         return dataset.weights
+
+    def _compute_draw_rate(self, dataset: Dataset) -> float:
+        """Return the expected number of times that a tree draws each row."""
+        del dataset
+        return 1.0
 
     def _make_dataset(
         self,
@@ -507,7 +538,8 @@ class EstimatorBase(Parameters, BaseEstimator):
             self.min_samples_leaf,
             self.min_weight_fraction_leaf,
             dataset.n_rows,
-            self._compute_node_weights(dataset),
+            self._compute_node_weights(dataset.scale_weights()),
+            self._compute_draw_rate(dataset),
         )
         for kind in ("criterion", "splitter", "pruner"):
             own = self._get_settings(f"{kind}_settings")
@@ -597,7 +629,9 @@ class EstimatorBase(Parameters, BaseEstimator):
 
 def copy_fitted_attributes(source: Any, target: Any) -> None:
     """Copy scikit-learn's attributes of inputs and outputs to another estimator."""
-    for name in ("n_features_in_", "feature_names_in_", "n_outputs_", "classes_"):
+    for name in (
+        "n_features_in_", "feature_names_in_", "_matches_names", "n_outputs_", "classes_"
+    ):  # fmt: skip
         if hasattr(source, name):
             setattr(target, name, getattr(source, name))
 
@@ -623,6 +657,8 @@ class ClassifierBase(ClassifierMixin, ClassParameters, EstimatorBase):
         """Return the labels of codes (rows, outputs): (rows,) for one output."""
         codes = codes.reshape(len(codes), -1)
         labels = [own[codes[:, k]] for k, own in enumerate(self._list_labels())]
+        if len({own.dtype.kind for own in labels}) > 1:  # one type could not hold all of them
+            labels = [own.astype(object) for own in labels]
         return labels[0] if len(labels) == 1 else np.column_stack(labels)
 
     def predict_proba(self, X: Any) -> Any:
@@ -640,17 +676,14 @@ class ClassifierBase(ClassifierMixin, ClassParameters, EstimatorBase):
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """Compute the accuracy; for several outputs, all labels of a row must be correct."""
-        predictions = self.predict(X)
-        if predictions.ndim == 1:
-            return float(super().score(X, y, sample_weight))
-        labels = _check_target(self, y)
-        check_consistent_length(predictions, labels, sample_weight)
-        if labels.shape != predictions.shape:
-            raise DataError(
-                f"y has shape {labels.shape}, but there are {predictions.shape[1]} outputs; give "
-                "one column of labels per output"
-            )
-        return float(np.average((predictions == labels).all(axis=1), weights=sample_weight))
+        predictions = np.asarray(self.predict(X))
+        codes = self._encode_labels(y)
+        check_consistent_length(predictions, codes, sample_weight)
+        known = [own[codes[:, k]] for k, own in enumerate(self._list_labels())]
+        columns = predictions.reshape(codes.shape).T
+        right = [own == found for own, found in zip(known, columns, strict=True)]
+        correct = (np.column_stack(right) & (codes >= 0)).all(axis=1)
+        return float(np.average(correct, weights=self._check_row_weights(sample_weight, codes)))
 
     @property
     def n_classes_(self) -> int | list[int]:
@@ -664,36 +697,51 @@ class ClassifierBase(ClassifierMixin, ClassParameters, EstimatorBase):
 
     def _read_target(self, y: Any) -> npt.NDArray[Any]:
         """Return the codes of `y`, (rows,) or (rows, outputs) int64, and set ``classes_``."""
-        labels = _check_target(self, y)
-        assert_all_finite(labels, input_name="y")
-        check_classification_targets(labels)
-        if labels.ndim == 1:
-            self.classes_, codes = np.unique(labels, return_inverse=True)
+        columns = list(_read_labels(self, y).values())
+        for labels in columns:
+            if labels.dtype.kind == "f":
+                assert_all_finite(labels, input_name="y")
+            if labels.dtype.kind == "f" or len(columns) == 1:
+                check_classification_targets(labels)
+        each = [np.unique(labels, return_inverse=True) for labels in columns]
+        if len(each) == 1:
+            self.classes_, codes = each[0]
             return codes
-        each = [np.unique(own, return_inverse=True) for own in labels.T]
         self.classes_ = [classes for classes, _ in each]
         return np.column_stack([codes for _, codes in each])
 
     def _read_evaluation_target(self, y: Any) -> npt.NDArray[Any]:
         """Return the codes of `y`, int32; all labels must be in ``classes_``."""
-        labels = _check_target(self, y)
-        columns = labels.reshape(len(labels), -1).T
-        if len(columns) != len(self._list_labels()):
+        codes = self._encode_labels(y)
+        if (codes < 0).any():
+            row, k = map(int, np.argwhere(codes < 0)[0])
+            unknown = list(_read_labels(self, y).values())[k][row : row + 1].tolist()[0]
             raise DataError(
-                f"the validation target has {len(columns)} columns, but the training target has "
-                f"{len(self._list_labels())}; give equal numbers of columns"
+                f"the validation target contains {unknown!r}, which is not a label of the "
+                "training rows; drop these rows, or add such rows for training"
             )
-        codes = np.empty(columns.T.shape, dtype=np.int32)
-        for k, (own, classes) in enumerate(zip(columns, self._list_labels(), strict=True)):
-            known = np.isin(own, classes)
-            if not known.all():
-                unknown = own[~known].tolist()[0]
+        return codes if codes.shape[1] > 1 else codes[:, 0]
+
+    def _encode_labels(self, y: Any) -> npt.NDArray[np.int32]:
+        """Return the codes of labels (rows, outputs), -1 for those that are not in ``classes_``."""
+        columns, each = _read_labels(self, y), self._list_labels()
+        if len(columns) != len(each):
+            raise DataError(
+                f"y has {len(columns)} columns, but there are {len(each)} outputs; give one "
+                "column of labels per output"
+            )
+        codes = []
+        for (name, labels), classes in zip(columns.items(), each, strict=True):
+            if len(labels) and (labels.dtype.kind in "OUT") != (classes.dtype.kind in "OUT"):
+                text = "text" if labels.dtype.kind in "OUT" else "no text"
                 raise DataError(
-                    f"the validation target contains {unknown!r}, which is not a label of the "
-                    "training rows; drop these rows, or add such rows for training"
+                    f"the target {name!r} holds {labels[:1].tolist()[0]!r}, which is {text}, but "
+                    f"the labels of the training rows are like {classes[:1].tolist()[0]!r}; give "
+                    "labels of one type"
                 )
-            codes[:, k] = np.searchsorted(classes, own)
-        return codes if labels.ndim == 2 else codes[:, 0]
+            code = {label: position for position, label in enumerate(classes.tolist())}
+            codes.append(map_cells(labels, partial(_get_code, code), np.int32))
+        return np.column_stack(codes)
 
     def _compute_label_weights(
         self, y: npt.NDArray[Any], target: npt.NDArray[Any]
@@ -770,23 +818,49 @@ class RegressorBase(RegressorMixin, EstimatorBase):
         numbers: npt.NDArray[np.float64] = self._transform_sums(X, predict_from_sums, "predict")
         return numbers
 
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """Compute R squared; the mean over several outputs."""
+        target = self._read_target(y)
+        weights = self._check_row_weights(sample_weight, target)
+        return float(super().score(X, target, weights))
+
     def _read_target(self, y: Any) -> npt.NDArray[Any]:
-        numbers: npt.NDArray[np.float64] = _check_target(self, y, np.float64)
-        return numbers
+        table = _read_targets(self, y)
+        return encode_targets(table, table.names, "regression").y
 
 
-def _check_target(estimator: Any, y: Any, dtype: Any = None) -> npt.NDArray[Any]:
-    """Check the target: return (rows,), or (rows, outputs) for several outputs."""
+# ---------------------------------------------------------------- targets
+
+
+def _get_code(codes: Mapping[Any, int], label: Any) -> int:
+    return codes.get(label, -1)
+
+
+def _read_targets(estimator: Any, y: Any) -> Table:
+    """Read the target, or several, like `treekit.train`; none may be missing."""
     if y is None:
         raise ValueError(
             f"{type(estimator).__name__} requires y to be passed, but the target y is None"
         )
-    shape = y.shape if hasattr(y, "shape") else np.asarray(y).shape
-    if len(shape) == 2 and shape[1] > 1:
-        several: npt.NDArray[Any] = check_array(y, dtype=dtype, input_name="y")
-        return several
-    one: npt.NDArray[Any] = column_or_1d(y, dtype=dtype, warn=True)
-    return one
+    if is_sparse(y):
+        check_array(y, input_name="y")  # raises
+    table = read_targets(y)
+    for name, cells in zip(table.names, table.cells, strict=True):
+        check_no_missing(name, cells)
+    return table
+
+
+def _read_labels(estimator: Any, y: Any) -> dict[str, Cells]:
+    """Read the labels of each output, by its name; text of lists and arrays keeps NumPy's type."""
+    table = _read_targets(estimator, y)
+    columns = dict(zip(table.names, table.cells, strict=True))
+    if isinstance(y, (list, tuple)) or (isinstance(y, np.ndarray) and y.dtype.kind in "UT"):
+        dtype = y.dtype if isinstance(y, np.ndarray) else np.str_
+        for name, cells in columns.items():
+            texts = cells.astype(dtype) if is_text(cells) else cells
+            if np.array_equal(texts, cells):  # NumPy's type would lose a final "\0"
+                columns[name] = texts
+    return columns
 
 
 # ---------------------------------------------------------------- node statistics

@@ -6,6 +6,7 @@ import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass, fields
 from itertools import pairwise
+from numbers import Integral, Real
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -77,6 +78,19 @@ class ForestBase(ForestParameters, EstimatorBase):
         if start is not None:
             settings["seed"] = start.model.settings["seed"]
         return settings
+
+    def _compute_draw_rate(self, dataset: Dataset) -> float:
+        most = self.max_samples
+        if not self.bootstrap or not isinstance(most, Real) or not most > 0:
+            return 1.0  # training refuses other values
+        if not isinstance(most, Integral):
+            return float(most)
+        from treekit.grow.forest_builder import compute_draw_rate
+        from treekit.grow.target_statistics import count_draws
+
+        weights = dataset.weights
+        n_draws = dataset.n_rows if weights is None else count_draws(weights)
+        return compute_draw_rate(n_draws, int(most))
 
     def _get_initial_forest(self) -> Fitted | None:
         return getattr(self, "_fitted", None) if self.warm_start else None

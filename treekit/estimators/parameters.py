@@ -44,8 +44,8 @@ class Parameters:
     min_samples_split, min_samples_leaf : int or float
         Minimum training weight of a node to be split, and of each branch of a split;
         a float is a share of the total weight.  A row of weight 3 counts three times;
-        with non-integer weights, a size of k is k times the mean weight, and the
-        smallest sizes, 2 and 1, mean no limit.
+        weights that are not all integers are relative, scaled to mean 1, and the
+        smallest sizes, 2 and 1, then mean no limit.
     min_weight_fraction_leaf : float
         Minimum share of the total weight in each branch of a split.
     max_features : {"sqrt", "log2"}, int, float, optional
@@ -54,8 +54,10 @@ class Parameters:
         An integer is the seed of ``treekit.train``.
     max_leaf_nodes : int, optional
         Maximum number of leaves, grown best-first.
-    min_gain : float
-        Score that a split must exceed, in the criterion's units at the node.
+    min_gain : float, optional
+        Score that a split must exceed, in the criterion's units at the node.  None: every
+        node whose rows differ in the target is split, if need be without a gain, as in
+        scikit-learn (``treekit.train`` requires a gain, and so does `algorithm`).
     min_impurity_decrease : float
         Score times the node's share of the training weight that a split needs at least.
     categorical : "from_dtype", None, or sequence
@@ -99,7 +101,7 @@ class Parameters:
     max_features: Any = None
     random_state: Any = None
     max_leaf_nodes: int | None = None
-    min_gain: float = 0.0
+    min_gain: float | None = None
     min_impurity_decrease: float = 0.0
     categorical: Any = "from_dtype"
     nominal_splits: str = "subset"
@@ -217,7 +219,7 @@ def drop_algorithm_settings(estimator: Any, settings: Mapping[str, Any]) -> dict
     return {
         name: value
         for name, value in settings.items()
-        if name not in own
+        if name not in (*own, "min_gain")
         or name in ("ensemble", "trees", *further)  # the estimator determines the first two
         or _is_not_default(estimator, name)
     }
@@ -248,29 +250,36 @@ def _is_not_default(estimator: Any, setting: str) -> bool:
 
 
 def compute_weight_limits(
-    split: Any, leaf: Any, fraction: Any, n_rows: int, weights: npt.NDArray[np.float64] | None
+    split: Any,
+    leaf: Any,
+    fraction: Any,
+    n_rows: int,
+    weights: npt.NDArray[np.float64] | None,
+    draw_rate: float = 1.0,
 ) -> dict[str, float]:
     """Convert scikit-learn's node sizes to ``min_weight_split`` and ``min_weight_leaf``.
 
     Sizes count weight: a row of weight 3 counts as three rows, and shares are
-    shares of the total weight.  Non-integer weights have no natural unit (those of
-    boosting sum to 1), so a size of k means k times the mean weight of a row, and
-    the smallest sizes, 2 and 1, mean no limit.
+    shares of the total weight.  If weights are not integers, the smallest sizes, 2 and 1,
+    mean no limit.
 
     Parameters
     ----------
     split, leaf, fraction
         ``min_samples_split``, ``min_samples_leaf``, ``min_weight_fraction_leaf``.
     weights : (rows,) float64, or None
+        Weights of rows in nodes, after `treekit.data.dataset.Dataset.scale_weights`.
+    draw_rate : float
+        Expected number of times that a tree draws each row.  As in scikit-learn, the share
+        `fraction` is one of the drawn rows, and the other shares are of all rows.
     """
     whole = weights is None or bool(np.all(weights == np.floor(weights)))
     total = float(n_rows) if weights is None else float(weights.sum())
-    unit = 1.0 if whole or weights is None else total / np.count_nonzero(weights)
 
     def convert_size(name: str, size: Any, least: int) -> float:
         number = float(size) if isinstance(size, Real) else math.nan
         if isinstance(size, Integral) and number >= least and size is not True:
-            return number * unit if whole or number > least else 0.0
+            return number if whole or number > least else 0.0
         if not isinstance(size, Integral) and 0.0 < number <= 1.0:
             share = number * total
             return max(float(least), math.ceil(share)) if whole else share
@@ -283,7 +292,9 @@ def compute_weight_limits(
         raise SettingError(f"min_weight_fraction_leaf is {fraction!r}; give a share from 0 to 0.5")
     return {
         "min_weight_split": convert_size("min_samples_split", split, 2),
-        "min_weight_leaf": max(convert_size("min_samples_leaf", leaf, 1), float(fraction) * total),
+        "min_weight_leaf": max(
+            convert_size("min_samples_leaf", leaf, 1), float(fraction) * total * draw_rate
+        ),
     }
 
 

@@ -16,6 +16,7 @@ import numpy.typing as npt
 
 from treekit.data.encoding import encode_rows
 from treekit.errors import AbsentError
+from treekit.model.fixed_point import scale_units
 from treekit.model.model import Model
 from treekit.model.tree import Split, Tree
 
@@ -48,9 +49,9 @@ def to_shap(model: Any) -> dict[str, Any]:
         what = f"missing={model.missing!r}" if model.link in _OUTPUTS else f"link {model.link!r}"
         raise AbsentError(f"shap does not support {what}; use permutation importances")
     numbers = model.schema.task == "regression" or model.margins
-    scale = np.ldexp(1.0, model.exponent) if numbers else 1.0 / model.units_each
+    scale = scale_units(1.0, model.exponent) if numbers else np.asarray(1.0 / model.units_each)
     if model.combine == "mean":
-        scale /= model.n_trees
+        scale = scale / model.n_trees
     return {
         "trees": [
             _Converter(tree, model.tree_units(at) * scale).arrays

@@ -19,6 +19,7 @@ from treekit.errors import DataError
 from treekit.explain.contributions import Contributions, compute_unit_factor
 from treekit.explain.decision_path import Passage
 from treekit.explain.explanation import Given, Said, Sums, Votes
+from treekit.model.fixed_point import scale_units
 from treekit.model.links import convert_sums
 from treekit.model.scoring import compute_label_codes
 from treekit.model.split_tests import BranchCondition, describe_branch
@@ -48,7 +49,7 @@ def describe_tree_prediction(model: Model, units: Integers) -> tuple[Said, ...]:
     if model.combine == "sum":
         return ()
     if model.schema.task == "regression":
-        return _name_outputs(model, units, np.ldexp(units.astype(float), model.exponent).tolist())
+        return _name_outputs(model, units, scale_units(units, model.exponent).tolist())
     return _name_outputs(model, units, (units / model.units_each).tolist())
 
 
@@ -74,7 +75,7 @@ def count_votes(model: Model, by_tree: Integers) -> tuple[Votes, ...]:
     if model.n_trees == 1 or model.combine == "sum":
         return ()
     if model.schema.task == "regression":
-        values = np.ldexp(by_tree / model.mass, model.exponent)
+        values = scale_units(by_tree / model.mass, model.exponent)
         quantiles = np.quantile(values, [0, 0.25, 0.5, 0.75, 1], axis=0).T.tolist()
         pairs = zip(outputs, quantiles, strict=True)
         return tuple(Votes(output.name, quantiles=tuple(own)) for output, own in pairs)
@@ -98,7 +99,7 @@ def describe_contributions(model: Model, contributions: Contributions) -> tuple[
         ]
         columns.sort(key=lambda one: -abs(one[1]))
         total = contributions.bias[k] + sum(value for _, value in columns)
-        exponent = 0 if votes else model.exponent
+        exponent = 0 if votes else model.exponents[k]
         margin = model.margins or model.link != "identity"
         of = (target, label, margin, contributions.bias[k], total, divisor, exponent)
         found.append(Sums(*of, tuple(columns)))

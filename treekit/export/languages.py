@@ -471,7 +471,9 @@ def treekit_exporters() -> list[Exporter]:
     own = [
         Exporter("onnx", ".onnx", onnx, ONNX_SETTINGS, "one graph for every ONNX runtime"),
         Exporter("triton", TRITON_SUFFIX, triton, TRITON_SETTINGS, folder),
-        Exporter("c", ".c", c, _C_SETTINGS, "C99 source and header, no libraries"),
+        Exporter(
+            "c", ".c", c, _C_SETTINGS, "C99 source and header, also C++11 or newer, no libraries"
+        ),
         Exporter("rules", ".rules.txt", rules, RULES_SETTINGS, "human-readable rules"),
     ]
     return own + load_languages(list_shipped_folders()[0])

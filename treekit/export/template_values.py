@@ -31,6 +31,7 @@ from treekit.export.lowering import (
     write_source_functions,
 )
 from treekit.model import links
+from treekit.model.fixed_point import scale_units
 from treekit.model.model import Model
 from treekit.model.tree import DerivedColumns, make_derived_columns
 
@@ -175,7 +176,7 @@ def template_values(
             "margins": int(model.margins),
             "unit_total": language.number(model.unit_total),
             "row_total": language.number(model.divisor),
-            "scale": language.number(np.ldexp(1.0, model.exponent)),
+            **_make_scale_values(model, language),
             "link": Code(model.link),
             "exp": format_exp_constants(language),
             "costs": tables(costs.ravel(), "i64"),
@@ -186,6 +187,27 @@ def template_values(
         }
         | compute_form_values(model, numbered, derived, tables, forms, form, cells)
     )
+
+
+def _make_scale_values(model: Model, language: Language) -> dict[str, Any]:
+    """Return ``scale``, the step of all outputs, or ``scales``, those of outputs that differ.
+
+    The other is false; a template without ``scales`` cannot write outputs that differ.
+    """
+    steps = [language.number(step) for step in scale_units(1.0, model.exponents).tolist()]
+    if isinstance(model.exponent, int):
+        return {"scale": steps[0], "scales": []}
+    return {"scale": _NoCommonScale(), "scales": steps}
+
+
+class _NoCommonScale:
+    """The value of ``scale`` in a template if the outputs have different steps."""
+
+    def __str__(self) -> str:
+        raise ExportError(
+            "the template writes one scale, but the outputs of this model differ in size and have "
+            "a step each: use {{ scales }}, a literal for each output, where it is not empty"
+        )
 
 
 def compute_schema_values(schema: Schema, stem: str, tables: Tables) -> dict[str, Any]:

@@ -405,6 +405,8 @@ def measure_weights(n_rows: int, weights: Numbers | None, *, drawn: bool = False
     unit = None
     if drawn:
         unit = total / choose_draws(total, n_positive, whole=whole)
+        if not whole and abs(unit - 1.0) < 2.0**-30:  # their mean was scaled to 1 and rounded
+            unit = 1.0
         if unit != 1.0:
             unit = float(round_to_step(np.array([unit]), choose_step(total * 2))[0])
     heavy = total > max(_MAX_COPY_WEIGHT, float(MAX_COPIES * n_positive))

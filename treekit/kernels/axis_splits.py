@@ -282,10 +282,13 @@ def make_groups(node, scratch, feature, count):
 
 @inlined
 def choose_missing_branch(side, sides_of_missing, left_weight, known_weight):
-    """Return the branch of missing values: `side`, or the heavier one if none were tried."""
+    """Return the branch of missing values: `side`, or the heavier one if none were tried.
+
+    Of two equal ones it is the right one, as in scikit-learn.
+    """
     if sides_of_missing:
         return side
-    return 0 if left_weight >= known_weight - left_weight else 1
+    return 0 if left_weight > known_weight - left_weight else 1
 
 
 @inlined
@@ -734,7 +737,7 @@ def try_one_vs_rest(node, scratch, criterion, groups, totals, split):
     split.kind, split.levels = SUBSET, np.int64(codes_in_all)
     if lost:
         split.missing = kept_side
-    elif sum_weight(pair[0], dense) < sum_weight(pair[1], dense):
+    elif sum_weight(pair[0], dense) <= sum_weight(pair[1], dense):
         split.missing = 1  # no missing rows in training: the heavier branch
     for level in range(np.uint64(codes_in_all)):
         levels[level] = 1

@@ -408,8 +408,8 @@ def search_split(
     if split.kind <= 0:
         return split.kind
     floor = max(1e-12 * own, _bound_rounding_gain(rounding / weight, quantile))
-    # A negative min_gain allows splits without a gain, too.
-    least = max(limits.min_gain, floor) if limits.min_gain >= 0.0 else limits.min_gain
+    # A negative min_gain also allows splits without a gain, which may be a rounding error below 0.
+    least = max(limits.min_gain, floor) if limits.min_gain >= 0.0 else limits.min_gain - floor
     if not split.score > least:
         return np.int64(0)
     decrease = limits.min_decrease * (1.0 - TOLERANCE)

@@ -158,7 +158,7 @@ def _try_cuts(node, scratch, criterion, groups, layout, split):
                 continue
             split.missing = side
             if count == known or apart:  # no missing rows in training: the heavier branch
-                split.missing = 0 if pair[0, 0] >= pair[1, 0] else 1
+                split.missing = 0 if pair[0, 0] > pair[1, 0] else 1
             if n_keys == 0:
                 split.kind = THRESHOLD
                 split.cut = np.int64(first_of[np.uint64(at)])

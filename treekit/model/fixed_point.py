@@ -11,7 +11,8 @@ Classification
 Regression
     leaf values are fixed-point integers ``v`` with step ``2**exponent``
     (`Grid`); the prediction is ``(sum / T) * 2**exponent``: one division, then
-    an exact scaling.  A float32 graph stores v as two limbs.
+    an exact scaling.  A float32 graph stores v as two limbs.  Outputs of very
+    different size have a step each.
 Sums (boosting)
     leaf values are fixed-point integers with a step so fine that the largest sum
     is 2**53 (`fit_sum_grid`); the number, or the margin of a class, is
@@ -133,30 +134,50 @@ def _scale_to_integers(w: npt.NDArray[np.float64]) -> npt.NDArray[np.int64]:
     return np.rint(np.ldexp(w, shift[:, None])).astype(np.int64)
 
 
+Exponent = int | tuple[int, ...]
+"""Exponent of the fixed-point step of all outputs, or of each, if they differ."""
+
+
+def scale_units(units: npt.ArrayLike, exponent: Exponent) -> npt.NDArray[np.float64]:
+    """Return ``units * 2**exponent`` (..., outputs) float64, exactly."""
+    numbers = np.asarray(units, dtype=np.float64)
+    return np.asarray(np.ldexp(numbers, np.asarray(exponent, dtype=np.int32)))
+
+
+def make_exponent(exponents: npt.ArrayLike) -> Exponent:
+    """Return the exponents (outputs,) of steps as one number if they are equal."""
+    each = np.asarray(exponents).tolist()
+    return each[0] if len(set(each)) == 1 else tuple(each)
+
+
 class Grid(NamedTuple):
     """The fixed-point format of leaf values: an integer v represents ``v * 2**exponent``.
 
     Attributes
     ----------
-    exponent : int
+    exponent : int or (outputs,) tuple of int
     limit : int
         Largest magnitude of v.
     """
 
-    exponent: int
+    exponent: Exponent
     limit: int
 
     def to_grid(self, values: npt.ArrayLike) -> npt.NDArray[np.int64]:
         """Round real `values` to the nearest fixed-point integers, ties to even."""
-        scaled = np.ldexp(np.asarray(values, dtype=np.float64), -self.exponent)
+        scaled = np.ldexp(np.asarray(values, dtype=np.float64), -self._exponents)
         return np.clip(np.rint(scaled), -self.bound, self.bound).astype(np.int64)
 
     @property
-    def bound(self) -> int:
+    def _exponents(self) -> npt.NDArray[np.int32]:
+        return np.asarray(self.exponent, dtype=np.int32)
+
+    @property
+    def bound(self) -> npt.NDArray[np.int64]:
         """Largest magnitude of v, at most `limit`, that represents a finite double."""
-        if self.exponent + self.limit.bit_length() <= sys.float_info.max_exp:
-            return self.limit
-        return min(self.limit, int(math.ldexp(sys.float_info.max, -self.exponent)))
+        most = np.minimum(sys.float_info.max_exp - self._exponents, 62)  # |v| < 2**53
+        largest = np.ldexp(1.0 - 2.0**-53, most)
+        return np.minimum(np.floor(largest).astype(np.int64), self.limit)
 
 
 def compute_grid_limit(n_trees: int, dtype: Dtype, mass: int = 1) -> int:
@@ -175,37 +196,61 @@ def compute_grid_limit(n_trees: int, dtype: Dtype, mass: int = 1) -> int:
     return share if dtype == "float64" else (share - 1) << share.bit_length()
 
 
-def fit_regression_grid(largest: float, n_trees: int, dtype: Dtype, mass: int = 1) -> Grid:
-    """Return the finest `Grid` that represents leaf values up to `largest` in magnitude."""
-    if not math.isfinite(largest):
+_SHARED_POWERS = 3
+"""Outputs whose steps differ by up to this power of two share the coarser one, so that equal
+numbers of two outputs, such as two quantiles, stay equal."""
+
+
+def fit_regression_grid(largest: npt.ArrayLike, n_trees: int, dtype: Dtype, mass: int = 1) -> Grid:
+    """Return the finest `Grid` for leaf values up to `largest` in magnitude, for each output.
+
+    Parameters
+    ----------
+    largest : float or (outputs,) float64
+    """
+    each = np.atleast_1d(np.asarray(largest, dtype=np.float64))
+    if not np.isfinite(each).all():
         raise ModelError("leaf values must be finite")
-    return _fit_grid(largest, compute_grid_limit(n_trees, dtype, mass))
+    return _fit_grid(each, compute_grid_limit(n_trees, dtype, mass))
 
 
-def fit_sum_grid(largest: npt.NDArray[np.float64]) -> Grid:
+def fit_sum_grid(largest: npt.NDArray[np.float64], *, shared: bool = True) -> Grid:
     """Return the finest `Grid` on which no sum over the trees exceeds 2**53.
 
     Parameters
     ----------
     largest : (trees, values) float64
         Largest magnitude of each tree's leaf values.
+    shared : bool
+        Whether all values have one step: margins are compared with each other.
     """
     with np.errstate(over="ignore"):
-        total = float(largest.sum(axis=0).max())
-    if not math.isfinite(total * 2):
+        total = largest.sum(axis=0)
+    if not np.isfinite(total * 2).all():
         raise ModelError("sums of leaf values must be finite: the leaf values are too large")
+    if shared:
+        total = total.max(keepdims=True)
     return _fit_grid(total, SUM_LIMIT, len(largest))  # rounding adds half a step per tree
 
 
-def _fit_grid(largest: float, limit: int, margin: int = 0) -> Grid:
-    """Return the finest `Grid` on which `largest` and `margin` steps are within `limit`."""
-    if largest == 0.0:
+def _fit_grid(largest: npt.NDArray[np.float64], limit: int, margin: int = 0) -> Grid:
+    """Return the finest `Grid` on which `largest` and `margin` steps are within `limit`.
+
+    `largest` are those of all outputs, (outputs,); outputs of 0 alone take any step.
+    """
+    counted = largest > 0.0
+    if not counted.any():
         return Grid(0, limit)
-    exponent = math.frexp(largest)[1] - (limit - margin).bit_length()
-    while math.ldexp(largest, -exponent) + margin > limit:
-        exponent += 1
+    exponents = np.frexp(largest)[1].astype(np.int64) - (limit - margin).bit_length()
+    exponents += np.ldexp(largest, -exponents.astype(np.int32)) + margin > limit
     # Keep all products with the step normal doubles, so that scaling is exact.
-    return Grid(max(exponent, -960), limit)
+    exponents = np.maximum(exponents, -960)
+    shared, left = np.full_like(exponents, exponents[counted].max()), counted
+    while left.any():
+        top = exponents[left].max()
+        shared[left & (exponents >= top - _SHARED_POWERS)] = top
+        left = left & (exponents < top - _SHARED_POWERS)
+    return Grid(make_exponent(shared), limit)
 
 
 def floor_to_dtype(values: npt.ArrayLike, dtype: Dtype) -> npt.NDArray[np.float64]:

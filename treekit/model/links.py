@@ -27,6 +27,8 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 import numpy.typing as npt
 
+from treekit.model.fixed_point import scale_units
+
 if TYPE_CHECKING:
     from treekit.model.model import Model
     from treekit.rules import RuleList
@@ -64,7 +66,7 @@ def convert_sums(source: Model | RuleList, sums: npt.NDArray[np.int64]) -> Doubl
     if source.schema.task == "classification" and not source.margins:
         shares: Doubles = sums / source.unit_total
         return shares
-    numbers = np.ldexp(sums / source.divisor, source.exponent)
+    numbers = scale_units(sums / source.divisor, source.exponent)
     return apply_link(source.link, numbers, source.schema.blocks)
 
 

@@ -20,6 +20,7 @@ from treekit.model.fixed_point import (
     MASS,
     SUM_LIMIT,
     UNIT_BUDGET,
+    Exponent,
     Grid,
     apportion,
     compute_grid_limit,
@@ -71,8 +72,9 @@ class Model:
     units : (leaves, values) int64
         Fixed-point leaf values (see `treekit.model.fixed_point`), tree after tree, in node
         order.
-    exponent : int
-        Numbers and margins: the fixed-point step is ``2**exponent``.  0 for votes.
+    exponent : int or (outputs,) tuple of int
+        Numbers and margins: the fixed-point step is ``2**exponent``, for each output if the
+        steps differ.  0 for votes.
     missing, unknown : str
         Treatment of missing cells and of categories outside the vocabulary.
     voting : {"soft", "hard"}
@@ -95,7 +97,7 @@ class Model:
     schema: Schema
     trees: tuple[Tree, ...]
     units: npt.NDArray[np.int64] = field(repr=False)
-    exponent: int = 0
+    exponent: Exponent = 0
     missing: MissingPolicy = "direction"
     unknown: UnknownPolicy = "missing"
     voting: Voting = "soft"
@@ -182,6 +184,11 @@ class Model:
         if self.combine == "sum":
             return Grid(self.exponent, SUM_LIMIT)
         return Grid(self.exponent, compute_grid_limit(self.n_trees, self.schema.dtype, self.mass))
+
+    @property
+    def exponents(self) -> tuple[int, ...]:
+        """Exponents of the steps of all values."""
+        return expand_exponent(self)
 
     @cached_property
     def leaf_offsets(self) -> npt.NDArray[np.int64]:
@@ -316,11 +323,31 @@ def make_model(
         return replace(frame, units=distribute_tree_votes(frame, trees))
     leaf_values = np.concatenate([tree.value[tree.leaves] for tree in trees])
     largest = np.maximum.reduceat(np.abs(leaf_values), frame.leaf_offsets[:-1], axis=0)
-    if combine == "sum":
-        grid = fit_sum_grid(largest)
-    else:
-        grid = fit_regression_grid(float(largest.max()), len(trees), schema.dtype, frame.mass)
+    grid = fit_grid(frame, largest)
     return replace(frame, units=grid.to_grid(leaf_values), exponent=grid.exponent)
+
+
+# ---------------------------------------------------------------- numbers
+
+
+def fit_grid(source: Model | RuleList, largest: npt.NDArray[np.float64]) -> Grid:
+    """Return the finest grid of numbers or margins.
+
+    Parameters
+    ----------
+    largest : (trees, values) float64
+        Largest magnitude of each tree's values.
+    """
+    if source.combine == "sum":
+        return fit_sum_grid(largest, shared=source.margins)
+    dtype = source.schema.dtype
+    return fit_regression_grid(largest.max(axis=0), source.n_trees, dtype, source.mass)
+
+
+def expand_exponent(source: Model | RuleList) -> tuple[int, ...]:
+    """Return the exponents of the steps of all values."""
+    own = source.exponent
+    return (own,) * source.schema.n_values if isinstance(own, int) else own
 
 
 # ---------------------------------------------------------------- votes

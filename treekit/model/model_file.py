@@ -48,13 +48,13 @@ from treekit.model.validation import check_forest, check_policies, check_units
 
 # ---------------------------------------------------------------- saving and loading
 
-FORMAT_VERSION = 3
+FORMAT_VERSION = 4
 """Version of the file format; a reader accepts files up to its own version.
 
-Version 2 added sums and link functions, 3 rules; a model without rules is still
-written as version 2, for older readers.  In all future versions ``model.json`` must
-remain an uncompressed zip entry with ``format`` and ``version``, so that older
-readers can report the version.
+Version 2 added sums and link functions, 3 rules, 4 outputs with different fixed-point
+steps; a model is written in the first version that has what it needs, for older readers.
+In all future versions ``model.json`` must remain an uncompressed zip entry with ``format``
+and ``version``, so that older readers can report the version.
 """
 
 _FORMAT = "treekit-model"
@@ -97,7 +97,7 @@ class _Header(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     format: str
     version: int
     schema: Schema
-    exponent: int
+    exponent: int | tuple[int, ...]
     missing: MissingPolicy
     unknown: UnknownPolicy
     voting: Voting
@@ -127,7 +127,7 @@ def save(model: Model, path: str | Path) -> None:
     try:
         header = _Header(
             format=_FORMAT,
-            version=FORMAT_VERSION if _has_rule_conditions(model) else 2,
+            version=_choose_version(model),
             costs=None if model.costs is None else tuple(map(tuple, model.costs.tolist())),
             settings=to_json(model.settings),
             provenance=to_json(model.provenance),
@@ -139,6 +139,13 @@ def save(model: Model, path: str | Path) -> None:
     for name, array in _iter_arrays(model):
         entries[f"{name}.npy"] = encode_array(narrow_dtype(array))
     write_entries(path, entries)
+
+
+def _choose_version(model: Model) -> int:
+    """Return the first version of the format that has what a model needs."""
+    if not isinstance(model.exponent, int):
+        return 4
+    return 3 if _has_rule_conditions(model) else 2
 
 
 def _iter_arrays(model: Model) -> Iterator[tuple[str, npt.NDArray[Any]]]:

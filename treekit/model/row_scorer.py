@@ -183,7 +183,7 @@ def _make_predictor(model: Model) -> Callable[[int, Sums], Any]:
         return lambda _, total: labels[compute_label_codes(model, total[None]).item()]
     if model.link != "identity":
         return lambda _, total: predict_from_sums(model, total[None]).item()
-    divisor, exponent = model.divisor, model.exponent
+    divisor, (exponent,) = model.divisor, model.exponents
     return lambda _, total: math.ldexp(total.item() / divisor, exponent)
 
 

@@ -330,6 +330,13 @@ def check_header(model: Any) -> None:
             raise ModelError(f"unknown {what} {value!r}; known: {', '.join(known)}")
     if schema.task == "regression" and (model.voting == "hard" or model.costs is not None):
         raise ModelError("hard voting and costs require classification")
+    if not isinstance(model.exponent, int) and (
+        schema.task == "classification" or len(model.exponent) != schema.n_values
+    ):
+        raise ModelError(
+            f"{len(model.exponent)} fixed-point exponents are given; give one, or one for each "
+            f"number of {len(schema.outputs)} targets"
+        )
     _check_link_function(model)
     if model.costs is None:
         return
@@ -374,13 +381,15 @@ def check_units(model: Model, n_leaves: int) -> None:
         if not fits or not bool(np.all(sums == total)):
             raise ModelError(f"the votes of a leaf do not sum to {total} units")
         return
-    if not _LOWEST_EXPONENT <= model.exponent <= _HIGHEST_EXPONENT:
+    if not all(_LOWEST_EXPONENT <= own <= _HIGHEST_EXPONENT for own in model.exponents):
         raise ModelError(f"the fixed-point exponent {model.exponent} is out of range")
     bound = model.grid.bound
     if not bool(np.all((units >= -bound) & (units <= bound))):
-        raise ModelError(f"a fixed-point leaf value exceeds the maximum {bound}")
+        raise ModelError(f"a fixed-point leaf value exceeds the maximum {bound.min()}")
     if model.combine == "sum":
         # At most 100,000 integers within 2**53: float sums are accurate enough here.
         largest = np.maximum.reduceat(np.abs(units), model.leaf_offsets[:-1], axis=0)
-        if float(largest.sum(axis=0, dtype=np.float64).max()) > bound:
-            raise ModelError(f"the sum of fixed-point leaf values exceeds the maximum {bound}")
+        if np.any(largest.sum(axis=0, dtype=np.float64) > bound):
+            raise ModelError(
+                f"the sum of fixed-point leaf values exceeds the maximum {bound.min()}"
+            )

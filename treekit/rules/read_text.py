@@ -22,7 +22,7 @@ import numpy.typing as npt
 from treekit.data.schema import Column, Dtype, Output, Schema
 from treekit.data.table import suggest_names
 from treekit.errors import ModelFileError
-from treekit.model.fixed_point import MASS, count_tree_units
+from treekit.model.fixed_point import MASS, Exponent, count_tree_units, make_exponent
 from treekit.model.links import Combine, Link
 from treekit.model.model import MissingPolicy, UnknownPolicy, predict_labels
 from treekit.rules import language as languages
@@ -200,9 +200,7 @@ class _HeaderReader:
         decisions = self._get_fact("says", "") == "labels"
         combine = self._get_choice("combine", Combine, "mean")
         in_steps = schema.task == "regression" or combine == "sum"
-        exponent = int(self._get_fact("step").removeprefix("2**")) if in_steps else 0
-        if abs(exponent) > 1074:
-            raise ValueError(f"the step is 2**{exponent}; expected 2**-1074 to 2**1074")
+        exponent = self._read_steps(schema) if in_steps else 0
         return make_empty_list(
             schema,
             missing=missing,
@@ -236,6 +234,19 @@ class _HeaderReader:
                 raise ValueError(f"{row!r} does not begin with a fact: {known}")
             own = []
             self.facts[key] = (number, row[len(start) :]), own
+
+    def _read_steps(self, schema: Schema) -> Exponent:
+        """Read the step of all numbers, or of each target."""
+        stated = [part.strip() for part in self._get_fact("step").split(",")]
+        exponents = [int(part.removeprefix("2**")) for part in stated]
+        if wrong := [own for own in exponents if abs(own) > 1074]:
+            raise ValueError(f"the step is 2**{wrong[0]}; expected 2**-1074 to 2**1074")
+        if len(exponents) not in (1, schema.n_values):
+            raise ValueError(
+                f"{len(exponents)} steps are stated; expected 1, or one for each of the "
+                f"{schema.n_values} numbers"
+            )
+        return make_exponent(exponents)
 
     def _get_fact(self, key: str, default: str | None = None) -> str:
         """Return the value of a fact, and move to its line."""

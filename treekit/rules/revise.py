@@ -20,6 +20,7 @@ from treekit.data.encoding import encode_rows
 from treekit.data.schema import Output, level_text
 from treekit.data.table import Table
 from treekit.errors import DataError, ModelError
+from treekit.model.fixed_point import scale_units
 from treekit.model.model import Model, hash_model
 from treekit.model.scoring import compute_label_codes, predict_from_sums, sum_leaf_values
 from treekit.model.validation import check_model
@@ -144,8 +145,8 @@ def _replace_answers(model: Model, found: MatchedRules, provenance: Mapping[str,
 def _has_other_answer(found: MatchedRules) -> npt.NDArray[np.bool_]:
     """Return (rules of after,) bool: rules without origin, or with a different prediction."""
     before, after = found.before, found.after
-    ours = np.ldexp(before.units[found.origin].astype(np.float64), before.exponent)
-    theirs = np.ldexp(after.units.astype(np.float64), after.exponent)
+    ours = scale_units(before.units[found.origin], before.exponent)
+    theirs = scale_units(after.units, after.exponent)
     each = (before.voting, before.decisions) == (after.voting, after.decisions)
     differs: npt.NDArray[np.bool_] = (ours != theirs).any(axis=1) | (found.origin < 0)
     return differs if each else np.ones(len(after), dtype=np.bool_)

@@ -13,7 +13,7 @@ import numpy.typing as npt
 from treekit.data.schema import Label, Schema
 from treekit.errors import ModelError
 from treekit.model.builder import make_rule_trees
-from treekit.model.fixed_point import MASS, Grid, fit_regression_grid, fit_sum_grid
+from treekit.model.fixed_point import MASS, Exponent, Grid, scale_units
 from treekit.model.links import Combine, Link
 from treekit.model.model import (
     MissingPolicy,
@@ -21,6 +21,7 @@ from treekit.model.model import (
     UnknownPolicy,
     Voting,
     count_leaf_units,
+    fit_grid,
     predict_labels,
 )
 from treekit.model.tree import DerivedColumns, concatenate_slices, make_derived_columns
@@ -196,7 +197,7 @@ class RuleList(Sequence[Rule]):
     voting: Voting
     costs: npt.NDArray[np.int64] | None
     n_trees: int
-    exponent: int
+    exponent: Exponent
     tests: tuple[Test, ...] = field(repr=False)
     tree: npt.NDArray[np.int32] = field(repr=False)
     leaf: npt.NDArray[np.int32] = field(repr=False)
@@ -369,7 +370,7 @@ class RuleList(Sequence[Rule]):
 
     def _make_answers(self, units: npt.NDArray[np.int64]) -> tuple[Answer, ...]:
         outputs, blocks = self.schema.outputs, itertools.pairwise(self.schema.blocks)
-        values = np.ldexp(units.astype(np.float64), self.exponent).tolist()
+        values = scale_units(units, self.exponent).tolist()
         if self.margins:
             return (Answer(outputs[0].name, margins=tuple(values)),)
         if self.schema.task == "regression":
@@ -771,11 +772,13 @@ def add_rules(empty: RuleList, parsed: Sequence[ParsedRule], *, fixed_step: bool
         units = values.astype(np.int64)
     else:
         with np.errstate(over="ignore"):
-            steps = np.ldexp(values, -exponent)
+            steps = np.ldexp(values, -np.asarray(exponent, dtype=np.int32))
         units = np.rint(np.clip(steps, -(2.0**62), 2.0**62)).astype(np.int64)
         grid = None if fixed_step else _fit_grid(empty, trees, values)
         # Zeros are exact in every unit: the stated one is kept.
-        coarse = grid is None or exponent >= grid.exponent or not values.any()
+        coarse = grid is None or not values.any()
+        if grid is not None:
+            coarse |= bool(np.all(np.asarray(exponent) >= np.asarray(grid.exponent)))
         if grid is not None and not (coarse and bool((units == steps).all())):
             units, exponent = grid.to_grid(values), grid.exponent
     return replace(
@@ -795,9 +798,7 @@ def add_rules(empty: RuleList, parsed: Sequence[ParsedRule], *, fixed_step: bool
 def _fit_grid(rules: RuleList, trees: npt.NDArray[np.int32], values: Doubles) -> Grid:
     """Return the finest grid for the numbers of a list, (rules, values) float64."""
     largest = np.maximum.reduceat(np.abs(values), np.flatnonzero(np.diff(trees, prepend=-1)))
-    if rules.combine == "sum":
-        return fit_sum_grid(largest)
-    return fit_regression_grid(float(largest.max()), rules.n_trees, rules.schema.dtype, rules.mass)
+    return fit_grid(rules, largest)
 
 
 # ---------------------------------------------------------------- conversion to a model
@@ -831,6 +832,6 @@ def _check_convertible(rules: RuleList) -> None:
 def compute_values(rules: RuleList) -> npt.NDArray[np.float64]:
     """Return (rules, values) float64: values as in `Tree.value`, computed from the votes."""
     if rules.schema.task == "regression" or rules.margins:
-        return np.ldexp(rules.units.astype(np.float64), rules.exponent)
+        return scale_units(rules.units, rules.exponent)
     support = np.where(rules.support > 0, rules.support, 1.0)
     return rules.units / rules.units_each * support[:, None]

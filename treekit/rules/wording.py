@@ -19,8 +19,8 @@ import numpy as np
 import numpy.typing as npt
 
 from treekit.data.schema import Dtype, Label, Schema
-from treekit.model.fixed_point import MASS, floor_to_dtype
-from treekit.model.model import predict_labels
+from treekit.model.fixed_point import MASS, floor_to_dtype, scale_units
+from treekit.model.model import expand_exponent, predict_labels
 from treekit.model.split_tests import BranchCondition
 from treekit.model.tree import concatenate_slices
 from treekit.rules.language import Language, load_language
@@ -615,7 +615,7 @@ class OutcomeFormatter:
         name, labels = self.names[k], self.labels[k]
         units = self.rules.units[first:last]
         if self.rules.margins:
-            texts = iter(self._format_units(units[units != 0]))
+            texts = iter(self._format_units(units[units != 0], k))
             added = [
                 tuple((labels[code], next(texts)) for code in np.flatnonzero(row).tolist())
                 for row in units
@@ -623,7 +623,7 @@ class OutcomeFormatter:
             return [OutcomeText(name, self.join_shares(row) or self.nothing, row) for row in added]
         votes = units[:, slice(*self.rules.schema.blocks[k : k + 2])]
         if not self.has_votes:
-            return [OutcomeText(name, text) for text in self._format_units(votes[:, 0])]
+            return [OutcomeText(name, text) for text in self._format_units(votes[:, 0], k)]
         found, share = [], self.share_texts
         codes = predict_labels(votes, self.rules.costs).tolist()
         for code, row in zip(codes, votes.tolist(), strict=True):
@@ -637,8 +637,9 @@ class OutcomeFormatter:
         write = self.words.sayer("rule_share")
         return self.words.phrases["rule_comma"].join(write(label=a, share=b) for a, b in shares)
 
-    def _format_units(self, units: Units) -> list[str]:
-        return format_numbers(np.ldexp(units.astype(np.float64), self.rules.exponent))
+    def _format_units(self, units: Units, k: int) -> list[str]:
+        """Return the numbers of target `k`, from integers (rules,)."""
+        return format_numbers(scale_units(units, expand_exponent(self.rules)[k]))
 
 
 # ---------------------------------------------------------------- patterns

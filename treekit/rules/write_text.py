@@ -254,7 +254,8 @@ class _NotesWriter:
         rules = self.rules
         if rules.combine == "sum":
             yield self.format_fact("combine", "sum")
-        yield self.format_fact("step", f"2**{rules.exponent}")
+        steps = [rules.exponent] if isinstance(rules.exponent, int) else rules.exponent
+        yield self.format_fact("step", ", ".join(f"2**{own}" for own in steps))
         yield from self.format_notes("note_step")
         if rules.link != "identity":
             yield self.format_fact("link", rules.link)

@@ -18,6 +18,7 @@ import numpy.typing as npt
 
 from treekit.data.schema import Schema
 from treekit.errors import TreekitError
+from treekit.model.fixed_point import scale_units
 from treekit.model.model import Model, hash_model, make_model
 from treekit.model.model_file import load
 from treekit.model.scoring import predict_from_sums, sum_leaf_values
@@ -235,7 +236,7 @@ def _is_same_prediction(model: Model, theirs: Any, ours: Any) -> bool:
     """Whether labels are equal, or numbers up to the fixed-point units of the model."""
     if model.schema.task == "classification":
         return bool(np.array_equal(theirs, ours))
-    step = np.ldexp(0.5, model.exponent) + 4.0 * np.spacing(np.abs(ours))
+    step = scale_units(0.5, model.exponent) + 4.0 * np.spacing(np.abs(ours))
     return bool(np.all(np.abs(np.asarray(theirs, dtype=np.float64) - ours) <= step))
 
 

@@ -237,9 +237,11 @@ def _find_joblib_client() -> Any:
 def prepare_fit(
     dataset: Dataset, validation: Dataset | None, settings: Mapping[str, Any]
 ) -> tuple[Dataset, Plan, Dataset | None]:
-    """Make the plan, check the tables against it, and apply its class weights to them."""
+    """Scale the weights, make the plan, check the tables by it, and apply its class weights."""
     _warn_of_many_classes(dataset)
+    dataset = dataset.scale_weights()
     plan = make_plan(dataset, settings)
+    warn_of_small_weights(dataset, plan)
     if plan.settings["missing"] == "error":
         check_no_missing(dataset, "")
     if validation is not None:
@@ -251,6 +253,7 @@ def prepare_fit(
                 f"class_weight={BALANCED_BAGS!r} cannot be used with a validation table; set "
                 "class_weight='balanced', or leave the validation table out"
             )
+        validation = validation.scale_weights(relative=dataset.has_relative_weights)
         validation = apply_class_weights(validation, plan.class_weights)
     return apply_class_weights(dataset, plan.class_weights), plan, validation
 
@@ -292,6 +295,25 @@ def _warn_of_many_classes(dataset: Dataset) -> None:
                 TreekitWarning,
                 stacklevel=4,
             )
+
+
+def warn_of_small_weights(dataset: Dataset, plan: Plan) -> None:
+    """Warn if no node can be split because the whole-number weights are too small."""
+    if dataset.weights is None or dataset.has_relative_weights:
+        return
+    total, split = float(dataset.weights.sum()), float(plan.settings["min_weight_split"])
+    limits = {"min_weight_split": split, "min_weight_leaf": float(plan.settings["min_weight_leaf"])}
+    name = "min_weight_split" if total < split else "min_weight_leaf"
+    least = limits[name] if name == "min_weight_split" else 2 * limits[name]
+    if total < least and np.count_nonzero(dataset.weights) > 1:
+        two = "" if name == "min_weight_split" else ", for two branches"
+        warnings.warn(
+            f"the weights add up to {total:g}, but {name} is {limits[name]:g}{two}: no node is "
+            "split. Whole-number weights count copies of rows; if these are relative, multiply "
+            f"them by a constant, else lower {name}",
+            TreekitWarning,
+            stacklevel=4,
+        )
 
 
 def _check_start(model: Model, dataset: Dataset, plan: Plan) -> None:

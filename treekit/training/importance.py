@@ -203,6 +203,7 @@ def _make_tree_cases(
             "the model has no out-of-bag rows: it is not a treekit forest trained on bootstrap "
             "samples; leave out_of_bag out, and give rows not seen in training"
         )
+    dataset = dataset.scale_weights()
     plan = make_plan(dataset, settings)
     recipe = make_recipe(apply_class_weights(dataset, plan.class_weights), plan)
     seed = np.random.SeedSequence(settings["seed"])

@@ -28,9 +28,11 @@ from treekit.data.bins_by_counting import (
 from treekit.data.dataset import (
     MAX_INTEGER_CLASSES,
     Dataset,
+    WeightUnit,
     check_some_weight,
     check_weight_range,
     digest_rows,
+    find_weight_unit,
     make_dataset,
     read_task_columns,
 )
@@ -63,7 +65,7 @@ from treekit.grow.target_statistics import (
 from treekit.kernels.records import Table
 from treekit.kernels.route_rows import sum_votes
 from treekit.model.tree import Tree
-from treekit.training import Fitted, check_no_missing, make_fitted
+from treekit.training import Fitted, check_no_missing, make_fitted, warn_of_small_weights
 from treekit.training.class_weights import BALANCED_BAGS, apply_class_weights
 from treekit.training.plan import Plan, make_plan
 from treekit.training.prepare import EncodedData, get_coding_weights, scale_criterion_target
@@ -139,7 +141,11 @@ def train_by_levels(
     engine.take([engine.submit(getattr, chunk, "n_rows") for chunk in chunks])
     digest = _digest_rows(engine, chunks, empty.schema, n_rows)
     dataset = _collect_target(engine, chunks, sizes, empty)
+    if dataset.weights is not None and (unit := find_weight_unit(dataset.weights)) is not None:
+        dataset = replace(dataset, weights=unit.scale(dataset.weights))
+        chunks = [engine.submit(scale_chunk, chunk, unit) for chunk in chunks]
     plan = make_plan(dataset, settings)
+    warn_of_small_weights(dataset, plan)
     check_supported(plan)
     whole = _scale_target(dataset, plan)
     data, partitions = _encode(engine, chunks, plan, empty.schema, whole)
@@ -411,6 +417,11 @@ def read_chunk(
         for column in dataset.columns
     )
     return replace(dataset, schema=schema, columns=columns, weights=own, task_columns=found)
+
+
+def scale_chunk(chunk: Dataset, unit: WeightUnit) -> Dataset:
+    """Scale the relative weights of a chunk by the unit of all rows."""
+    return replace(chunk, weights=None if chunk.weights is None else unit.scale(chunk.weights))
 
 
 def get_target(chunk: Dataset) -> dict[str, npt.NDArray[Any]]:

@@ -276,6 +276,11 @@ def _resolve_defaults(settings: dict[str, Any], dataset: Dataset) -> None:
     forest_of_classes = settings["ensemble"] == "forest" and task == "classification"
     if settings["max_features"] is None:
         settings["max_features"] = "sqrt" if forest_of_classes else "all"
+    relative = dataset.has_relative_weights
+    if settings["min_weight_split"] is None:
+        settings["min_weight_split"] = 0.0 if relative else 2.0
+    if settings["min_weight_leaf"] is None and relative:
+        settings["min_weight_leaf"] = 0.0
     if settings["min_weight_leaf"] is None:
         many = dataset.n_rows >= MIN_LARGE_LEAF_ROWS and dataset.weights is None
         larger = forest_of_classes and many and settings["algorithm"] is None

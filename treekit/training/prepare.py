@@ -68,7 +68,7 @@ class EncodedData:
         Codes of the training columns; may be without rows.
     target : TargetStatistics
     rounded : bool
-        Whether weights are not exact.
+        Whether weights are rounded by class factors or fractional instances.
     held_out : HeldOutRows, optional
         The rows of a validation table.
     """
@@ -197,7 +197,7 @@ def _compile_recipe(data: EncodedData) -> Recipe:
             lambda functions, origin: compile_before(functions.before, origin),
         ),
         use_before=before is not None,
-        limits=_make_limits(plan, rounded=data.rounded),
+        limits=_make_limits(plan, rounded=data.rounded or target.weight_step > 0.0),
         split_rules=SplitRules(
             known_only=known_only,
             empty_branches=settings["empty_branches"],
@@ -286,8 +286,12 @@ def _check_rank_settings(plan: Plan) -> None:
             )
 
 
+_NO_GAIN = -1e-300
+"""`min_gain` that a score of 0 exceeds."""
+
+
 def _make_limits(plan: Plan, *, rounded: bool) -> Limits:
-    """Return the stopping rules, with a tolerance for fractional instances and class factors."""
+    """Return the stopping rules, with a tolerance if weights are `rounded`."""
     settings = plan.settings
     nearly = 1.0 - 1e-6 if rounded else 1.0
     bound = -1.0 if settings["min_impurity"] is None else float(settings["min_impurity"])
@@ -303,7 +307,7 @@ def _make_limits(plan: Plan, *, rounded: bool) -> Limits:
         max_depth=MAX_DEPTH if settings["max_depth"] is None else settings["max_depth"],
         min_weight_split=nearly * float(settings["min_weight_split"]),
         min_weight_leaf=nearly * float(settings["min_weight_leaf"]),
-        min_gain=float(settings["min_gain"]),
+        min_gain=_NO_GAIN if settings["min_gain"] is None else float(settings["min_gain"]),
         max_leaves=settings["max_leaves"] or 0,
         n_try=plan.n_try,
         min_impurity=bound if own else -1.0,

@@ -214,15 +214,22 @@ SETTINGS: tuple[Setting, ...] = (
             minimum=0),
     Setting("max_depth", None, "maximum number of edges from root to leaf; none: 5,000",
             type=(int, type(None)), minimum=0, maximum=5000),
-    Setting("min_weight_split", 2.0, "minimum training weight of a node to be split", minimum=0),
+    Setting(
+        "min_weight_split", None,
+        "minimum training weight of a node to be split; none: 2, or no limit for relative weights. "
+        "Row weights that are all whole numbers count copies of rows; others are relative: they "
+        "are scaled to mean 1", type=(float, type(None)), minimum=0,
+    ),
     Setting(
         "min_weight_leaf", None,
         "minimum training weight on each side of a split; none: 1, or 5 in a classification "
-        "forest of 5,000 or more unweighted rows without an algorithm",
+        "forest of 5,000 or more unweighted rows without an algorithm, or no limit for relative "
+        "weights (see min_weight_split)",
         type=(float, type(None)), minimum=0,
     ),
     Setting("min_gain", 0.0, "score that a split must exceed (in units of the criterion); "
-            "negative: also allow splits without gain"),
+            "negative: also allow splits without gain; none: split every impure node that can be",
+            type=(float, type(None))),
     Setting("min_impurity_decrease", 0.0, "score times the node's share of the training weight "
             "that a split needs at least", minimum=0),
     Setting(

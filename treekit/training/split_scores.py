@@ -182,7 +182,8 @@ def score_columns(dataset: Dataset, settings: Mapping[str, Any]) -> SplitScores:
             schema=msgspec.structs.replace(dataset.schema, columns=(column,)),
             columns=(dataset.columns[at],),
         )
-        model, plan = fit(alone, own).model, make_plan(alone, own)
+        model, alone = fit(alone, own).model, alone.scale_weights()
+        plan = make_plan(alone, own)
         functions = plan.criterion.functions
         weighed = apply_class_weights(alone, plan.class_weights)
         found[column.name] = _make_split_score(model, functions, weighed)

@@ -17,6 +17,7 @@ from treekit.data.schema import Schema
 from treekit.errors import VerificationError
 from treekit.export.c import export_c
 from treekit.export.literals import list_shipped_folders
+from treekit.model.fixed_point import make_exponent, scale_units
 from treekit.model.links import apply_link
 from treekit.model.model import Model
 from treekit.verify.answers import (
@@ -111,7 +112,9 @@ class _Header:
             return np.asarray(out / int(self.macros["TOTAL"]), dtype=np.float64)
         means = out / int(self.macros["DIVISOR"])
         link: Any = self.macros["LINK"]
-        return apply_link(link, np.ldexp(means, int(self.macros["EXPONENT"])), schema.blocks)
+        each = self.macros.get("EXPONENTS", self.macros.get("EXPONENT", "")).strip("{}").split(",")
+        numbers = scale_units(means, make_exponent(list(map(int, each))))
+        return apply_link(link, numbers, schema.blocks)
 
 
 def _make_runtime(name: str, machine: _Toolchain) -> Runtime:

@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from treekit.documents import Listing
 from treekit.errors import DataError, SettingError
+from treekit.model.fixed_point import scale_units
 from treekit.model.links import convert_sums
 from treekit.model.model import predict_labels
 from treekit.rules.evaluate import matching_rules
@@ -167,7 +168,7 @@ class DriftReport:
                     "drift": bool(self.drift[rule]),
                 }
                 if numbers:
-                    value = np.ldexp(float(self.rules.units[rule, k]), self.rules.exponent)
+                    value = scale_units(self.rules.units[rule], self.rules.exponent)[k]
                     record["answer"] = float(value)
                 found.append({name: _replace_nan(value) for name, value in record.items()})
         return found

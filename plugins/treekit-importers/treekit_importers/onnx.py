@@ -53,6 +53,7 @@ from treekit.interop.tree_assembly import (
     make_columns,
     make_trees,
 )
+from treekit.model.fixed_point import scale_units
 from treekit.model.links import Combine, Link
 from treekit.model.model import MissingPolicy, Model, UnknownPolicy, Voting, make_model
 from treekit.model.validation import check_model
@@ -277,7 +278,7 @@ class _Policies(msgspec.Struct):
 class _Units(msgspec.Struct):
     """``treekit.units`` of the metadata."""
 
-    exponent: int = 0
+    exponent: int | tuple[int, ...] = 0
     link: Link = "identity"
 
 
@@ -331,10 +332,11 @@ def read_treekit_graph(proto: ModelProto, answer: str) -> Model:
     grid = (
         0 if schema.task == "classification" and policies.combine == "mean" else of_units.exponent
     )
-    if not -1100 <= grid <= 1100:
+    each = (grid,) * units.shape[1] if isinstance(grid, int) else grid
+    if len(each) != units.shape[1] or not all(-1100 <= own <= 1100 for own in each):
         raise ModelFileError(f"{SOURCE} is damaged: its exponent is {grid}")
     with np.errstate(over="ignore"):  # rejected by `check_model`
-        leaf_values = np.ldexp(units.astype(np.float64), grid)
+        leaf_values = scale_units(units, grid)
     valued = []
     for tree, own in zip(read, np.split(leaf_values, np.cumsum(counts)[:-1]), strict=True):
         value = np.zeros((tree.n_nodes, units.shape[1]))

@@ -25,6 +25,7 @@ from treekit.documents.layout import (
 )
 from treekit.errors import SettingError
 from treekit.model.fixed_point import to_double_threshold
+from treekit.model.model import expand_exponent
 from treekit.rules.language import load_phrases
 from treekit.rules.rule_list import Clause, LinearClause, RuleList
 from treekit.rules.wording import format_numbers
@@ -332,6 +333,7 @@ def format_forest_output(rules: RuleList) -> str:
         "sum([" + ", ".join(tree if single else f"{tree}.v_{k + 1}" for tree in trees) + "])"
         for k in range(schema.n_values)
     ]
+    exponents = expand_exponent(rules)
     parts = [f"s_{k + 1}: {vote}" for k, vote in enumerate(votes)]
     names = iter(name for name, _, _ in list_outputs(rules))
     for output, (first, last) in zip(
@@ -340,7 +342,10 @@ def format_forest_output(rules: RuleList) -> str:
         own = [f"s_{k + 1}" for k in range(first, last)]
         if output.classes:
             parts.append(f"{next(names)}: {_format_label_choice(rules, output.classes, own)}")
-        parts += [f"{next(names)}: {_format_scaled_sum(rules, one)}" for one in own]
+        parts += [
+            f"{next(names)}: {_format_scaled_sum(rules, one, exponent)}"
+            for one, exponent in zip(own, exponents[first:last], strict=True)
+        ]
     return "{" + ", ".join(parts) + "}"
 
 
@@ -359,15 +364,15 @@ def _format_label_choice(
     return f"[{labels}][index of({listed}, {least}({listed}))[1]]"
 
 
-def _format_scaled_sum(rules: RuleList, total: str) -> str:
+def _format_scaled_sum(rules: RuleList, total: str, exponent: int) -> str:
     """Return the expression that scales a sum to the predicted number."""
     if rules.schema.task == "classification" and not rules.margins:
         return f"{total} / {rules.unit_total}"
     above, below = 1, 1 if rules.margins else rules.divisor
-    if rules.exponent >= 0:
-        above <<= rules.exponent
+    if exponent >= 0:
+        above <<= exponent
     else:
-        below <<= -rules.exponent
+        below <<= -exponent
     return total + (f" * {above}" if above > 1 else "") + (f" / {below}" if below > 1 else "")
 
 

@@ -18,7 +18,7 @@ import numpy as np
 from treekit.data.schema import Label, Schema
 from treekit.documents.layout import compute_shares, predict_rule_labels
 from treekit.errors import SettingError
-from treekit.model.fixed_point import to_double_threshold
+from treekit.model.fixed_point import scale_units, to_double_threshold
 from treekit.model.model import predict_labels
 from treekit.model.tree import Split, Tree
 from treekit.rules.rule_list import RuleList
@@ -75,9 +75,7 @@ def render_pmml(listing: Listing) -> Iterator[str]:
         xml.begin_element("MiningModel", attributes)
         fields.write_mining_schema()
         method = "average" if model.combine == "mean" else "sum"
-        yield from writer.write_summed_trees(
-            method, np.ldexp(model.units[:, 0].astype(float), model.exponent)
-        )
+        yield from writer.write_summed_trees(method, scale_units(model.units, model.exponent)[:, 0])
         xml.end_element()
     else:
         yield from writer.write_voting_trees()
@@ -127,7 +125,7 @@ class _TreeModels:
         self.fields.write_mining_schema()
         self._write_outputs(leaf=True)
         if regression:
-            values = np.ldexp(model.units[:, 0].astype(float), model.exponent)
+            values = scale_units(model.units, model.exponent)[:, 0]
             scores = list(map(repr, values.tolist()))
             yield from write_tree_nodes(self.fields, model.trees[0], scores, None)
         else:

@@ -13,6 +13,7 @@ import numpy.typing as npt
 from treekit.data.dataset import make_validation
 from treekit.data.schema import Output
 from treekit.errors import SettingError
+from treekit.model.fixed_point import scale_units
 from treekit.model.model import Model, distribute_votes
 from treekit.model.scoring import compute_label_codes, leaf_indices
 from treekit.model.split_tests import (
@@ -278,7 +279,7 @@ def make_targets(
     units = model.tree_units(number)[np.searchsorted(tree.leaves, nodes[leaf])]
     weights = tree.value[nodes]
     if schema.task == "regression" or model.margins:
-        weights[leaf] = np.ldexp(units.astype(np.float64), model.exponent)
+        weights[leaf] = scale_units(units, model.exponent)
         names = schema.classes if model.margins else [output.name for output in schema.outputs]
         return tuple(_make_number_target(str(name), weights[:, k]) for k, name in enumerate(names))
     votes = np.zeros(weights.shape, dtype=np.int64)

@@ -7,9 +7,8 @@ from dataclasses import replace
 import numpy as np
 import numpy.typing as npt
 
-from treekit.model.fixed_point import fit_regression_grid, fit_sum_grid
 from treekit.model.links import Combine, Link
-from treekit.model.model import distribute_votes
+from treekit.model.model import distribute_votes, fit_grid
 from treekit.rules.rule_list import RuleList, concatenate_rules, take_rules
 
 __all__ = [
@@ -99,12 +98,8 @@ def _convert_to_units(bare: RuleList, values: Doubles) -> RuleList:
     """Convert the values to the fixed-point units of models."""
     if bare.schema.task == "classification" and bare.combine == "mean":
         return replace(bare, units=distribute_votes(bare, values), exponent=0)
-    if bare.combine == "mean":
-        largest = float(np.abs(values).max())
-        grid = fit_regression_grid(largest, bare.n_trees, bare.schema.dtype, bare.mass)
-    else:
-        first = np.flatnonzero(np.diff(bare.tree, prepend=-1))
-        grid = fit_sum_grid(np.maximum.reduceat(np.abs(values), first, axis=0))
+    first = np.flatnonzero(np.diff(bare.tree, prepend=-1))
+    grid = fit_grid(bare, np.maximum.reduceat(np.abs(values), first, axis=0))
     return replace(bare, units=grid.to_grid(values), exponent=grid.exponent)
 
 

@@ -110,7 +110,10 @@ def _add_link_steps(
 ) -> list[Sql]:
     """Add the steps that scale the sums and apply the link function; keep labels as label_k."""
     made: dict[str, Sql] = {f"label_{k}": label for k, label in enumerate(labels)}
-    numbers = {f"m{k}": _scale_sum(model, dialect, total) for k, total in enumerate(sums)}
+    numbers = {
+        f"m{k}": _scale_sum(model, dialect, total, exponent)
+        for k, (total, exponent) in enumerate(zip(sums, model.exponents, strict=True))
+    }
     query.add_step("numbers", made | numbers)
     names, kept = list(numbers), list(made)
     if model.link == "identity":
@@ -128,12 +131,12 @@ def _add_link_steps(
     return _add_softmax_steps(query, model, dialect, names, kept)
 
 
-def _scale_sum(model: Model, dialect: Dialect, total: str) -> Sql:
+def _scale_sum(model: Model, dialect: Dialect, total: str, exponent: int) -> Sql:
     made: Sql = make_cast(total, "DOUBLE")
     if model.divisor != 1:
         made = make_quotient(made, dialect.make_number(float(model.divisor)))
-    if model.exponent != 0:
-        step = dialect.make_number(math.ldexp(1.0, model.exponent))
+    if exponent != 0:
+        step = dialect.make_number(math.ldexp(1.0, exponent))
         made = combine(exp.Mul, exp.Paren(this=made), step)
     return made
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 import textwrap
 from collections.abc import Sequence
@@ -53,7 +54,7 @@ from treekit.export.readable import (
     readable_values,
 )
 from treekit.export.template_values import format_exp_constants, needs_missing_markers
-from treekit.model.fixed_point import floor_to_dtype
+from treekit.model.fixed_point import floor_to_dtype, scale_units
 from treekit.model.model import Model
 from treekit.model.tree import DerivedColumns, make_derived_columns
 
@@ -64,7 +65,9 @@ def make_leaf_source(model: Model, leaves: LeafTable) -> tuple[str, dict[str, An
     """Return the template of leaf values (dense or nonzero entries), and its values and tables."""
     start, column, units = leaves.sparse()
     votes = model.schema.task == "classification" and not model.margins
-    words = ", its votes" if votes else f", in steps of 2**{model.exponent}"
+    words = ", its votes" if votes else f", in steps of 2**{model.exponents[0]}"
+    if not isinstance(model.exponent, int):
+        words = ", in steps of its own for each output"
     values: dict[str, Any] = {"grid_words": Code(words)}
     sparse = {
         "leaf_starts": narrow_integers(start),
@@ -111,13 +114,16 @@ def compute_prediction_values(
         "value": Code(_format_prediction(model, types)),
         "unit_total": Code(str(model.unit_total)),
         "divisor": Code(str(model.divisor)),
-        "exponent": model.exponent,
+        "exponents": list(model.exponents if several else model.exponents[:1]),
+        "one_step": int(isinstance(model.exponent, int)),
         "link": Code(model.link),
         "margins": int(model.margins),
     }
     tables, uses = [], set()
     if classes:
         uses.add("most_votes" if model.label_costs is None else "least_cost")
+    if not isinstance(model.exponent, int) and not types.integers_only:
+        tables.append(make_c_table("scales", scale_units(1.0, model.exponent)))
     if labels or softmax:
         uses.add("blocks")
         tables.append(make_c_table("blocks", np.array(schema.blocks, dtype=np.int32)))
@@ -136,7 +142,10 @@ def _format_prediction(model: Model, types: CTypes) -> str:
     if model.schema.task == "classification" and not model.margins:
         return f"(double)sums[number] / {model.unit_total}.0"
     by = "" if model.divisor == 1 else f" / {model.divisor}.0"
-    number = f"(double)sums[number]{by} * {float_literal(np.ldexp(1.0, model.exponent))}"
+    scale: str = f"{types.prefix}_scales[number]"
+    if isinstance(model.exponent, int):
+        scale = float_literal(math.ldexp(1.0, model.exponent))
+    number = f"(double)sums[number]{by} * {scale}"
     return f"{types.prefix}_{model.link}({number})" if model.link in ("exp", "sigmoid") else number
 
 
@@ -415,7 +424,9 @@ def _compute_name_values(model: Model, name: str, prefix: Code) -> dict[str, Any
     labels = [str(label) for output in schema.outputs for label in output.classes]
     targets = [output.name for output in schema.outputs] if schema.more else []
     words = [*schema.names, *labels, *targets, *texts]
+    long_texts: list[Code] = []
     return {
+        "long_texts": long_texts,
         "p": prefix,
         "P": Code(prefix.upper()),
         "file_name": Code(name),
@@ -424,14 +435,13 @@ def _compute_name_values(model: Model, name: str, prefix: Code) -> dict[str, Any
         "classes": len(labels),
         "outputs": schema.n_values,
         "trees": model.n_trees,
-        "feature_names": string_literals(schema.names, "c"),
-        "class_names": string_literals(labels, "c"),
-        "target_names": string_literals(targets, "c"),
+        "feature_names": _write_texts(schema.names, prefix, long_texts),
+        "class_names": _write_texts(labels, prefix, long_texts),
+        "target_names": _write_texts(targets, prefix, long_texts),
         "has_aliases": int(has_aliases),
         "level_starts": format_lines(list(map(str, starts if has_aliases else starts[:-1]))),
-        "level_texts": string_literals(texts, "c"),
-        # -1.0 if there are no codes.
-        "level_codes": format_lines(list(map(repr, np.append(codes, -1).tolist()))),
+        "level_texts": _write_texts(texts, prefix, long_texts),
+        "level_codes": format_lines(list(map(str, [*codes, -1]))),
         "tells_missing": int(needs_missing_markers(model)),
         "missing_marks": string_literals(marks, "c"),
         "blanks": string_literals(BLANKS, "c"),
@@ -441,6 +451,25 @@ def _compute_name_values(model: Model, name: str, prefix: Code) -> dict[str, Any
         "refuses_missing": int(model.missing == "error"),
         "refuses_unseen": int(model.unknown == "error"),
     }
+
+
+_COMPOUND = "(const char[])"
+
+
+def _write_texts(texts: Sequence[str], prefix: str, arrays: list[Code]) -> list[Code]:
+    """Write texts as literals; long ones as names of arrays, which are added to `arrays`.
+
+    C99 limits string literals, and C++ has no compound literals.
+    """
+    written = []
+    for literal in string_literals(texts, "c"):
+        if literal.startswith(_COMPOUND):
+            name = Code(f"{prefix}_text_{len(arrays)}")
+            arrays.append(Code(f"{name}[] = {literal.removeprefix(_COMPOUND)}"))
+            written.append(name)
+        else:
+            written.append(literal)
+    return written
 
 
 def _add_called_helpers(uses: set[str], types: CTypes) -> set[str]:

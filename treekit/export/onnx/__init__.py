@@ -231,7 +231,7 @@ def _make_model_proto(
 def _make_metadata(model: Model) -> dict[str, str]:
     """Return the metadata needed to fill the inputs and to read the outputs, as ASCII text."""
     schema = model.schema
-    units: dict[str, int | str]
+    units: dict[str, int | str | tuple[int, ...]]
     if schema.task == "classification" and not model.margins:
         units = {"trees": model.n_trees, "unit_total": model.unit_total}
     else:

@@ -11,6 +11,7 @@ from treekit.data.schema import Output
 from treekit.errors import ExportError
 from treekit.export.literals import encode_utf8
 from treekit.export.onnx.graph import ML_DOMAIN, Graph
+from treekit.model.fixed_point import scale_units
 from treekit.model.links import EXP_COEFFICIENTS, EXP_LIMIT, LN2_HIGH, LN2_LOW, LOG2_E, Link
 from treekit.model.model import Model
 
@@ -76,13 +77,14 @@ def _add_probabilities(graph: Graph, model: Model, votes: str, n_classes: int, n
 
 def _add_scaling(graph: Graph, model: Model, total: str, name: str) -> str:
     """Add the scaling of sums to output values: one rounded division, and an exact factor."""
-    if model.divisor != 1 and abs(model.exponent) <= _MAX_EXACT_EXPONENT:
-        graph.add_constant("divisor", np.ldexp(float(model.divisor), np.array(-model.exponent)))
+    if model.divisor != 1 and max(map(abs, model.exponents)) <= _MAX_EXACT_EXPONENT:
+        divisors = np.ldexp(float(model.divisor), -np.asarray(model.exponent, dtype=np.int32))
+        graph.add_constant("divisor", divisors)
         return graph.add_operator("Div", [total, "divisor"], name)
     if model.divisor != 1:
         graph.add_constant("divisor", float(model.divisor))
         total = graph.add_operator("Div", [total, "divisor"], f"{name}_mean")
-    graph.add_constant("step", np.ldexp(1.0, np.array(model.exponent)))
+    graph.add_constant("step", scale_units(1.0, model.exponent))
     return graph.add_operator("Mul", [total, "step"], name)
 
 

@@ -14,7 +14,7 @@ from treekit.data.features import round_to_dtype
 from treekit.errors import ModelError
 from treekit.explain.contributions import compute_node_units, compute_unit_factor, sum_contributions
 from treekit.explain.decision_path import Passage, trace_row
-from treekit.model.fixed_point import compute_mass_bounds
+from treekit.model.fixed_point import Exponent, compute_mass_bounds, scale_units
 from treekit.model.model import Model
 from treekit.model.scoring import leaf_indices, sum_leaf_values
 from treekit.model.split_tests import TreeNodes
@@ -197,7 +197,7 @@ class FeatureContributions:
         self._bias = [model.mass * value for value in roots.sum(axis=0).tolist()]
         votes = model.schema.task == "classification" and not model.margins
         self._divisor = model.unit_total * compute_unit_factor(model) if votes else model.divisor
-        self._exponent = 0 if votes else model.exponent
+        self._exponent: Exponent = 0 if votes else model.exponent
         self.bias = self._to_doubles(np.array(self._bias, dtype=object))
         can_climb = _can_climb(model, self._units)
         self._forest_climber = _ForestClimber(model, self._units) if can_climb else None
@@ -245,7 +245,7 @@ class FeatureContributions:
             shares = (integers.astype(object) / self._divisor).astype(np.float64)
         else:
             shares = integers.astype(np.float64) / self._divisor
-        return np.ldexp(shares, self._exponent)
+        return scale_units(shares, self._exponent)
 
 
 class _ForestClimber:

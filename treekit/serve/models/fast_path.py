@@ -193,7 +193,7 @@ class FastPath:
         shares: list[float] = [units / divisor for units in total]
         if self._has_labels:
             return shares
-        exponent = self._model.exponent
+        (exponent,) = self._model.exponents
         return [math.ldexp(own, exponent) for own in shares]
 
 
