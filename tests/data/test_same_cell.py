@@ -463,11 +463,24 @@ def answer_number(text: str, marks: tuple[str, ...]) -> float | None:
 
 
 @pytest.mark.parametrize("more", [{}, {"missing_marks": ("n/A", "x")}])
-@pytest.mark.parametrize("face", ["python", "script", "requests"])
-def test_marks_among_numbers(face: str, more: dict[str, Any]) -> None:
+@pytest.mark.parametrize("face", ["python", "script", "requests", "tensors", "table", "file"])
+def test_marks_among_numbers(face: str, more: dict[str, Any], tmp_path: Path) -> None:
     model = number_model(**more)
     converter, module = RowConverter(model, "m"), import_python(model, api="full")
+    served, path = Served("m", "1", "", model), tmp_path / "rows.csv"
+
+    def predict_tensor(text: str) -> float:
+        tensor = Tensor("input", "BYTES", np.array([[text, "a"]], dtype=object))
+        return float(model.scorer()(served.parse_inputs([tensor])[0]))
+
+    def predict_file(text: str) -> float:
+        path.write_text(f'x,c\n"{text}",a\n', encoding="utf-8")
+        return float(model.predict(path)[0])
+
     faces = {
+        "tensors": predict_tensor,
+        "table": lambda text: model.predict({"x": [text], "c": ["a"]}),
+        "file": predict_file,
         "python": lambda text: module["predict"]([text, "a"]),
         "script": lambda text: module["predict"]([module["_typed"]("x", text), "a"]),
         "requests": lambda text: model.scorer()(converter.convert_rows([{"x": text, "c": "a"}])[0]),
@@ -475,7 +488,7 @@ def test_marks_among_numbers(face: str, more: dict[str, Any]) -> None:
     for text in NUMBERS:
         try:
             found = float(np.ravel(faces[face](text))[0])
-        except (ValueError, InvalidRequestError):
+        except (ValueError, DataError, InvalidRequestError):
             found = None
         if not (text.lower() in ("nan", "-nan") and found == -1.0):  # as numbers
             assert found == answer_number(text, model.schema.number_marks), text
