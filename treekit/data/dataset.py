@@ -5,16 +5,19 @@ from __future__ import annotations
 import hashlib
 import math
 import reprlib
+import warnings
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 
 from treekit.contracts import TaskColumn
 from treekit.data.cells import Cells, is_text, map_cells, normalize_value_text
-from treekit.data.encoding import encode_rows
+from treekit.data.column_warnings import find_target_warnings
+from treekit.data.encoding import encode_rows, read_rows_for
 from treekit.data.features import (
     DeclaredKinds,
     Floats,
@@ -26,11 +29,20 @@ from treekit.data.features import (
     convert_to_numbers,
     read_inputs,
     round_to_dtype,
+    sort_texts,
 )
-from treekit.data.schema import MISSING_MARKS, Output, Schema, Task, level_text, python_label
+from treekit.data.schema import (
+    MISSING_MARKS,
+    Notation,
+    Output,
+    Schema,
+    Task,
+    level_text,
+    python_label,
+)
 from treekit.data.sparse import SparseColumns
 from treekit.data.table import Table, convert_to_cells, is_dataframe, make_table, read_table
-from treekit.errors import DataError, SettingError
+from treekit.errors import DataError, SettingError, TreekitWarning
 
 # ---------------------------------------------------------------- target
 
@@ -128,6 +140,10 @@ def encode_target(
     check_no_missing(name, cells)
     if task is None:
         task = _infer_task(table, name, cells, classes)
+        if classes is None:
+            numeric = task == "regression"
+            for text in find_target_warnings(table, name, cells, numeric=numeric):
+                warnings.warn(text, TreekitWarning, stacklevel=5)
     if task == "regression":
         if classes is not None:
             raise SettingError("classes are declared, but the task is regression; drop one of them")
@@ -159,13 +175,19 @@ def _infer_task(table: Table, name: str, cells: Cells, classes: Sequence[Any] | 
 def _encode_classes(
     table: Table, name: str, cells: Cells, classes: Sequence[Any] | None
 ) -> CodedTarget:
+    is_number_text = name in table.untyped and cells.dtype.kind in "iuf"
+    if is_number_text:
+        cells = _keep_label_texts(table, name, cells)
     if cells.dtype.kind == "f":
         if np.isinf(cells).any():
             raise DataError(f"the target {name!r} holds an infinite label; labels must be finite")
         _check_label_size(table, name, cells)
-        if np.all(cells == np.floor(cells)):
+        if name not in table.untyped and np.all(cells == np.floor(cells)):
             cells = cells.astype(np.int64)
-    present = sorted(set(cells) if is_text(cells) else np.unique(cells).tolist())
+    if not is_text(cells):
+        present = np.unique(cells).tolist()
+    else:
+        present = sort_texts(set(cells)) if is_number_text else sorted(set(cells))
     labels = tuple(python_label(label) for label in _order_labels(table, name, present, classes))
     for label in labels:
         if isinstance(label, str):
@@ -173,6 +195,18 @@ def _encode_classes(
     code = {label: position for position, label in enumerate(labels)}
     outputs = (Output(name, labels),)
     return CodedTarget("classification", outputs, map_cells(cells, code.__getitem__, np.int32))
+
+
+def _keep_label_texts(table: Table, name: str, cells: Cells) -> Cells:
+    """Return the labels of an untyped column as texts, unless all are as Python writes numbers.
+
+    ``01`` and ``1`` are two labels, and so are ``1.10`` and ``1.1``.
+    """
+    write = repr if cells.dtype.kind == "f" else str
+    known = {write(value) for value in np.unique(cells).tolist()}
+    if {text.strip() for text in table.count_texts(name)} <= known:
+        return cells
+    return table.cells[table.find_column(name)]
 
 
 def _check_label_size(table: Table, name: str, cells: npt.NDArray[np.floating[Any]]) -> None:
@@ -425,8 +459,11 @@ def make_dataset(
     weights: Any = None,
     ignore: Collection[str] = (),
     dtype: InputType = "auto",
-    missing_marks: Collection[str] = MISSING_MARKS,
+    missing_marks: Collection[str] | None = None,
+    decimal: str | None = None,
+    thousands: str | None = None,
     task_columns: Mapping[str, str] | None = None,
+    keep_identifiers: bool = False,
 ) -> Dataset:
     """Make training data from a table that contains the target.
 
@@ -455,17 +492,23 @@ def make_dataset(
         Columns that are not inputs.
     dtype : {"auto", "float32", "float64"}
         Input type; ``auto`` is float32 unless a column would lose precision or range.
-    missing_marks : collection of str
-        Texts that mean missing, here and in all later inputs of the model.
+    missing_marks : collection of str, optional
+        Texts that mean missing, here and in all later inputs of the model; default: the usual
+        ones (`treekit.data.text_format`), of which those of pandas and Arrow count among numbers.
+    decimal, thousands : str, optional
+        Notation of numbers in text, here and in all later inputs: the decimal mark, and the
+        mark between groups of digits.
     task_columns : mapping of str to str, optional
         Additional columns that a task reads, by role; they are not inputs.
+    keep_identifiers : bool
+        Keep undeclared nominal columns with nearly as many categories as rows.
 
     Raises
     ------
     DataError
         For tables, columns, targets or weights that cannot be used.
     """
-    table = read_table(source, missing=missing_marks)
+    table = read_table(source, missing=missing_marks, decimal=decimal, thousands=thousands)
     names = _parse_target_names(target)
     for name in names:
         table.find_column(name, "target column")
@@ -487,7 +530,10 @@ def make_dataset(
     kinds = DeclaredKinds(nominal or (), numeric or (), levels or {})
     coded = encode_targets(table, names, task, classes)
     return replace(
-        _assemble_dataset(table, inputs, kinds, coded, weights, dtype), task_columns=columns
+        _assemble_dataset(
+            table, inputs, kinds, coded, weights, dtype, keep_identifiers=keep_identifiers
+        ),
+        task_columns=columns,
     )
 
 
@@ -521,7 +567,7 @@ def make_dataset_from_xy(
     classes: Sequence[Any] | Mapping[str, Sequence[Any]] | None = None,
     weights: Any = None,
     dtype: InputType = "auto",
-    missing_marks: Collection[str] = MISSING_MARKS,
+    missing_marks: Collection[str] | None = None,
 ) -> Dataset:
     """Make training data from separate inputs and target, as in scikit-learn.
 
@@ -543,7 +589,9 @@ def make_dataset_from_xy(
         raise DataError(f"the target has {targets.n_rows} rows, but the inputs have {table.n_rows}")
     coded = encode_targets(targets, targets.names, task, classes)
     kinds = DeclaredKinds(nominal or (), numeric or (), levels or {})
-    return _assemble_dataset(table, list(table.names), kinds, coded, weights, dtype)
+    return _assemble_dataset(
+        table, list(table.names), kinds, coded, weights, dtype, keep_identifiers=True
+    )
 
 
 def read_targets(y: Any, target: str | None = None) -> Table:
@@ -596,21 +644,27 @@ def _assemble_dataset(
     target: CodedTarget,
     weights: Any,
     dtype: InputType,
+    *,
+    keep_identifiers: bool,
 ) -> Dataset:
     if not inputs:
         raise DataError("no input columns remain besides the target; a model needs at least one")
     kinds.check_names(inputs)
     for name in (*inputs, *(output.name for output in target.outputs)):
         check_unicode(name, "a column name")
-    columns, input_type, cells = read_inputs(table, inputs, kinds, dtype)
+    columns, input_type, cells = read_inputs(
+        table, inputs, kinds, dtype, keep_identifiers=keep_identifiers
+    )
+    how = table.format
     schema = Schema(
         columns=columns,
         target=target.outputs[0].name,
         task=target.task,
         classes=target.outputs[0].classes,
         dtype=input_type,
-        missing_marks=_sort_marks(table.missing),
+        missing_marks=_sort_marks(how.marks),
         more=target.outputs[1:],
+        notation=msgspec.UNSET if how.is_plain else Notation(how.decimal, how.thousands),
     )
     return Dataset(schema, cells, target.y, check_weights(weights, table.n_rows))
 
@@ -761,7 +815,7 @@ def make_validation(
         If the table has no rows, lacks a column, or holds a class that is not in the
         training table.
     """
-    table = read_table(source, missing=schema.missing_marks)
+    table = read_rows_for(source, schema)
     if table.n_rows == 0:
         raise DataError(f"{noun} has no rows; give at least one, or leave it out")
     names = [output.name for output in schema.outputs]

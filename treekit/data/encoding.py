@@ -58,8 +58,7 @@ def encode_rows(
         if plain and not schema.nominal.any():
             matrix = np.ascontiguousarray(round_to_dtype(rows, schema.dtype))
             return _check_missing(matrix, schema, missing)
-    marks = schema.missing_marks if missing_marks is None else missing_marks
-    table = read_table(rows, missing=marks)
+    table = read_rows_for(rows, schema, missing_marks)
     positions = _match_columns(table, schema)
     if isinstance(table.cells, SparseColumns) and not schema.nominal.any():
         matrix = np.ascontiguousarray(round_to_dtype(table.cells.to_dense(), schema.dtype))
@@ -73,6 +72,17 @@ def encode_rows(
         else:
             matrix[:, feature] = round_to_dtype(convert_to_numbers(table, name), schema.dtype)
     return _check_missing(matrix, schema, missing, table.first_row)
+
+
+def read_rows_for(rows: Any, schema: Schema, marks: Collection[str] | None = None) -> Table:
+    """Read a table as the training table was read, by default with its marks of missing values."""
+    how = schema.text_format
+    return read_table(
+        rows,
+        missing=how.marks if marks is None else marks,
+        decimal=how.decimal,
+        thousands=how.thousands,
+    )
 
 
 def _match_columns(table: Table, schema: Schema) -> list[int]:

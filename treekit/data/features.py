@@ -18,6 +18,7 @@ from treekit.data.cells import (
     parse_numbers,
     sort_naturally,
 )
+from treekit.data.column_warnings import find_identifier_warning, find_input_warnings
 from treekit.data.schema import Column, Dtype, level_text
 from treekit.data.table import Table, suggest_names
 from treekit.errors import DataError, SettingError, TreekitWarning
@@ -51,6 +52,10 @@ class DeclaredKinds:
                 f"column {min(both)!r} is declared both numeric and nominal; choose one"
             )
 
+    def declares(self, name: str) -> bool:
+        """Check whether the kind of a column is declared."""
+        return name in self.nominal or name in self.numeric or name in self.levels
+
     def is_nominal(self, table: Table, name: str, cells: Cells) -> bool:
         """Check whether a column, of these typed cells, is nominal."""
         if name in self.numeric:
@@ -61,9 +66,18 @@ class DeclaredKinds:
 
 
 def read_inputs(
-    table: Table, names: Sequence[str], kinds: DeclaredKinds, dtype: InputType
+    table: Table,
+    names: Sequence[str],
+    kinds: DeclaredKinds,
+    dtype: InputType,
+    *,
+    keep_identifiers: bool,
 ) -> tuple[tuple[Column, ...], Dtype, LazyColumns]:
     """Return the columns and input type of a schema, and the cells; read each column once.
+
+    What a column whose kind is not declared may be instead is a warning
+    (`treekit.data.column_warnings`).  A nominal one with nearly as many categories as rows
+    is left out, unless `keep_identifiers` or it is the only input.
 
     Raises
     ------
@@ -77,8 +91,20 @@ def read_inputs(
     losses: dict[str, RoundingLoss] = {}
     for name in names:
         cells = table.get_typed_cells(name)  # read only once from a file
-        if kinds.is_nominal(table, name, cells):
+        nominal = kinds.is_nominal(table, name, cells)
+        declared = kinds.declares(name)
+        if nominal:
             column, codes = _read_nominal(table, name, kinds.levels.get(name))
+            leave_out = not keep_identifiers and len(names) > 1
+            if not declared:
+                n_present = int(np.count_nonzero(codes >= 0))
+                text = find_identifier_warning(
+                    name, len(column.levels), n_present, left_out=leave_out
+                )
+                if text is not None:
+                    _warn(text)
+                    if leave_out:
+                        continue
             smallest = np.min_scalar_type(~int(codes.max(initial=0)))
             sources.append(codes.astype(smallest, copy=False))
         else:
@@ -88,8 +114,19 @@ def read_inputs(
             # Keep numbers parsed from text: parsing them again would cost more than the memory.
             sources.append(values if cells.dtype.kind == "O" else name)
         columns.append(column)
+        if not declared:
+            for text in find_input_warnings(table, name, cells, nominal=nominal):
+                _warn(text)
+    if not columns:
+        raise DataError(
+            "all inputs seem to identify rows and are left out; declare those to keep as nominal"
+        )
     input_type = choose_dtype(losses, dtype)
     return tuple(columns), input_type, LazyColumns(table, sources, input_type)
+
+
+def _warn(text: str) -> None:
+    warnings.warn(text, TreekitWarning, stacklevel=7)
 
 
 def _read_nominal(table: Table, name: str, declared: Sequence[Any] | None) -> tuple[Column, Codes]:
@@ -278,24 +315,31 @@ def _find_present_levels(table: Table, name: str) -> list[str]:
     typed = table.get_typed_cells(name)
     if is_text(typed):
         return sort_naturally(set(typed) - {None})
-    if name in table.untyped:
-        raw = set(table.cells[table.find_column(name)])
-        present = {v for v in raw if v is not None and v.strip() not in table.missing}
-        if any(map(_has_leading_zero, present)):
-            # 007 is a name, not seven: a column declared nominal keeps it as written.
-            return sort_naturally(present)
-        if typed.dtype.kind in "Ob":  # bools, in the notation of the file: FALSE before TRUE
-            words = sorted({text.strip() for text in present}, key=str.casefold)
-            if len({word.casefold() for word in words}) == len(words):
-                return words
+    if name in table.untyped:  # the texts are names: 007 is not 7, nor 250.10 250.1
+        present = {text for text in table.count_texts(name) if not table.format.is_missing(text)}
+        return _sort_bools(present) if typed.dtype.kind in "Ob" else sort_texts(present)
     distinct = set(typed) - {None} if typed.dtype.kind == "O" else np.unique(typed)
     texts = [level_text(value) for value in sorted(distinct)]
     return list(dict.fromkeys(text for text in texts if text is not None))
 
 
-def _has_leading_zero(text: str) -> bool:
-    digits = text.strip().lstrip("+-")
-    return digits[:1] == "0" and digits[1:2].isdigit()
+def _sort_bools(texts: Collection[str]) -> list[str]:
+    """Sort bools, false first; in Python's notation if one value is in several (`LevelIndex`)."""
+    words = sorted(texts, key=str.casefold)
+    python = ["False", "True"]
+    if len({word.casefold() for word in words}) < len(words) and all(
+        LevelIndex(python).code(word) >= 0 for word in words
+    ):
+        return python
+    return words
+
+
+def sort_texts(texts: Collection[str]) -> list[str]:
+    """Sort numbers by value, then text; other texts naturally."""
+    try:
+        return sorted(texts, key=lambda text: (float(text), text))
+    except ValueError:
+        return sort_naturally(texts)
 
 
 def check_unicode(text: str, role: str) -> None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Collection
 from decimal import Decimal
 from enum import Enum
 from typing import Any, Literal
@@ -16,6 +15,7 @@ from typing import Any, Literal
 import msgspec
 import numpy as np
 
+from treekit.data.text_format import MISSING_MARKS, NUMBER_MARKS, TextFormat, get_number_marks
 from treekit.errors import DataError
 
 __all__ = [
@@ -36,25 +36,6 @@ Kind = Literal["numeric", "nominal"]
 Dtype = Literal["float32", "float64"]
 Task = Literal["classification", "regression"]
 Label = bool | int | float | str
-
-MISSING_MARKS = ("", "NA", "NaN", "nan", "null", "None", "?")
-"""Texts that mean "missing" by default, compared without surrounding white space."""
-
-NUMBER_MARKS = (
-    *MISSING_MARKS,
-    *("#N/A", "#N/A N/A", "#NA", "-1.#IND", "-1.#QNAN", "-NaN", "-nan", "1.#IND", "1.#QNAN"),
-    *("<NA>", "N/A", "NULL", "n/a"),
-)
-"""Texts that mean "missing" by default in columns of numbers: also the marks of pandas and
-Arrow.  In a column of names the further ones are categories."""
-
-
-def get_number_marks(marks: Collection[str]) -> tuple[str, ...]:
-    """Return the marks of missing values in columns of numbers, given those of all columns.
-
-    They are `NUMBER_MARKS` unless other marks were declared.
-    """
-    return NUMBER_MARKS if set(marks) == set(MISSING_MARKS) else tuple(sorted(marks))
 
 
 class Column(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -88,6 +69,13 @@ class Output(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     classes: tuple[Label, ...] = ()
 
 
+class Notation(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The notation of numbers in text, if it is not that of Python."""
+
+    decimal: str
+    thousands: str
+
+
 class Schema(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Columns, target and input type of a model.
 
@@ -106,6 +94,8 @@ class Schema(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         Texts that mean missing, unless they are categories of their column.
     more : tuple of Output
         Targets after the first, of the same task; `outputs` lists all.
+    notation : Notation, optional
+        Notation of numbers in text; unset for that of Python.  See `text_format`.
     """
 
     columns: tuple[Column, ...]
@@ -115,6 +105,7 @@ class Schema(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     dtype: Dtype = "float32"
     missing_marks: tuple[str, ...] = MISSING_MARKS
     more: tuple[Output, ...] = ()
+    notation: Notation | msgspec.UnsetType = msgspec.UNSET
 
     def __post_init__(self) -> None:
         names = [column.name for column in self.columns]
@@ -128,6 +119,7 @@ class Schema(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             raise DataError("a target column is named twice; name each target once")
         for output in self.outputs:
             _check_output(output, self.task)
+        self.text_format  # noqa: B018 - its own checks
 
     @property
     def n_features(self) -> int:
@@ -144,6 +136,14 @@ class Schema(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         """Offset of each output in a leaf's vector, and the end of the last."""
         sizes = [len(output.classes) or 1 for output in self.outputs]
         return tuple(itertools.accumulate(sizes, initial=0))
+
+    @property
+    def text_format(self) -> TextFormat:
+        """Meaning of text in tables: marks of missing values, notation of numbers."""
+        marks = frozenset(self.missing_marks)
+        if isinstance(self.notation, msgspec.UnsetType):
+            return TextFormat(marks)
+        return TextFormat(marks, self.notation.decimal, self.notation.thousands)
 
     @property
     def number_marks(self) -> tuple[str, ...]:
