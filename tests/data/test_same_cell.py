@@ -30,8 +30,9 @@ from tests.reference.artifacts import compile_c, import_python
 from tests.reference.encode import level_of, state_of
 from tests.runtimes import need
 from treekit.cli.predict import compute_scores
-from treekit.data.schema import NUMBER_MARKS, Column, Schema
+from treekit.data.schema import Column, Notation, Schema
 from treekit.data.table import read_table
+from treekit.data.text_format import NUMBER_MARKS
 from treekit.errors import DataError
 from treekit.estimators import DecisionTreeClassifier
 from treekit.explain.row import read_row
@@ -446,7 +447,10 @@ def test_any_cell_and_vocabulary(vocabulary: list[str], cells: list[Any]) -> Non
 
 # ------------------------------------------------------------------ numbers
 
-NUMBERS = ["1.5", " 2 ", "1e1", *NUMBER_MARKS, " N/A\u3000", "1.5x", "n/A", "1_0", "٣", ""]
+NUMBERS = [
+    *("1.5", " 2 ", "1e1", *NUMBER_MARKS, " N/A\u3000", "1.5x", "n/A", "1_0", "٣", ""),
+    *("1,5", "1.500", "1.234,5", ",5", "1.5,0", "1.50.000", "1.50", "."),
+]
 
 
 def number_model(**more: Any) -> Model:
@@ -458,11 +462,22 @@ def number_model(**more: Any) -> Model:
 
 def answer_number(text: str, marks: tuple[str, ...]) -> float | None:
     """The answer of `number_model`; None for text that is no number."""
-    numbers = {"1.5": 0.0, " 2 ": 1.0, "1e1": 1.0}
+    numbers = {"1.5": 0.0, "1.500": 0.0, "1.50": 0.0, " 2 ": 1.0, "1e1": 1.0}
     return -1.0 if text.strip() in marks else numbers.get(text)
 
 
-@pytest.mark.parametrize("more", [{}, {"missing_marks": ("n/A", "x")}])
+def answer_notation(text: str, marks: tuple[str, ...]) -> float | None:
+    """The same for numbers such as 1.234,5."""
+    numbers = {" 2 ": 1.0, "1e1": 1.0, "1,5": 0.0, "1.500": 1.0, "1.234,5": 1.0, ",5": 0.0}
+    numbers["1.50.000"] = 1.0  # groups of India
+    return -1.0 if text.strip() in marks else numbers.get(text)
+
+
+@pytest.mark.parametrize(
+    "more",
+    [{}, {"missing_marks": ("n/A", "x")}, {"notation": Notation(",", ".")}],
+    ids=["usual marks", "other marks", "notation"],
+)
 @pytest.mark.parametrize("face", ["python", "script", "requests", "tensors", "table", "file"])
 def test_marks_among_numbers(face: str, more: dict[str, Any], tmp_path: Path) -> None:
     model = number_model(**more)
@@ -491,7 +506,9 @@ def test_marks_among_numbers(face: str, more: dict[str, Any], tmp_path: Path) ->
         except (ValueError, DataError, InvalidRequestError):
             found = None
         if not (text.lower() in ("nan", "-nan") and found == -1.0):  # as numbers
-            assert found == answer_number(text, model.schema.number_marks), text
+            plain = model.schema.text_format.is_plain
+            answer = answer_number if plain else answer_notation
+            assert found == answer(text, model.schema.number_marks), text
 
 
 # ------------------------------------------------------------------ training

@@ -14,7 +14,6 @@ from urllib.parse import parse_qsl
 import numpy as np
 import numpy.typing as npt
 
-from treekit.data.cells import TextFormat
 from treekit.data.features import UNSEEN, LevelIndex
 from treekit.data.table import suggest_names
 from treekit.serve.errors import InvalidRequestError, shown
@@ -86,7 +85,7 @@ class RowConverter:
             for column in schema.columns
         ]
         self._names = frozenset(schema.names)
-        self._format = TextFormat(frozenset(schema.missing_marks))
+        self._format = schema.text_format
         self._no_missing = model.missing == "error"
         self._no_unknown = model.unknown == "error"
 

@@ -13,11 +13,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from treekit.data.cells import is_number, make_object_array
+from treekit.data.cells import make_object_array
 from treekit.data.encoding import encode_rows
 from treekit.data.features import round_to_dtype
 from treekit.data.schema import Column, Output, python_label
 from treekit.data.table import make_table, suggest_names
+from treekit.data.text_format import is_number
 from treekit.errors import DataError
 from treekit.model.links import convert_sums
 from treekit.model.model import Model
