@@ -812,12 +812,13 @@ def test_cells_of_a_float_matrix_are_level_texts_in_nominal_columns():
         np.testing.assert_array_equal(matrix[:, 1], [1, 2, np.nan, np.nan, 0])
 
 
-def test_a_level_is_found_however_its_number_is_written(tmp_path):
+def test_a_level_is_found_by_its_text_or_as_other_programs_write_it(tmp_path):
     schema = schema_of(Column("n", "nominal", ("3", "2.5", "True", "007")))
     path = tmp_path / "t.csv"
-    path.write_text("n\n3\n3.0\n 2.50\nTRUE\n007\n7\nx\n", encoding="utf-8")
+    path.write_text("n\n3\n3.0\n2.5\n 2.50\nTRUE\n007\n7\n3.00\nx\n", encoding="utf-8")
     codes = encode_rows(path, schema)[:, 0]
-    np.testing.assert_array_equal(codes, [0, 0, 1, 2, 3, np.nan, np.nan])
+    nan = np.nan
+    np.testing.assert_array_equal(codes, [0, 0, 1, nan, 2, 3, nan, nan, nan])
     # The same row alone means the same: nothing depends on its neighbours.
     for text, code in (("3.0", 0), ("TRUE", 2), ("007", 3)):
         path.write_text(f"n\n{text}\n", encoding="utf-8")

@@ -22,6 +22,7 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from onnxruntime.capi.onnxruntime_pybind11_state import Fail, InvalidArgument
 
 import treekit
 from tests.examples import examples
@@ -29,8 +30,9 @@ from tests.reference.artifacts import compile_c, import_python
 from tests.reference.encode import level_of, state_of
 from tests.runtimes import need
 from treekit.cli.predict import compute_scores
-from treekit.data.schema import NUMBER_MARKS, Column, Schema
+from treekit.data.schema import Column, Notation, Schema
 from treekit.data.table import read_table
+from treekit.data.text_format import NUMBER_MARKS
 from treekit.errors import DataError
 from treekit.estimators import DecisionTreeClassifier
 from treekit.explain.row import read_row
@@ -172,18 +174,15 @@ def test_columns_of_texts(levels: tuple[str, ...], tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("face", ["tables", "requests", "tensors", "python", "onnx"])
 def test_a_mark_is_missing_and_another_text_unseen(levels: tuple[str, ...], face: str) -> None:
-    model, right = level_model(levels, unknown="error"), []
-    states = [state_of(text, levels) for text in TEXTS]
-    ask = STRICT_FACES[face](model)
+    ask, states = STRICT_FACES[face](level_model(levels, unknown="error")), []
     for text in TEXTS:
         try:
             found = ask(text)
-        except Exception as error:  # noqa: BLE001 - each face has its own
-            assert type(error).__name__ in REFUSALS
-            right.append("unseen")
+        except REFUSALS:
+            states.append("unseen")
         else:
-            right.append("missing" if found < 0 else found)
-    assert right == states
+            states.append("missing" if found < 0 else found)
+    assert states == [state_of(text, levels) for text in TEXTS]
 
 
 def ask_converter(model: Model) -> Any:
@@ -226,7 +225,7 @@ STRICT_FACES = {
     "python": ask_python,
     "onnx": ask_onnx,
 }
-REFUSALS = {"DataError", "InvalidRequestError", "ValueError", "InvalidArgument", "Fail"}
+REFUSALS = (ValueError, DataError, InvalidRequestError, InvalidArgument, Fail)
 
 
 def test_rows_of_a_file(levels: tuple[str, ...], tmp_path: Path) -> None:
@@ -448,7 +447,10 @@ def test_any_cell_and_vocabulary(vocabulary: list[str], cells: list[Any]) -> Non
 
 # ------------------------------------------------------------------ numbers
 
-NUMBERS = ["1.5", " 2 ", "1e1", *NUMBER_MARKS, " N/A\u3000", "1.5x", "n/A", "1_0", "٣", ""]
+NUMBERS = [
+    *("1.5", " 2 ", "1e1", *NUMBER_MARKS, " N/A\u3000", "1.5x", "n/A", "1_0", "٣", ""),
+    *("1,5", "1.500", "1.234,5", ",5", "1.5,0", "1.50.000", "1.50", "."),
+]
 
 
 def number_model(**more: Any) -> Model:
@@ -460,16 +462,40 @@ def number_model(**more: Any) -> Model:
 
 def answer_number(text: str, marks: tuple[str, ...]) -> float | None:
     """The answer of `number_model`; None for text that is no number."""
-    numbers = {"1.5": 0.0, " 2 ": 1.0, "1e1": 1.0}
+    numbers = {"1.5": 0.0, "1.500": 0.0, "1.50": 0.0, " 2 ": 1.0, "1e1": 1.0}
     return -1.0 if text.strip() in marks else numbers.get(text)
 
 
-@pytest.mark.parametrize("more", [{}, {"missing_marks": ("n/A", "x")}])
-@pytest.mark.parametrize("face", ["python", "script", "requests"])
-def test_marks_among_numbers(face: str, more: dict[str, Any]) -> None:
+def answer_notation(text: str, marks: tuple[str, ...]) -> float | None:
+    """The same for numbers such as 1.234,5."""
+    numbers = {" 2 ": 1.0, "1e1": 1.0, "1,5": 0.0, "1.500": 1.0, "1.234,5": 1.0, ",5": 0.0}
+    numbers["1.50.000"] = 1.0  # groups of India
+    return -1.0 if text.strip() in marks else numbers.get(text)
+
+
+@pytest.mark.parametrize(
+    "more",
+    [{}, {"missing_marks": ("n/A", "x")}, {"notation": Notation(",", ".")}],
+    ids=["usual marks", "other marks", "notation"],
+)
+@pytest.mark.parametrize("face", ["python", "script", "requests", "tensors", "table", "file"])
+def test_marks_among_numbers(face: str, more: dict[str, Any], tmp_path: Path) -> None:
     model = number_model(**more)
     converter, module = RowConverter(model, "m"), import_python(model, api="full")
+    served, path = Served("m", "1", "", model), tmp_path / "rows.csv"
+
+    def predict_tensor(text: str) -> float:
+        tensor = Tensor("input", "BYTES", np.array([[text, "a"]], dtype=object))
+        return float(model.scorer()(served.parse_inputs([tensor])[0]))
+
+    def predict_file(text: str) -> float:
+        path.write_text(f'x,c\n"{text}",a\n', encoding="utf-8")
+        return float(model.predict(path)[0])
+
     faces = {
+        "tensors": predict_tensor,
+        "table": lambda text: model.predict({"x": [text], "c": ["a"]}),
+        "file": predict_file,
         "python": lambda text: module["predict"]([text, "a"]),
         "script": lambda text: module["predict"]([module["_typed"]("x", text), "a"]),
         "requests": lambda text: model.scorer()(converter.convert_rows([{"x": text, "c": "a"}])[0]),
@@ -477,10 +503,12 @@ def test_marks_among_numbers(face: str, more: dict[str, Any]) -> None:
     for text in NUMBERS:
         try:
             found = float(np.ravel(faces[face](text))[0])
-        except (ValueError, InvalidRequestError):
+        except (ValueError, DataError, InvalidRequestError):
             found = None
         if not (text.lower() in ("nan", "-nan") and found == -1.0):  # as numbers
-            assert found == answer_number(text, model.schema.number_marks), text
+            plain = model.schema.text_format.is_plain
+            answer = answer_number if plain else answer_notation
+            assert found == answer(text, model.schema.number_marks), text
 
 
 # ------------------------------------------------------------------ training

@@ -39,7 +39,7 @@ def is_number(mark: str) -> bool:
         return False
 
 
-_SPACES = " \u00a0\u2009\u202f"
+SPACES = " \u00a0\u2009\u202f"
 """White space that separates groups of digits: all are the same mark."""
 
 
@@ -103,10 +103,10 @@ class TextFormat:
     def parse_number(self, text: str) -> str | None:
         """Return a number in Python's notation; None for other texts."""
         if not self.is_plain:
-            found = self._pattern.fullmatch(_join_spaces(text.strip()))
+            found = self.pattern.fullmatch(_join_spaces(text.strip()))
             if found is None:
                 return None
-            text = "".join(found.group("sign", "whole")).replace(self._separator, "")
+            text = "".join(found.group("sign", "whole")).replace(self.separator, "")
             text += found["fraction"].replace(self.decimal, ".") + found["exponent"]
         # float() also accepts 1_000 and digits of other scripts; dataframe libraries do not.
         if not text.isascii() or "_" in text:
@@ -118,13 +118,14 @@ class TextFormat:
         return text
 
     @property
-    def _separator(self) -> str:
+    def separator(self) -> str:
+        """Mark between groups of digits in `pattern`; a text without numbers if there is none."""
         return _join_spaces(self.thousands) or "\0"
 
     @cached_property
-    def _pattern(self) -> re.Pattern[str]:
+    def pattern(self) -> re.Pattern[str]:
         """Numbers of this notation, in groups of three digits or, as in India, two and three."""
-        by, point = re.escape(self._separator), re.escape(self.decimal)
+        by, point = re.escape(self.separator), re.escape(self.decimal)
         grouped = f"[0-9]{{1,3}}(?:{by}[0-9]{{3}})+|[0-9]{{1,2}}(?:{by}[0-9]{{2}})*{by}[0-9]{{3}}"
         return re.compile(
             f"(?P<sign>[+-]?)(?P<whole>{grouped}|[0-9]*)(?P<fraction>(?:{point}[0-9]*)?)"
@@ -146,4 +147,4 @@ class TextFormat:
 
 def _join_spaces(text: str) -> str:
     """Replace the white space that separates groups of digits by blanks."""
-    return text.translate(dict.fromkeys(map(ord, _SPACES), " "))
+    return text.translate(dict.fromkeys(map(ord, SPACES), " "))

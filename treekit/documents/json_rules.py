@@ -17,7 +17,7 @@ import msgspec
 import numpy as np
 from msgspec import UNSET, Meta, UnsetType
 
-from treekit.data.schema import MISSING_MARKS, Column, Dtype, Label, Output, Schema
+from treekit.data.schema import MISSING_MARKS, Column, Dtype, Label, Notation, Output, Schema
 from treekit.documents import Listing
 from treekit.errors import ModelFileError
 from treekit.model.fixed_point import MASS, count_tree_units, floor_to_dtype
@@ -141,6 +141,7 @@ class HeaderEntry(_Entry, kw_only=True):
     targets: Annotated[list[TargetEntry], Meta(min_length=1)]
     columns: Annotated[list[ColumnEntry], Meta(min_length=1)]
     missing_marks: tuple[str, ...] = MISSING_MARKS
+    notation: Notation | UnsetType = UNSET
     type: Dtype
     missing: MissingPolicy
     unknown: UnknownPolicy
@@ -224,6 +225,10 @@ def _format_header(rules: RuleList) -> Iterator[str]:
             text = _format_lines(f"[{', '.join(test)}]" for test in tests)
         elif key in ("targets", "columns"):
             text = _format_lines(map(_dump_json, facts[key]))
+        elif key == "notation":
+            if isinstance(schema.notation, UnsetType):
+                continue
+            text = _dump_json(msgspec.to_builtins(schema.notation))
         else:
             text = _dump_json(facts[key] if key in facts else getattr(rules, key))
         yield f' "{key}": {text},\n'
@@ -469,6 +474,7 @@ def _read_header(stated: HeaderEntry) -> tuple[RuleList, _ConditionReader]:
         classes=first.classes,
         dtype=stated.type,
         missing_marks=stated.missing_marks,
+        notation=stated.notation,
         more=tuple(more),
     )
     with _errors_at(".trees"):

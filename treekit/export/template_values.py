@@ -13,6 +13,7 @@ import numpy.typing as npt
 from treekit._version import __version__
 from treekit.data.features import LevelIndex
 from treekit.data.schema import Column, Schema
+from treekit.data.text_format import SPACES
 from treekit.errors import ExportError
 from treekit.export.fractional import build_fractional_table, choose_fractional_form
 from treekit.export.literals import BLANKS, Array, Code, Language, Tables
@@ -115,6 +116,9 @@ def template_values(
         columns; ``blanks``: literal of the white space that is removed around a mark;
         ``tells_missing``: 1 = the model refuses texts that are no categories, unless
         they are marks.
+        ``notation``: None if numbers in text are in Python's notation, else literals of
+        ``decimal``, ``thousands``, ``separator`` and ``pattern`` of
+        `treekit.data.text_format.TextFormat`, and of its ``spaces``.
         ``texts``: all names, labels of each target, categories of each column and, if there
         are any, aliases of each column, in
         one record like an array: ``literals``, or ``packed`` with ``lengths``
@@ -248,9 +252,23 @@ def compute_schema_values(schema: Schema, stem: str, tables: Tables) -> dict[str
         "dtype": language.text(schema.dtype),
         "missing_marks": [language.text(mark) for mark in schema.missing_marks],
         "number_marks": [language.text(mark) for mark in schema.number_marks],
+        "notation": _describe_notation(schema, language),
         "blanks": language.text(BLANKS),
         "answer": Code(("label" if schema.task == "classification" else "number") + several),
         "blocks": tables(np.array(schema.blocks)),
+    }
+
+
+def _describe_notation(schema: Schema, language: Language) -> dict[str, Code] | None:
+    how = schema.text_format
+    if how.is_plain:
+        return None
+    return {
+        "decimal": language.text(how.decimal),
+        "thousands": language.text(how.thousands),
+        "separator": language.text(how.separator),
+        "pattern": language.text(how.pattern.pattern),
+        "spaces": language.text(SPACES),
     }
 
 

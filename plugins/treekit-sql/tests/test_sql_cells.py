@@ -6,6 +6,7 @@ import math
 import sqlite3
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 from treekit_sql.duckdb import register
@@ -15,7 +16,8 @@ import treekit
 from tests.data.test_same_cell import CELLS, VOCABULARIES, expected, level_model
 from tests.runtimes import need
 from treekit.data.features import LevelIndex
-from treekit.data.schema import Column, Schema
+from treekit.data.schema import Column, Notation, Schema
+from treekit.errors import VerificationError
 from treekit.model.builder import build_tree, is_missing, leaf, threshold
 from treekit.model.model import Model, make_model
 
@@ -104,9 +106,9 @@ def test_a_function_of_duckdb(levels: tuple[str, ...]) -> None:
 NUMBER_CELLS = [None, "", "N/A", " NULL\u3000", "#N/A", "-1.#IND", "<NA>", "?"]
 
 
-def number_model() -> Model:
+def number_model(**more: Any) -> Model:
     root = is_missing("x", leaf(-1.0), threshold("x", 1.75, leaf(0.0), leaf(1.0)))
-    schema = Schema((Column("x"),), task="regression")
+    schema = Schema((Column("x"),), task="regression", **more)
     return make_model(schema, [build_tree(root, schema)])
 
 
@@ -139,3 +141,47 @@ def test_marks_among_numbers_in_duckdb(tmp_path: Path) -> None:
         assert said == [-1.0] * len(NUMBER_CELLS) + [0.0, 1.0]
         connection.execute("CREATE OR REPLACE TABLE rows AS SELECT 1.5::DOUBLE AS x")
         assert connection.execute(query).fetchall() == [(0.0,)]
+
+
+@pytest.mark.matrix
+@pytest.mark.parametrize("form", ["select", "rules"])
+def test_text_in_another_notation_is_refused_by_duckdb(form: str, tmp_path: Path) -> None:
+    need("duckdb")
+    import duckdb
+
+    model = number_model(notation=Notation(",", "."))
+    if form == "select":
+        path = treekit.export(model, "sql", tmp_path / "m.sql", dialect="duckdb")[0]
+    else:
+        path = treekit.write_rules(model, tmp_path / "m.sql", form="sql-duckdb")
+    query = path.read_text(encoding="utf-8")
+    with duckdb.connect() as connection:
+        connection.execute("CREATE TABLE rows AS SELECT 1.5::DOUBLE AS x")
+        assert connection.execute(query).fetchall() == [(0.0,)]
+        connection.execute("CREATE OR REPLACE TABLE rows AS SELECT '1.234' AS x")
+        with pytest.raises(duckdb.Error, match="VARCHAR"):
+            connection.execute(query)
+
+
+@pytest.mark.system
+@pytest.mark.parametrize("form", ["select", "rules"])
+def test_text_in_another_notation_is_refused_by_postgresql(
+    form: str, postgres: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(POSTGRES, postgres)
+    model = number_model(notation=Notation(",", "."))
+    if form == "select":
+        path = treekit.export(model, "sql", tmp_path / "m.sql", dialect="postgres")[0]
+    else:
+        path = treekit.write_rules(model, tmp_path / "m.sql", form="sql-postgres")
+    query, engine = path.read_text(encoding="utf-8"), PostgresEngine()
+    try:
+        engine.connection.execute("CREATE TEMPORARY TABLE rows (x DOUBLE PRECISION)")
+        engine.connection.execute("INSERT INTO rows VALUES (1.5)")
+        assert engine.run_query(query, math.inf) == [(0.0,)]
+        engine.connection.execute("DROP TABLE rows")
+        engine.connection.execute("CREATE TEMPORARY TABLE rows (x TEXT)")
+        with pytest.raises(VerificationError, match="operator does not exist"):
+            engine.run_query(query, math.inf)
+    finally:
+        engine.close()

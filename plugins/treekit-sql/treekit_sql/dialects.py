@@ -123,10 +123,21 @@ class Dialect:
             raise ExportError(f"the class label {label} exceeds the range of a BIGINT: rename it")
         return as_sql(label)
 
-    def convert_to_number(self, cell: Sql, marks: Sequence[str]) -> Sql:
-        """Convert a cell of a numeric column to a double; NULL if it is missing."""
+    def convert_to_number(self, cell: Sql, marks: Sequence[str], *, plain: bool = True) -> Sql:
+        """Convert a cell of a numeric column to a double; NULL if it is missing.
+
+        Parameters
+        ----------
+        cell : sqlglot.Expression
+        marks : sequence of str
+            Texts that mean missing, for engines whose numeric columns contain text.
+        plain : bool
+            Whether text is in Python's notation; else the engine must refuse it.
+        """
         del marks  # a numeric column contains no text
-        return make_call("NULLIF", make_cast(cell, "DOUBLE"), self.make_nan())
+        # No engine subtracts from a text, which it would read in its own notation.
+        number = cell if plain else make_binary(exp.Sub, cell, as_sql(0))
+        return make_call("NULLIF", make_cast(number, "DOUBLE"), self.make_nan())
 
     def make_nan(self) -> Sql:
         """Build NaN, which in this dialect equals itself and is larger than all numbers."""
@@ -308,11 +319,11 @@ class DuckDB(Dialect):
 
     make_bound = make_number
 
-    def convert_to_number(self, cell: Sql, marks: Sequence[str]) -> Sql:
+    def convert_to_number(self, cell: Sql, marks: Sequence[str], *, plain: bool = True) -> Sql:
         """Convert a cell to a double, also text, which columns of files with marks hold."""
-        number = super().convert_to_number(cell, marks)
+        number = super().convert_to_number(cell, marks, plain=plain)
         mark = self.is_missing_marker(cell, marks)
-        if mark is None:
+        if mark is None or not plain:
             return number
         # The engine evaluates the type once for a column: numbers are not converted to text.
         return make_case([(self._has_type(cell, ("VARCHAR",), mark), exp.Null())], number)
@@ -387,8 +398,9 @@ class SQLite(Dialect):
         del written
         return make_binary(exp.EQ, cell, self.make_number(number))
 
-    def convert_to_number(self, cell: Sql, marks: Sequence[str]) -> Sql:
+    def convert_to_number(self, cell: Sql, marks: Sequence[str], *, plain: bool = True) -> Sql:
         """Convert a number to a double; text other than missing markers is unchanged."""
+        del plain  # text is refused
         kinds = [exp.Literal.string(kind) for kind in ("integer", "real")]
         is_number = make_membership_test(make_call("TYPEOF", cell), kinds)
         tests = [(is_number, make_cast(cell, "DOUBLE"))]

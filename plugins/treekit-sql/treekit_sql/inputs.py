@@ -137,7 +137,8 @@ def _convert_cell(cells: InputColumns, feature: int, source: str) -> Sql:
     # Qualified: SQLite reads an unknown bare name as text.
     raw = quote_column(column.name, source)
     if column.kind == "numeric":
-        return dialect.convert_to_number(raw, schema.number_marks)
+        plain = schema.text_format.is_plain
+        return dialect.convert_to_number(raw, schema.number_marks, plain=plain)
     tests = [(dialect.make_text(level), code) for code, level in enumerate(column.levels)]
     unseen: Sql | None = None
     if cells.model.unknown == "error":

@@ -481,7 +481,8 @@ class _ConditionPrinter:
             return self.print_expression(written)
         # Elsewhere the type of a numeric column is a number, as the first lines of the file say.
         own = schema.number_marks if self.dialect.name == "sqlite" else ()
-        cell = self.dialect.convert_to_number(raw, own)
+        plain = schema.text_format.is_plain
+        cell = self.dialect.convert_to_number(raw, own, plain=plain)
         if number in self.replacements:
             cell = make_call("COALESCE", cell, self.replacements[number])
         if self.dialect.name == "sqlite":  # the marks of all columns share the blanks

@@ -19,8 +19,8 @@ import numpy as np
 import numpy.typing as npt
 from sqlglot import exp
 
-from treekit.data.text_format import is_number
 from treekit.data.schema import Column, Label, Output, Schema
+from treekit.data.text_format import is_number
 from treekit.errors import VerificationError
 from treekit.verify.answers import (
     INCONSISTENT,

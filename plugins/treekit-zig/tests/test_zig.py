@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import treekit
+from tests.data.test_same_cell import QUESTIONS, STATES, name_state, wide_model
 from treekit import registry
 from treekit.testing import check_exporter
 from treekit.verify import make_probes
@@ -113,6 +114,14 @@ def test_it_runs_where_neither_treekit_nor_the_plugin_is(models, artifacts, tmp_
     named[NAMES[2]] = [model.schema.columns[2].levels[int(code)] for code in rows[:, 2]]
     assert [model.schema.classes[k] for k in labels] == list(model.predict(named))
     assert shares == [share.hex() for share in model.predict_proba(named).ravel().tolist()]
+
+
+def test_a_text_is_the_category_that_the_model_finds(tmp_path):
+    model = wide_model()
+    (path,) = treekit.export(model, "zig", tmp_path / "m.zig")
+    (compiled,) = zig.compiled([path.read_bytes()], [model.schema], tmp_path / "build")
+    codes = [compiled.code(feature, text) for feature, text in QUESTIONS]
+    assert [name_state((-1 if np.isnan(c) else c, np.isnan(c))) for c in codes] == STATES
 
 
 def test_a_user_s_own_templates_go_first(models, tmp_path):

@@ -85,7 +85,7 @@ class RowConverter:
             for column in schema.columns
         ]
         self._names = frozenset(schema.names)
-        self._number_marks = frozenset(schema.number_marks)
+        self._format = schema.text_format
         self._no_missing = model.missing == "error"
         self._no_unknown = model.unknown == "error"
 
@@ -145,15 +145,12 @@ class RowConverter:
 
     def _parse_number(self, value: str) -> float:
         """Return the number of a string, NaN if it is missing; ValueError if it is none."""
-        if value.strip() in self._number_marks:
+        if self._format.is_missing_number(value):
             return _NAN
-        try:
-            # float() also accepts 1_000 and digits of other scripts; dataframes do not.
-            if value.isascii() and "_" not in value:
-                return float(value)
-        except ValueError:
-            pass
-        raise ValueError(f"the string {shown(value)}, but the column is numeric")
+        text = self._format.parse_number(value)
+        if text is None:
+            raise ValueError(f"the string {shown(value)}, but the column is numeric")
+        return float(text)
 
     def _check_policies(self, index: LevelIndex | None, value: Any) -> None:
         """Reject missing values and unseen categories according to the model's policies."""
