@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -14,10 +15,14 @@ from treekit.documents.json_rules import read_json
 from treekit.errors import DataError, SettingError
 from treekit.export import write_files
 from treekit.model.model import Model
+from treekit.rules.clean_text import decode_text
 from treekit.rules.language import Language
 from treekit.rules.read_text import read_edited
 from treekit.rules.revise import revise_model
 from treekit.rules.rule_list import RuleList
+
+_TABLE_START = r"sep=|rule\W{1,3}tree\W{1,3}node\W{1,3}if\W"
+"""First line of a table of rules, with any separator and quotes."""
 
 
 def infer_form(path: str | Path) -> str:
@@ -121,11 +126,16 @@ def load_edited_rules(path: str | Path) -> RuleList:
     ------
     ModelFileError
         If the file cannot be parsed; names the line, or the path in the JSON.
+    DataError
+        If it is not text, not in Unicode, or a table of rules.
     """
-    try:
-        text = Path(path).read_bytes().decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise DataError(f"{str(path)!r} is not UTF-8 text; save it as UTF-8") from error
+    text = decode_text(Path(path).read_bytes(), str(path))
+    start = text.lstrip('\ufeff"').partition("\n")[0]
+    if re.match(_TABLE_START, start) is not None:
+        raise DataError(
+            f"{str(path)!r} is a table of rules (CSV), which is not read back: edit the rules as "
+            "text or JSON (treekit rules MODEL -o FILE.txt)"
+        )
     if Path(path).suffix.lower() == ".json":
         return read_json(text)
     return read_edited(text)

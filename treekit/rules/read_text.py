@@ -3,7 +3,8 @@
 A text is parsed tolerantly: the lines before and after the rules must be treekit's, and
 conditions and predictions must use its phrases, but rules may be added, moved and deleted,
 their numbers and nodes are free, supports and shares may be left out, and blank lines and
-lines that begin with ``#`` are allowed anywhere.  A text that is to be executed must also be
+lines that begin with ``#`` are allowed anywhere; `treekit.rules.clean_text` undoes what editors
+do to characters.  A text that is to be executed must also be
 equal, byte for byte, to the text that treekit writes for the parsed rules.
 """
 
@@ -26,6 +27,15 @@ from treekit.model.fixed_point import MASS, Exponent, count_tree_units, make_exp
 from treekit.model.links import Combine, Link
 from treekit.model.model import MissingPolicy, UnknownPolicy, predict_labels
 from treekit.rules import language as languages
+from treekit.rules.clean_text import (
+    TextCleaner,
+    collapse_blanks,
+    describe_number,
+    describe_operator,
+    find_folded,
+    split_rows,
+    warn_of_thousands,
+)
 from treekit.rules.language import ENGLISH, FIRST_LINE, Language, list_languages
 from treekit.rules.rule_list import (
     Clause,
@@ -114,7 +124,7 @@ def read_edited(text: str, language: str | Language | None = None) -> RuleList:
     SettingError
         If the language is unknown.
     """
-    reader = _RuleTextReader(text, language)
+    reader = _RuleTextReader(text, language, edited=True)
     try:
         found = reader.read_rules(fixed_step=False)
         reader.check_header(found)
@@ -142,8 +152,10 @@ def detect_language(first_line: str) -> Language:
 
 
 def _look_up(codes: Mapping[str, int], name: str, kind: str) -> int:
-    """Return the code of a name."""
+    """Return the code of a name, or of the only name that an editor may have made it of."""
     if name not in codes:
+        if (typed := find_folded(name, codes)) is not None:
+            return codes[typed]
         hint = suggest_names(name, list(codes))
         raise ValueError(f"the line names {name!r}, which is not a {kind}; {hint}")
     return codes[name]
@@ -280,6 +292,13 @@ class _HeaderReader:
         self.at, row = self.head[1] if len(self.head) > 1 else (self.at, "")
         found = self.predicts.match_phrase(row) if len(self.head) == 2 else None
         if found is None:
+            start = self.words.phrases["rule_place"].partition("{")[0].strip()
+            for number, row in self.head[2:]:
+                if row.startswith(start):
+                    self.at = number
+                    example = self.words.say("rule_place", rule="1", rules="1", node="0")
+                    raise ValueError(f"{row!r} begins no rule; expected {example!r}, or {start!r}")
+            self.at = self.head[min(1, len(self.head) - 1)][0]
             example = self.words.say("head_predicts", outputs="...", rules="1")
             raise ValueError(f"expected one line before the rules, such as {example!r}")
         then = re.escape(self.words.phrases["head_next"])
@@ -360,13 +379,19 @@ class _HeaderReader:
 class _RuleTextReader(_HeaderReader):
     """Parser of the lines of a text; `at` is the number of the current line."""
 
-    def __init__(self, text: str, language: str | Language | None) -> None:
-        rows = [row.rstrip() for row in text.removeprefix("\ufeff").split("\n")]
+    def __init__(self, text: str, language: str | Language | None, *, edited: bool = False) -> None:
+        if edited:
+            rows = split_rows(text)
+        else:
+            rows = [row.rstrip() for row in text.removeprefix("\ufeff").split("\n")]
         kept = [n for n, row in enumerate(rows) if row and row.lstrip()[0] != "#"]
         # Two lists in the place of pairs, which the garbage collector would visit.
         self.numbers, self.rows = [n + 1 for n in kept], [rows[n] for n in kept]
         first = self.rows[0] if kept else ""
         words = detect_language(first) if language is None else languages.load_language(language)
+        self.edited = edited
+        if edited:
+            self.rows = [*map(TextCleaner(words).clean_row, self.rows)]
         numbers = dict.fromkeys(("rule", "rules", "tree", "trees", "node"), INTEGER_PATTERN)
         self.place = PhrasePatterns(words, ("rule_place_tree", "rule_place"), numbers)
         self.rule_start = words.phrases["rule_place"].partition("{")[0].strip()
@@ -447,6 +472,8 @@ class _RuleTextReader(_HeaderReader):
                 if row.lstrip().startswith(then):
                     break
                 found = self.known[row] = self._parse_condition_line(row.strip())
+                if self.edited:
+                    warn_of_thousands(row, self.at)
             conditions += found
         else:
             raise ValueError(f"the rule ends without a line '{self.then} ...'")
@@ -484,11 +511,26 @@ class _RuleTextReader(_HeaderReader):
         for start, end in self.around:
             if row.startswith(f"{start} ") and row.endswith(end):
                 text = row[len(start) : len(row) - len(end)].strip()
-                return [self.conditions.parse_condition(text)]
+                text = collapse_blanks(text) if self.edited and "  " in text else text
+                try:
+                    return [self.conditions.parse_condition(text)]
+                except ValueError as error:
+                    raise ValueError(f"{error}{self._describe_wrap()}") from error
         starts = ", ".join(repr(start) for start, _ in self.around)
         raise ValueError(
             f"{row!r} must begin with one of {starts}, {self.then!r}, or be one of {self.without}"
         )
+
+    def _describe_wrap(self) -> str:
+        """Describe a line that continues the current one; empty if there is none."""
+        after = self.numbers.index(self.at) + 1
+        row = self.rows[after] if after < len(self.rows) else self.rule_start
+        starts = (f"{start} " for start in (*(start for start, _ in self.around), self.then))
+        if self._is_rule_start(row) or row.strip().startswith(tuple(starts)):
+            return ""
+        if row.strip() in self.without or row == self.words.phrases["head_reading"]:
+            return ""
+        return f"; if an editor has wrapped it, join it with line {self.numbers[after]}"
 
 
 # ---------------------------------------------------------------- predictions
@@ -533,7 +575,8 @@ class AnswerReader:
         supports = [found for found in reached if found is not None]
         shares = [part for part, found in zip(parts, reached, strict=True) if found is None]
         if len(supports) > 1 or len(shares) > 1:
-            raise ValueError(f"{text!r} is not a prediction, a support and shares")
+            fault = describe_number(text) or "is not a prediction, a support and shares"
+            raise ValueError(f"{text!r} {fault}")
         support, as_parent = 0.0, False
         for key, fields in supports:
             support, as_parent = parse_number(fields["support"]), key == "rule_as_above"
@@ -552,6 +595,8 @@ class AnswerReader:
             raise ValueError(f"expected the next target, {start + end!r}, not {answer!r}")
         answer = answer[len(start) : len(answer) - len(end)]
         if not self.classes[k]:
+            if re.fullmatch(NUMBER_PATTERN, answer) is None:
+                raise ValueError(f"{answer!r} {describe_number(answer) or 'is not a number'}")
             return [parse_number(answer)]
         label = self._find_class(k, answer)
         if shares:
@@ -581,13 +626,17 @@ class AnswerReader:
         """Return the code of a class, and its votes or margin."""
         found = self.pair.match_phrase(text)
         if found is None:
-            raise ValueError(f"{text!r} is not a class with a share or margin")
+            fault = describe_number(text) or "is not a class with a share or margin"
+            raise ValueError(f"{text!r} {fault}")
         share, margins = found[1]["share"], self.rules.margins
         number = parse_number(share) if margins else parse_share(share, self.rules.units_each)
         return self._find_class(k, found[1]["label"]), number
 
     def _find_class(self, k: int, token: str) -> int:
         label = parse_label(token)
+        if isinstance(label, str) and (type(label), label) not in self.classes[k]:
+            names = [name for _, name in self.classes[k] if isinstance(name, str)]
+            label = find_folded(label, names) or label
         if (type(label), label) not in self.classes[k]:
             known = ", ".join(str(one) for _, one in self.classes[k])
             raise ValueError(f"unknown class {token!r}; known: {known}")
@@ -659,9 +708,7 @@ def _describe_fault(text: str) -> str:
     bare = _QUOTED_PATTERN.sub("", text)
     if '"' in bare:
         return "has a quote that is not closed"
-    if comma := re.search(r"\b([0-9]+),([0-9]+)\b", bare):
-        return f"has a decimal comma: write {comma[1]}.{comma[2]} with a point"
-    return "is not a condition"
+    return describe_number(text) or describe_operator(text) or "is not a condition"
 
 
 class ConditionReader:

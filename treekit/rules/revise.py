@@ -8,7 +8,7 @@ is not needed if the rules are proved to cover every row (`treekit.rules.cover`)
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from difflib import SequenceMatcher
 from typing import Any
@@ -17,13 +17,14 @@ import numpy as np
 import numpy.typing as npt
 
 from treekit.data.encoding import encode_rows
-from treekit.data.schema import Output, level_text
+from treekit.data.schema import Column, Output, level_text
 from treekit.data.table import Table
 from treekit.errors import DataError, ModelError
 from treekit.model.fixed_point import scale_units
 from treekit.model.model import Model, hash_model
 from treekit.model.scoring import compute_label_codes, predict_from_sums, sum_leaf_values
 from treekit.model.validation import check_model
+from treekit.rules.clean_text import fold_name
 from treekit.rules.cover import find_unmatched_row
 from treekit.rules.extract import rules
 from treekit.rules.language import Language, load_language
@@ -92,8 +93,8 @@ def revise_and_match(
 def _check_compatible(model: Model, edited: RuleList) -> None:
     ours, theirs = model.schema, edited.schema
     facts: list[tuple[str, Any, Any]] = [
-        ("columns", ours.columns, theirs.columns),
-        ("targets", ours.outputs, theirs.outputs),
+        ("columns", *_fold_names(ours.columns, theirs.columns)),
+        ("targets", *_fold_names(ours.outputs, theirs.outputs)),
         ("type of numbers", ours.dtype, theirs.dtype),
         ("policies", (model.missing, model.unknown), (edited.missing, edited.unknown)),
         ("trees", model.n_trees, edited.n_trees),
@@ -108,6 +109,37 @@ def _check_compatible(model: Model, edited: RuleList) -> None:
                 f"the {what} of the edited rules differ from those of the model; write the rules "
                 "of this model, and edit them"
             )
+
+
+def _fold_names(ours: Sequence[Any], theirs: Sequence[Any]) -> tuple[Any, Any]:
+    """Return columns or targets as they are compared.
+
+    What word processors change in names is left out, unless two names of `ours` differ in it.
+    """
+    groups = [[each.name for each in ours], *map(_list_values, ours)]
+    if ours == theirs or any(len({*map(fold_name, names)}) < len(names) for names in groups):
+        return ours, theirs
+    mine, other = (
+        [
+            (fold_name(each.name), [*map(fold_name, _list_values(each))], _list_others(each))
+            for each in some
+        ]
+        for some in (ours, theirs)
+    )
+    return mine, other
+
+
+def _list_values(each: Column | Output) -> list[str]:
+    """Return the levels of a column, or the labels of a target that are texts."""
+    values = each.levels if isinstance(each, Column) else each.classes
+    return [value for value in values if isinstance(value, str)]
+
+
+def _list_others(each: Column | Output) -> list[Any]:
+    """Return the kind of a column, or the labels of a target that are not texts."""
+    if isinstance(each, Column):
+        return [each.kind]
+    return [(type(label), label) for label in each.classes if not isinstance(label, str)]
 
 
 def _check_listable(found: MatchedRules) -> None:

@@ -20,9 +20,10 @@ import numpy as np
 import pandas as pd
 import pytest
 from click.testing import CliRunner
-from treekit_sql.dialects import _split_doubles
+from treekit_sql.dialects import DIALECTS, _split_doubles
 from treekit_sql.duckdb import register
 from treekit_sql.exporter import export_sql
+from treekit_sql.inputs import parse_table
 from treekit_sql.run_sql import DuckDBEngine, PostgresEngine, SQLiteEngine
 
 import treekit
@@ -653,3 +654,63 @@ def test_the_example_runs(
     runpy.run_path(str(PLUGIN / "score_in_duckdb.py"), run_name="__main__")
     assert "bit for bit" in capfd.readouterr().out
     assert list(tmp_path.iterdir()) == []
+
+
+PLACES = [
+    ("main.rows", "sqlite", ["main", "rows"]),
+    ("sales.rows", "sqlite", ["sales", "rows"]),
+    ("s.rows", "duckdb", ["s", "rows"]),
+    ("other.s.rows", "duckdb", ["other", "s", "rows"]),
+    ("s.rows", "postgres", ["s", "rows"]),
+    ('s."a.b"', "duckdb", ["s", "a.b"]),
+    ('"s.t".rows', "sqlite", ["s.t", "rows"]),
+    ('"a.b"', "sqlite", ["a.b"]),
+    ('"say ""x"""."r"', "duckdb", ['say "x"', "r"]),
+    ("my rows", "sqlite", ["my rows"]),
+    ("a b.c", "duckdb", ["a b.c"]),
+    ("rows.parquet", "duckdb", ["rows.parquet"]),
+    ("data/rows.parquet", "duckdb", ["data/rows.parquet"]),
+    ("s.色泽", "duckdb", ["s", "色泽"]),
+    ('x"; DROP TABLE rows; --', "sqlite", ['x"; DROP TABLE rows; --']),
+    ('s.x"; DROP TABLE rows; --', "duckdb", ['s.x"; DROP TABLE rows; --']),
+    ('"', "duckdb", ['"']),
+    ("s.", "sqlite", ["s."]),
+    (".s", "sqlite", [".s"]),
+]
+
+
+@pytest.mark.parametrize(("table", "dialect", "place"), PLACES)
+def test_a_table_is_named_with_its_schema(
+    table: str, dialect: str, place: list[str], tmp_path: Path, request: pytest.FixtureRequest,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    assert parse_table(table, DIALECTS[dialect]) == place
+    if dialect == "postgres":
+        monkeypatch.setenv("TREEKIT_POSTGRES", request.getfixturevalue("postgres"))
+    model = EXTREMES["mixed"]()
+    rows = extreme_rows(model, most=20).tolist()
+    for form in ("case", "table", "expression"):
+        check(model, tmp_path, rows, dialect=dialect, table=table, form=form)
+
+
+@pytest.mark.parametrize(("table", "dialect"), [("a.b.c", "sqlite"), ("a.b.c.d", "postgres")])
+def test_more_parts_than_an_engine_knows_are_refused(table: str, dialect: str) -> None:
+    with pytest.raises(ExportError, match="quote a name that contains dots"):
+        parse_table(table, DIALECTS[dialect])
+
+
+def test_a_table_of_the_server_is_never_touched(
+    postgres: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import psycopg
+
+    monkeypatch.setenv("TREEKIT_POSTGRES", postgres)
+    with psycopg.connect(postgres, autocommit=True) as connection:
+        connection.execute("CREATE SCHEMA own; CREATE TABLE own.rows AS SELECT 1 AS x")
+        try:
+            path, _ = written(EXTREMES["mixed"](), tmp_path, dialect="postgres", table="own.rows")
+            report = verify(EXTREMES["mixed"](), [path])
+            assert "has a table" in str(report.artifacts[0].error)
+            assert connection.execute("SELECT * FROM own.rows").fetchall() == [(1,)]
+        finally:
+            connection.execute("DROP SCHEMA own CASCADE")

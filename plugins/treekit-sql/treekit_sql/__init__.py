@@ -33,7 +33,9 @@ _EXPORT_SETTINGS = (
         choices=("auto", "case", "table", "expression"),
     ),
     Setting(
-        "table", "rows", "table to score; in SQLite its numeric columns must be REAL or INTEGER"
+        "table",
+        "rows",
+        "table to score, with its schema: s.rows; quote a name that contains a dot: '\"a.b\"'",
     ),
     _KEYS,
     Setting("label", "prediction", "name of the column of predicted labels or numbers"),

@@ -46,6 +46,8 @@ class Dialect:
         Maximum number of columns of a table, and of the result of a query.
     max_name_bytes : int
         Maximum bytes of a name; 0 = no limit.
+    max_table_parts : int
+        Maximum parts of the name of a table: catalog, schema, table.
     folds_case : bool
         Whether two quoted names that differ only in case are equal.
     allows_empty_name : bool
@@ -71,6 +73,7 @@ class Dialect:
     max_columns = 1600
     max_result_columns = 1664
     max_name_bytes = 63
+    max_table_parts = 3
     folds_case = False
     allows_empty_name = False
     reserved_columns = frozenset({"tableoid", "xmin", "cmin", "xmax", "cmax", "ctid"})
@@ -261,7 +264,9 @@ class Dialect:
         # It makes the expression depend on the row, so that the planner cannot evaluate it early.
         return make_cast(make_call("CONCAT", self.make_text(message), witness), "BIGINT")
 
-    def find_problem(self, query: str, table: str, columns: Sequence[str], form: str) -> str:
+    def find_problem(
+        self, query: str, table: Sequence[str], columns: Sequence[str], form: str
+    ) -> str:
         """Return the engine's error for a query that exceeds its limits; empty if unknown."""
         del query, table, columns, form  # only SQLite is available in Python
         return ""
@@ -355,6 +360,7 @@ class SQLite(Dialect):
 
     name = "sqlite"
     title = "SQLite"
+    max_table_parts = 2
     max_columns = max_result_columns = 2000
     max_name_bytes = 0
     folds_case = True
@@ -461,18 +467,24 @@ class SQLite(Dialect):
         path = combine(exp.DPipe, self.make_text(f"{message}: "), shown)
         return make_call("JSON_EXTRACT", exp.Literal.string("{}"), path)
 
-    def find_problem(self, query: str, table: str, columns: Sequence[str], form: str) -> str:
+    def find_problem(
+        self, query: str, table: Sequence[str], columns: Sequence[str], form: str
+    ) -> str:
         """Return SQLite's error for a query that exceeds its limits, tested on an empty table."""
 
         def quote_name(name: str) -> str:
             return exp.to_identifier(name, quoted=True).sql(dialect=self.name)
 
         own = ", ".join(map(quote_name, dict.fromkeys(columns)))
+        name = ".".join(map(quote_name, table))
         if form == "expression":
-            query = f"SELECT\n{query}\nFROM {quote_name(table)}"
+            query = f"SELECT\n{query}\nFROM {name}"
         with closing(sqlite3.connect(":memory:")) as connection:
             try:
-                connection.execute(f"CREATE TABLE {quote_name(table)} ({own})")
+                for schema in table[:-1]:
+                    if schema.lower() not in ("main", "temp"):
+                        connection.execute(f"ATTACH ':memory:' AS {quote_name(schema)}")
+                connection.execute(f"CREATE TABLE {name} ({own})")
                 connection.execute(f"EXPLAIN {query}")
             except sqlite3.Error as error:
                 # Ignore other errors, such as functions that an old version lacks.

@@ -26,6 +26,7 @@ from treekit_sql.inputs import (
     check_names,
     make_prediction_names,
     parse_keys,
+    parse_table,
 )
 from treekit_sql.syntax import (
     HEADER_PREFIX,
@@ -33,6 +34,7 @@ from treekit_sql.syntax import (
     Sql,
     as_sql,
     make_call,
+    make_table,
     quote_column,
     quote_identifier,
 )
@@ -82,7 +84,7 @@ def export_sql(
         recursive query; or a single value, the label or number, for use
         in another query.
     table : str
-        Table to score; its columns have the names of the schema.
+        Table to score; its columns have the names of the schema.  See `parse_table`.
     keys : str
         Columns of the table to copy, before the predictions: comma-separated
         names, or a JSON list.
@@ -99,8 +101,8 @@ def export_sql(
         Queries for SQLite are first tested on an empty table.
     """
     engine = DIALECTS[dialect]
-    handed = parse_keys(keys)
-    _check_limits(model, engine, table, handed)
+    handed, place = parse_keys(keys), parse_table(table, engine)
+    _check_limits(model, engine, place, handed)
     derived = make_derived_columns(model)
     trees = () if model.missing == "fractional" else lower(model, derived)
     answers = make_prediction_names(model.schema, label, probability, handed, engine)
@@ -108,12 +110,14 @@ def export_sql(
     chosen, reason = _choose_form(form, model, trees, derived, engine)
     while True:
         cells = InputColumns(model, derived, engine, trees)
-        made = _build_query(cells, trees, table, chosen, handed, names, refuse)
-        _check_step_names(made, table)
-        told = {"dialect": dialect, "form": chosen, "table": table, "keys": handed}
+        made = _build_query(cells, trees, place, chosen, handed, names, refuse)
+        _check_step_names(made, place[-1])
+        told = {"dialect": dialect, "form": chosen, "table": place[-1], "keys": handed}
+        if len(place) > 1:
+            told["inside"] = place[:-1]
         content = _format_file(model.schema, made, told, reason, refuse, engine)
         columns = [*model.schema.names, *handed]
-        problem = engine.find_problem(content.decode(), table, columns, chosen)
+        problem = engine.find_problem(content.decode(), place, columns, chosen)
         if not problem:
             return {f"{name}.sql": content}
         if form != "auto" or chosen == "table":
@@ -127,7 +131,7 @@ def export_sql(
 def _build_query(
     cells: InputColumns,
     trees: tuple[LoweredTree, ...],
-    table: str,
+    place: list[str],
     form: str,
     keys: list[str],
     names: list[str],
@@ -136,6 +140,7 @@ def _build_query(
     """Build the query in one of the forms; `names` are those of the predictions."""
     query, model, dialect = Query(), cells.model, cells.dialect
     first: dict[str, Sql] = {}
+    table = place[-1]
     if form != "expression":
         query.last_step = "source"
         for k, key in enumerate(keys):
@@ -144,7 +149,7 @@ def _build_query(
         first[ROW_COLUMN] = exp.Window(this=make_call("ROW_NUMBER"))
     add_input_steps(query, cells, table, first, refuse)
     if form != "expression":
-        query.steps[0][1].set("from_", exp.From(this=exp.Table(this=quote_identifier(table))))
+        query.steps[0][1].set("from_", exp.From(this=make_table(place)))
     add_rounding_steps(query, cells)
     (add_table_steps if form == "table" else add_case_steps)(query, cells, trees)
     if form == "expression":
@@ -161,9 +166,10 @@ def _build_query(
     return made.order_by(as_sql(ROW_COLUMN), copy=False) if form == "table" else made
 
 
-def _check_limits(model: Model, dialect: Dialect, table: str, keys: list[str]) -> None:
+def _check_limits(model: Model, dialect: Dialect, place: list[str], keys: list[str]) -> None:
     schema = model.schema
-    check_names([table], "the table's name", dialect)
+    for name in place:
+        check_names([name], "the table's name", dialect)
     check_names(schema.names, "the column name", dialect)
     check_names(keys, "the key column", dialect)
     if schema.n_features > dialect.max_columns:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import re
 from collections.abc import Sequence
 
 import numpy as np
@@ -192,6 +193,43 @@ def parse_keys(keys: str) -> list[str]:
     if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
         raise ExportError(f'keys={keys!r} is not a JSON list of names, such as ["id", "a, b"]')
     return names
+
+
+_TABLE_PART = re.compile(r'"((?:[^"]|"")+)"|([^\W\d][\w$]*)')
+_FILE_SUFFIXES = frozenset("parquet csv tsv json jsonl ndjson gz zst arrow feather xlsx".split())  # noqa: SIM905
+"""Last part of a name that is a file for DuckDB."""
+
+
+def parse_table(table: str, dialect: Dialect) -> list[str]:
+    """Parse the setting ``table``: a name, with its schema and catalog before it.
+
+    Parts are plain words or quoted (``main."my.table"``).  Any other text is one name, such as
+    ``my table``, or a file for DuckDB: ``rows.csv``, ``rows/*.parquet``.
+
+    Raises
+    ------
+    ExportError
+        If there are more parts than the engine knows.
+    """
+    parts, at = [], 0
+    while (found := _TABLE_PART.match(table, at)) is not None:
+        parts.append(found[1].replace('""', '"') if found[1] else found[2])
+        at = found.end()
+        if at == len(table):
+            break
+        if table[at] != ".":
+            return [table]
+        at += 1
+    if not parts or at != len(table) or table.endswith("."):
+        return [table]
+    if dialect.name == "duckdb" and len(parts) == 2 and not table.endswith('"'):
+        parts = [table] if parts[1].lower() in _FILE_SUFFIXES else parts
+    if len(parts) > dialect.max_table_parts:
+        raise ExportError(
+            f"table={table!r} has {len(parts)} parts; {dialect.title} knows "
+            f"{dialect.max_table_parts}: quote a name that contains dots, such as '\"a.b\"'"
+        )
+    return parts
 
 
 def check_names(names: Sequence[str], role: str, dialect: Dialect) -> None:

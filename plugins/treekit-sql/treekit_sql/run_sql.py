@@ -48,6 +48,11 @@ def quote_name(name: str, dialect: str) -> str:
     return exp.to_identifier(name, quoted=True).sql(dialect=dialect)
 
 
+def quote_table(place: Sequence[str], dialect: str) -> str:
+    """Quote the catalog, the schema and the name of a table."""
+    return ".".join(quote_name(name, dialect) for name in place)
+
+
 class Engine:
     """A connection whose data is discarded when it is closed.
 
@@ -70,7 +75,7 @@ class Engine:
     connection: Any
     error: type[Exception]
 
-    def create_table(self, table: str, columns: Sequence[SqlColumn]) -> Sequence[int]:
+    def create_table(self, table: str | Sequence[str], columns: Sequence[SqlColumn]) -> Sequence[int]:
         """Create a table of cells, replacing the one of that name.
 
         Return the numbers of the rows in the order in which the table is read;
@@ -92,12 +97,12 @@ class Engine:
         """Close the connection and discard its data."""
         self.connection.close()
 
-    def define_table(self, table: str, columns: Sequence[SqlColumn]) -> str:
+    def define_table(self, table: Sequence[str], columns: Sequence[SqlColumn]) -> str:
         """Return the quoted name of a table, and its columns with their types."""
         definitions = [
             f"{quote_name(name, self.dialect)} {self.types[kind]}" for name, kind, _ in columns
         ]
-        return f"{quote_name(table, self.dialect)} ({', '.join(definitions)})"
+        return f"{quote_table(table, self.dialect)} ({', '.join(definitions)})"
 
 
 class SQLiteEngine(Engine):
@@ -112,10 +117,14 @@ class SQLiteEngine(Engine):
         self.connection = sqlite3.connect(":memory:", isolation_level=None)
         self.error = sqlite3.Error
 
-    def create_table(self, table: str, columns: Sequence[SqlColumn]) -> Sequence[int]:
-        """Create the table."""
-        name = quote_name(table, self.dialect)
+    def create_table(self, table: str | Sequence[str], columns: Sequence[SqlColumn]) -> Sequence[int]:
+        """Create the table, in an attached database if its schema is another one."""
+        table = [table] if isinstance(table, str) else table
+        name = quote_table(table, self.dialect)
         run = self.connection.execute
+        for schema in table[:-1]:
+            if schema.lower() not in {row[1].lower() for row in run("PRAGMA database_list")}:
+                run(f"ATTACH ':memory:' AS {quote_name(schema, self.dialect)}")
         run(f"DROP TABLE IF EXISTS {name}")
         run(f"CREATE TABLE {self.define_table(table, columns)}")
         run("BEGIN")
@@ -150,12 +159,19 @@ class DuckDBEngine(Engine):
         self.connection = duckdb.connect(":memory:")
         self.error = duckdb.Error
 
-    def create_table(self, table: str, columns: Sequence[SqlColumn]) -> Sequence[int]:
+    def create_table(self, table: str | Sequence[str], columns: Sequence[SqlColumn]) -> Sequence[int]:
         """Create the table from lists, one a column."""
+        table = [table] if isinstance(table, str) else table
+        if len(table) > 2:
+            catalog = quote_name(table[0], self.dialect)
+            self.connection.execute(f"ATTACH IF NOT EXISTS ':memory:' AS {catalog}")
+        if len(table) > 1:
+            schema = quote_table(table[:-1], self.dialect)
+            self.connection.execute(f"CREATE SCHEMA IF NOT EXISTS {schema}")
         self.connection.execute(f"CREATE OR REPLACE TABLE {self.define_table(table, columns)}")
         lists = ", ".join(f"UNNEST(CAST(? AS {self.types[kind]}[]))" for _, kind, _ in columns)
         self.connection.execute(
-            f"INSERT INTO {quote_name(table, self.dialect)} SELECT {lists}",
+            f"INSERT INTO {quote_table(table, self.dialect)} SELECT {lists}",
             [list(cells) for _, _, cells in columns],
         )
         return ()
@@ -183,6 +199,7 @@ class PostgresEngine(Engine):
         import psycopg
 
         self.error = psycopg.Error
+        self.made: tuple[str, ...] = ()
         try:
             self.connection = psycopg.connect(os.environ.get(POSTGRES, ""))
         except psycopg.Error as error:
@@ -193,22 +210,47 @@ class PostgresEngine(Engine):
         self.connection.execute("SET LOCAL jit = off")
         self.connection.execute("SAVEPOINT filled")
 
-    def create_table(self, table: str, columns: Sequence[SqlColumn]) -> Sequence[int]:
-        """Create a temporary table from arrays, one a column."""
-        name = quote_name(table, self.dialect)
+    def create_table(self, table: str | Sequence[str], columns: Sequence[SqlColumn]) -> Sequence[int]:
+        """Create a table from arrays, one a column: temporary, or in its schema until rolled back."""
+        table = [table] if isinstance(table, str) else table
         run = self.connection.execute
-        run(f"DROP TABLE IF EXISTS pg_temp.{name}".encode())
-        run(f"CREATE TEMPORARY TABLE {self.define_table(table, columns)}".encode())
+        if len(table) == 1:
+            run(f"DROP TABLE IF EXISTS pg_temp.{quote_name(table[0], self.dialect)}".encode())
+            run(f"CREATE TEMPORARY TABLE {self.define_table(table, columns)}".encode())
+            name = f"pg_temp.{quote_name(table[0], self.dialect)}"
+        else:
+            name = quote_table(table, self.dialect)
+            self._make_schema(table, name)
+            run(f"CREATE TABLE {self.define_table(table, columns)}".encode())
         arrays = ", ".join(f"%s::{self.types[kind]}[]" for _, kind, _ in columns)
         # Rows are stored wherever a page has room, and read page by page.
         places = run(
-            f"INSERT INTO pg_temp.{name.replace('%', '%%')} "  # noqa: S608 - quoted by sqlglot
+            f"INSERT INTO {name.replace('%', '%%')} "  # noqa: S608 - quoted by sqlglot
             f"SELECT * FROM UNNEST({arrays}) RETURNING CAST(ctid AS TEXT)".encode(),
             [list(cells) for _, _, cells in columns],
         ).fetchall()
         positions = [tuple(map(int, place[1:-1].split(","))) for (place,) in places]
         run(b"SAVEPOINT filled")
         return sorted(range(len(positions)), key=positions.__getitem__)
+
+    def _make_schema(self, table: Sequence[str], name: str) -> None:
+        """Make the schema of a table that does not exist; a table of the server is never touched.
+
+        Raises
+        ------
+        VerificationError
+            If the server has such a table.
+        """
+        run = self.connection.execute
+        exists = run("SELECT to_regclass(%s)", [name]).fetchone()[0] is not None
+        if exists and tuple(table) != self.made:
+            raise VerificationError(
+                f"the server of {POSTGRES} has a table {name}: verify on a server without it"
+            )
+        if exists:
+            run(f"DROP TABLE {name}".encode())
+        run(f"CREATE SCHEMA IF NOT EXISTS {quote_name(table[-2], self.dialect)}".encode())
+        self.made = tuple(table)
 
     def run_query(self, query: str, deadline: float) -> list[tuple[Any, ...]]:
         """Run the query; the server stops it at the deadline."""
@@ -251,6 +293,12 @@ class _Metadata(msgspec.Struct):
     table: str
     keys: list[str]
     rule: bool = False
+    inside: list[str] = []
+
+    @property
+    def place(self) -> tuple[str, ...]:
+        """Catalog, schema and name of the table."""
+        return (*self.inside, self.table)
 
 
 def _read_metadata(path: Path) -> _Metadata | None:
@@ -273,7 +321,7 @@ class _QueriedTable:
         self.engine, self.job, self.metadata, self.schema = engine, job, metadata, job.schema
         self.query = job.path.read_bytes().decode()  # as bytes: names may contain any line end
         if metadata.form == "expression":
-            table = quote_name(metadata.table, engine.dialect)
+            table = quote_table(metadata.place, engine.dialect)
             self.query = f"SELECT\n{self.query}\nFROM {table}"
         self.n_labels = sum(bool(output.classes) for output in self.schema.outputs)
         alone = metadata.form in ("expression", "labels") and self.n_labels
@@ -310,7 +358,7 @@ class _QueriedTable:
         ]
         columns += [(key, "BIGINT", range(len(rows))) for key in keys]
         try:
-            order = self.engine.create_table(self.metadata.table, columns)
+            order = self.engine.create_table(self.metadata.place, columns)
         except self.engine.error as error:
             raise _make_query_error(error, self.job.deadline) from error
         found = self.engine.run_query(self.query, self.job.deadline)

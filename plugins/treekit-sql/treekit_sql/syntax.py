@@ -34,6 +34,12 @@ def quote_column(name: str, table: str) -> exp.Column:
     return exp.Column(this=quote_identifier(name), table=quote_identifier(table))
 
 
+def make_table(parts: Sequence[str]) -> exp.Table:
+    """Build a table from its name, after its schema and catalog, all quoted."""
+    names = [quote_identifier(part) for part in parts]
+    return exp.Table(**dict(zip(("this", "db", "catalog"), names[::-1], strict=False)))
+
+
 def as_sql(value: Operand) -> Sql:
     """Convert an operand to an expression; copy one that is already part of another."""
     if isinstance(value, str):
