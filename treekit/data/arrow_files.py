@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from treekit.data import table as tables
-from treekit.data.cells import Cells, TextFormat, is_text, replace_marks
+from treekit.data.cells import Cells, is_text, replace_marks
 from treekit.data.table import FileColumns, Table, check_column_names, read_arrow_table
+from treekit.data.text_format import TextFormat
 from treekit.errors import DataError
 
 ARROW_FILE_ERRORS = (OSError, ValueError, NotImplementedError, MemoryError, OverflowError)

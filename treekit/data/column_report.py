@@ -12,14 +12,10 @@ import msgspec
 import numpy as np
 
 from treekit.data.cells import Cells, is_text
-from treekit.data.column_warnings import (
-    find_identifier_warning,
-    find_input_warnings,
-    find_target_warnings,
-)
+from treekit.data.column_warnings import find_input_warnings, find_target_warnings
 from treekit.data.dataset import infer_task
 from treekit.data.features import DeclaredKinds, find_levels
-from treekit.data.schema import Kind, level_text
+from treekit.data.schema import Column, Kind, level_text
 from treekit.data.table import Table, read_table
 from treekit.errors import DataError
 
@@ -169,7 +165,7 @@ def columns(
     DataError
         If the table cannot be read; names the column.
     """
-    given = {
+    given: dict[str, Any] = {
         "nominal": nominal,
         "numeric": numeric,
         "levels": levels,
@@ -192,10 +188,14 @@ def columns(
     ignored = set(given["ignore"] or ())
     for name in ignored:
         read.find_column(name, "column to ignore")
-    found = []
-    for name in read.names:
-        role: Role = "target" if name in targets else "ignored" if name in ignored else "input"
-        found.append(_describe_column(read, name, role, kinds, task))
+    roles: dict[str, Role] = {
+        name: "target" if name in targets else "ignored" if name in ignored else "input"
+        for name in read.names
+    }
+    kept = list(roles.values()).count("input") == 1  # the only input stays one
+    found = [
+        _describe_column(read, name, role, kinds, task, kept=kept) for name, role in roles.items()
+    ]
     how = read.format
     return TableReading(
         read.n_rows,
@@ -207,7 +207,7 @@ def columns(
 
 
 def _describe_column(
-    table: Table, name: str, role: Role, kinds: DeclaredKinds, task: Any
+    table: Table, name: str, role: Role, kinds: DeclaredKinds, task: Any, *, kept: bool
 ) -> ColumnReading:
     cells = table.get_typed_cells(name)
     if role == "target":
@@ -230,13 +230,10 @@ def _describe_column(
     if role == "target" and task is None:
         notes = find_target_warnings(table, name, cells, numeric=not nominal)
     elif role == "input" and not kinds.declares(name):
-        notes = find_input_warnings(table, name, cells, nominal=nominal)
-        if own is not None:
-            text = find_identifier_warning(
-                name, len(own), sum(present.values()), left_out=len(table.names) > 2
-            )
-            notes = notes if text is None else [text]
-            role = "input" if text is None else "ignored"
+        column = Column(name, "nominal", own or ()) if nominal else Column(name)
+        found = find_input_warnings(table, column, cells, sum(present.values()), kept=kept)
+        notes = found.texts
+        role = "ignored" if found.is_identifier and not kept else "input"
     return ColumnReading(
         name,
         role,

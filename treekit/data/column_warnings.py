@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from treekit.data.cells import Cells, is_text
+from treekit.data.schema import Column
 from treekit.data.table import Table
 from treekit.data.text_format import TextFormat
 
@@ -45,19 +46,40 @@ _NOTATIONS = [
 ]
 
 
-def find_input_warnings(table: Table, name: str, cells: Cells, *, nominal: bool) -> list[str]:
+class InputWarnings(NamedTuple):
+    """Warnings of an input whose kind was not declared, and whether it seems to identify rows."""
+
+    texts: list[str]
+    is_identifier: bool = False
+
+
+def find_input_warnings(
+    table: Table, column: Column, cells: Cells, n_present: int, *, kept: bool
+) -> InputWarnings:
     """Return the warnings of an input whose kind was not declared.
 
     Parameters
     ----------
+    column : Column
+        As it is read.
     cells : (rows,) array
         Typed cells.
-    nominal : bool
-        The kind that was inferred.
+    n_present : int
+        Number of cells that are not missing.
+    kept : bool
+        Whether a column that identifies rows stays an input.
     """
-    if nominal:
-        return _find_numbers_among_names(table, name) if is_text(cells) else []
-    return _find_merged_texts(table, name) + _find_running_number(table, name, cells)
+    name = column.name
+    if column.kind == "numeric":
+        return InputWarnings(
+            _find_merged_texts(table, name) + _find_running_number(table, name, cells)
+        )
+    # Numbers that are read as names are nearly all different: they come first.
+    texts = _find_numbers_among_names(table, name) if is_text(cells) else []
+    identifier = find_identifier_warning(name, len(column.levels), n_present, kept=kept)
+    if texts or identifier is None:
+        return InputWarnings(texts)
+    return InputWarnings([identifier], is_identifier=True)
 
 
 def _find_numbers_among_names(table: Table, name: str, role: str = "column") -> list[str]:
@@ -134,7 +156,7 @@ def _find_merged_texts(table: Table, name: str, role: str = "column") -> list[st
 def _find_running_number(table: Table, name: str, cells: Cells) -> list[str]:
     """Return warnings of a column that numbers the rows."""
     n = len(cells)
-    if not table.named or n < _MANY_ROWS or cells.dtype.kind not in "iu" or len(table.names) < 3:
+    if not table.named or n < _MANY_ROWS or cells.dtype.kind not in "iu" or len(table.names) < 2:
         return []
     least, most = int(cells.min()), int(cells.max())
     if most - least + 1 != n:
@@ -149,14 +171,12 @@ def _find_running_number(table: Table, name: str, cells: Cells) -> list[str]:
     ]
 
 
-def find_identifier_warning(
-    name: str, n_levels: int, n_present: int, *, left_out: bool
-) -> str | None:
+def find_identifier_warning(name: str, n_levels: int, n_present: int, *, kept: bool) -> str | None:
     """Return the warning of a nominal column that seems to identify rows, else None."""
     if n_present < _FEW_ROWS or n_levels < _UNIQUE * n_present:
         return None
     what = f"column {name!r} has {n_levels:,} different names in {n_present:,} rows"
-    if left_out:
+    if not kept:
         return (
             f"{what} and is left out, as it seems to identify rows; to keep it, declare it: "
             f"nominal=[{name!r}]"

@@ -30,7 +30,6 @@ import numpy.typing as npt
 from treekit.data import table as tables
 from treekit.data.cells import (
     Cells,
-    TextFormat,
     find_merged_texts,
     make_object_array,
     parse_untyped,
@@ -38,6 +37,7 @@ from treekit.data.cells import (
 from treekit.data.number_blocks import NumberColumn
 from treekit.data.out_of_core import ColumnStore
 from treekit.data.table import FileColumns, Table, check_column_names
+from treekit.data.text_format import TextFormat
 from treekit.errors import DataError
 
 BLOCK = 1 << 20

@@ -18,9 +18,10 @@ from treekit.data.cells import (
     parse_numbers,
     sort_naturally,
 )
-from treekit.data.column_warnings import find_identifier_warning, find_input_warnings
+from treekit.data.column_warnings import find_input_warnings
 from treekit.data.schema import Column, Dtype, level_text
 from treekit.data.table import Table, suggest_names
+from treekit.data.text_format import TextFormat, is_number
 from treekit.errors import DataError, SettingError, TreekitWarning
 
 # ---------------------------------------------------------------- inputs
@@ -91,42 +92,33 @@ def read_inputs(
     losses: dict[str, RoundingLoss] = {}
     for name in names:
         cells = table.get_typed_cells(name)  # read only once from a file
-        nominal = kinds.is_nominal(table, name, cells)
-        declared = kinds.declares(name)
-        if nominal:
+        source: ColumnArray | str
+        if kinds.is_nominal(table, name, cells):
             column, codes = _read_nominal(table, name, kinds.levels.get(name))
-            leave_out = not keep_identifiers and len(names) > 1
-            if not declared:
-                n_present = int(np.count_nonzero(codes >= 0))
-                text = find_identifier_warning(
-                    name, len(column.levels), n_present, left_out=leave_out
-                )
-                if text is not None:
-                    _warn(text)
-                    if leave_out:
-                        continue
             smallest = np.min_scalar_type(~int(codes.max(initial=0)))
-            sources.append(codes.astype(smallest, copy=False))
+            source = codes.astype(smallest, copy=False)
+            n_present = int(np.count_nonzero(codes >= 0))
         else:
             column, values = Column(name), _read_numeric(table, name, cells)
             if dtype == "float32" or (dtype == "auto" and not any(losses.values())):
                 losses[name] = find_loss(values)
             # Keep numbers parsed from text: parsing them again would cost more than the memory.
-            sources.append(values if cells.dtype.kind == "O" else name)
+            source, n_present = values if cells.dtype.kind == "O" else name, len(values)
+        if not kinds.declares(name):
+            kept = keep_identifiers or len(names) == 1
+            found = find_input_warnings(table, column, cells, n_present, kept=kept)
+            for text in found.texts:
+                warnings.warn(text, TreekitWarning, stacklevel=6)
+            if found.is_identifier and not kept:
+                continue
         columns.append(column)
-        if not declared:
-            for text in find_input_warnings(table, name, cells, nominal=nominal):
-                _warn(text)
+        sources.append(source)
     if not columns:
         raise DataError(
             "all inputs seem to identify rows and are left out; declare those to keep as nominal"
         )
     input_type = choose_dtype(losses, dtype)
     return tuple(columns), input_type, LazyColumns(table, sources, input_type)
-
-
-def _warn(text: str) -> None:
-    warnings.warn(text, TreekitWarning, stacklevel=7)
 
 
 def _read_nominal(table: Table, name: str, declared: Sequence[Any] | None) -> tuple[Column, Codes]:
@@ -314,7 +306,7 @@ def find_levels(table: Table, name: str, declared: Sequence[Any] | None) -> tupl
 def _find_present_levels(table: Table, name: str) -> list[str]:
     typed = table.get_typed_cells(name)
     if is_text(typed):
-        return sort_naturally(set(typed) - {None})
+        return sort_texts(set(typed) - {None})
     if name in table.untyped:  # the texts are names: 007 is not 7, nor 250.10 250.1
         present = {text for text in table.count_texts(name) if not table.format.is_missing(text)}
         return _sort_bools(present) if typed.dtype.kind in "Ob" else sort_texts(present)
@@ -336,10 +328,10 @@ def _sort_bools(texts: Collection[str]) -> list[str]:
 
 def sort_texts(texts: Collection[str]) -> list[str]:
     """Sort numbers by value, then text; other texts naturally."""
-    try:
+    plain = TextFormat()
+    if all(is_number(text) and plain.parse_number(text) is not None for text in texts):
         return sorted(texts, key=lambda text: (float(text), text))
-    except ValueError:
-        return sort_naturally(texts)
+    return sort_naturally(texts)
 
 
 def check_unicode(text: str, role: str) -> None:

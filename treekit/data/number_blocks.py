@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from treekit.data.cells import TextFormat, make_object_array, parse_numbers
+from treekit.data.cells import make_object_array, parse_numbers
+from treekit.data.text_format import TextFormat
 
 
 class NumberColumn:

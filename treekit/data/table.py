@@ -20,7 +20,6 @@ import numpy.typing as npt
 
 from treekit.data.cells import (
     Cells,
-    TextFormat,
     find_merged_texts,
     is_text,
     list_intervals,
@@ -31,6 +30,7 @@ from treekit.data.cells import (
     tidy_column,
 )
 from treekit.data.sparse import SparseColumns, is_sparse
+from treekit.data.text_format import TextFormat
 from treekit.errors import DataError
 
 # ---------------------------------------------------------------- table

@@ -66,11 +66,12 @@ class TextFormat:
                     f"expected a list of texts as marks of missing values, got {mark!r}; "
                     f"write [{str(mark)!r}]"
                 )
-        for name, mark in (("decimal", self.decimal), ("thousands", self.thousands)):
+        marks: list[tuple[str, Any]] = [("decimal", self.decimal), ("thousands", self.thousands)]
+        for name, mark in marks:
             allowed = isinstance(mark, str) and len(mark) == 1 and not mark.isalnum()
             if not allowed and (name, mark) != ("thousands", ""):
                 raise SettingError(f"{name} is {mark!r}; give one character, such as '.' or ','")
-            if mark in '+-"\r\n' and mark:
+            if mark and mark in '+-"\r\n':
                 raise SettingError(f"{name} cannot be {mark!r}, which has another meaning")
         if self.decimal == self.thousands:
             raise SettingError(

@@ -286,7 +286,7 @@ def _find_schema(
     try:
         # Whether a column identifies rows is seen from all rows, not from these.
         empty = make_dataset(sketch, target, **given, keep_identifiers=True)
-        counts = sum((count for *_, count in found), Counter())
+        counts: Counter[str] = sum((count for *_, count in found), Counter())
         if identifiers := _find_identifiers(empty.schema, counts, given):
             given["ignore"] = [*(given.get("ignore") or ()), *identifiers]
             empty = make_dataset(sketch, target, **given, keep_identifiers=True)
@@ -317,7 +317,7 @@ def _find_identifiers(
     for column in schema.columns if schema.n_features > 1 else ():
         if column.kind == "nominal" and column.name not in declared:
             text = find_identifier_warning(
-                column.name, len(column.levels), counts[column.name], left_out=True
+                column.name, len(column.levels), counts[column.name], kept=False
             )
             if text is not None:
                 warnings.warn(text, TreekitWarning, stacklevel=2)
