@@ -17,7 +17,6 @@ import tempfile
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
-from unittest.mock import patch
 
 import numba
 import numpy as np
@@ -81,19 +80,8 @@ def _grow() -> None:
     _train("dear", levels=False)  # the search without an ordering of categories
 
 
-def _read_csv() -> None:
-    """Read a CSV file as large ones are read."""
-    from treekit.data import table
-
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder, "t.csv")
-        path.write_text("x,colour\n0.5,red\n1,blue\n")
-        with patch.object(table, "LARGE", 0):
-            table.read_table(path)
-
-
 def _use() -> None:
-    """Predict, write rules, export and verify hand-built models, read; then grow with surrogates.
+    """Predict, write rules, export and verify hand-built models; then grow with surrogates.
 
     Training comes last: by then the other process has compiled the shared kernels.
     """
@@ -109,7 +97,6 @@ def _use() -> None:
             treekit.verify(model, paths, random_rows=200)
             model.rules()
         compile_for_serving()
-    _read_csv()
     _train("dear", missing="surrogate", splitter="exact", pruner="cost_complexity")
     _train("kind", levels=False)  # cuts scanned row by row, as with many classes
 

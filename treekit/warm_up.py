@@ -237,21 +237,6 @@ def _compile_levels() -> None:
             train_by_levels(LocalEngine(), parts, places, target, reading, settings, Resources(8))
 
 
-def _compile_csv() -> None:
-    """Reading of large CSV files."""
-    from unittest.mock import patch
-
-    from treekit.data import table
-    from treekit.training import train
-
-    columns = make_example_table(_FEW_ROWS)
-    rows = zip(columns["x"].tolist(), columns["colour"], columns["dear"].tolist(), strict=True)
-    with tempfile.TemporaryDirectory() as folder, patch.object(table, "LARGE", 0):
-        path = Path(folder, "rows.csv")
-        path.write_text("x,colour,dear\n" + "".join(f"{x},{c},{d}\n" for x, c, d in rows))
-        train(path, "dear", max_depth=1)
-
-
 def _limit_trees(algorithm: str) -> dict[str, Any]:
     return {"trees": 3} if algorithm in ("bagging", "extra_trees") else {}
 
@@ -266,7 +251,6 @@ KINDS: Mapping[str, Callable[[], object]] = {
     "many-classes": _compile_many_classes,
     "serving": compile_for_serving,
     "levels": _compile_levels,
-    "csv": _compile_csv,
 }
 """Kinds of use, each with the function that compiles its kernels."""
 
@@ -289,7 +273,6 @@ SECONDS: Mapping[str, int] = {
     "many-classes": 15,
     "serving": 25,
     "levels": 30,
-    "csv": 5,
 }
 """Approximate compile time of each kind, after the kinds before it."""
 
