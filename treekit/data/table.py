@@ -321,7 +321,7 @@ def make_table(
             )
         tidied, guess = tidy_column(name, column)
         cells.append(tidied)
-        if guess or untyped:
+        if guess or (untyped and is_text(tidied)):
             guessed.add(name)
     for name, column in zip(texts, cells, strict=True):
         if len(column) != len(cells[0]):
