@@ -76,13 +76,17 @@ def check_target_precision(dataset: Dataset, plan: Plan, target: TargetStatistic
     rows = None if dataset.weights is None else np.flatnonzero(dataset.weights > 0)
     y = dataset.y.astype(np.float64, copy=False).reshape(dataset.n_rows, -1)
     steps, centers = (np.broadcast_to(own, y.shape[1]) for own in (target.step, target.center))
+    unit = 1.0
+    if target.noise > 0.0 and dataset.weights is not None:  # products with weights are rounded
+        drawn = target.draw_weights is not None
+        unit = target.draw_unit if drawn else float(dataset.weights[rows].mean())
     for k, output in enumerate(dataset.schema.outputs):
         own = y[:, k] if rows is None else y[rows, k]
         largest = float(np.abs(own).max())
         grid = fit_regression_grid(largest, n_trees, dtype, mass, wide=True)
         half = float(scale_units(0.5, grid.exponent))
         # The numbers of ranks are not summed.
-        step = 0.0 if target.quantile is not None else float(steps[k])
+        step = 0.0 if target.quantile is not None else float(steps[k]) / unit
         found = _measure_errors(own, float(centers[k]), step, half, 0.5 / grid.limit)
         if found is not None:
             _report_far_rows(output.name, own, rows, found)
