@@ -376,7 +376,7 @@ _MAKERS: dict[str, Callable[[], Model]] = {
     "wide_numbers64": lambda: _wide_numbers("float64"),
     "unequal_numbers": lambda: _unequal_numbers("float32"),
     "unequal_numbers64": lambda: _unequal_numbers("float64"),
-    "unequal_fractional": lambda: _unequal_numbers("float32", "fractional"),
+    "fractional_unequal": lambda: _unequal_numbers("float32", "fractional"),
     "unequal_sums": _unequal_sums,
     "boosted_two": lambda: _boosted(("no", "yes"), "sigmoid"),
     "boosted_four": lambda: _boosted(_LETTERS, "softmax"),

@@ -231,7 +231,7 @@ def test_the_marks_of_the_model_are_those_of_the_file():
 PYTHON_SCRIPT_FORMS = [
     (name, form)
     for name, form in itertools.product(EXTREMES, ("if_else", "table"))
-    if form == "table" or not name.startswith(("fractional", "unequal_fractional", "five"))
+    if form == "table" or not name.startswith(("fractional", "five_thousand"))
 ]
 
 

@@ -70,7 +70,9 @@ def probabilities(model: Model, row: Sequence[float]) -> list[float]:
     total = sums(model, row)
     if model.combine == "mean":
         return [float(Fraction(votes, model.unit_total)) for votes in total]
-    return _linked(model, [math.ldexp(float(t), model.exponent) for t in total])
+    return _linked(
+        model, [math.ldexp(float(t), e) for t, e in zip(total, model.exponents, strict=True)]
+    )
 
 
 def predict(model: Model, row: Sequence[float]) -> Any:
@@ -86,7 +88,8 @@ def predict(model: Model, row: Sequence[float]) -> Any:
     else:
         trees = len(model.trees) if model.combine == "mean" else 1
         divisor = trees * (MASS if model.missing == "fractional" else 1)
-        means = [math.ldexp(float(Fraction(t, divisor)), model.exponent) for t in total]
+        pairs = zip(total, model.exponents, strict=True)
+        means = [math.ldexp(float(Fraction(t, divisor)), e) for t, e in pairs]
         answers = _linked(model, means)
     return answers if schema.more else answers[0]
 

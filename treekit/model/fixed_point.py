@@ -11,8 +11,9 @@ Classification
 Regression
     leaf values are fixed-point integers ``v`` with step ``2**exponent``
     (`Grid`); the prediction is ``(sum / T) * 2**exponent``: one division, then
-    an exact scaling.  A float32 graph stores v as two limbs.  Outputs of very
-    different size have a step each.
+    an exact scaling.  A float32 graph stores v as two limbs, or three if the
+    step of two were too coarse for most leaves.  Outputs of very different size
+    have a step each.
 Sums (boosting)
     leaf values are fixed-point integers with a step so fine that the largest sum
     is 2**53 (`fit_sum_grid`); the number, or the margin of a class, is
@@ -180,17 +181,17 @@ class Grid(NamedTuple):
         return np.minimum(np.floor(largest).astype(np.int64), self.limit)
 
 
-def compute_grid_limit(n_trees: int, dtype: Dtype, mass: int = 1) -> int:
+def compute_grid_limit(n_trees: int, dtype: Dtype, mass: int = 1, *, wide: bool = False) -> int:
     """Return the limit of the `Grid` for `n_trees` trees and rows whose mass is `mass`.
 
     For T trees and an integer leaf value v:
 
     float32: with ``v == high * base + low``, where base is a power of two and
     ``|low| <= base / 2``, ``T * |high|`` and ``T * |low|`` stay within 2**24.
-    float64: ``T * |v|`` stays within 2**53.
+    float64, and `wide`: ``T * |v|`` stays within 2**53.
     With a mass: ``T * mass * |v|`` stays within 2**53.
     """
-    if mass > 1:
+    if mass > 1 or wide:
         return count_tree_units(n_trees, "float64") // mass
     share = count_tree_units(n_trees, dtype)
     return share if dtype == "float64" else (share - 1) << share.bit_length()
@@ -201,17 +202,36 @@ _SHARED_POWERS = 3
 numbers of two outputs, such as two quantiles, stay equal."""
 
 
-def fit_regression_grid(largest: npt.ArrayLike, n_trees: int, dtype: Dtype, mass: int = 1) -> Grid:
+def fit_regression_grid(
+    largest: npt.ArrayLike, n_trees: int, dtype: Dtype, mass: int = 1, *, wide: bool = False
+) -> Grid:
     """Return the finest `Grid` for leaf values up to `largest` in magnitude, for each output.
 
     Parameters
     ----------
     largest : float or (outputs,) float64
+    wide : bool
+        Whether a float32 graph may need three limbs.
     """
     each = np.atleast_1d(np.asarray(largest, dtype=np.float64))
     if not np.isfinite(each).all():
         raise ModelError("leaf values must be finite")
-    return _fit_grid(each, compute_grid_limit(n_trees, dtype, mass))
+    return _fit_grid(each, compute_grid_limit(n_trees, dtype, mass, wide=wide))
+
+
+_LEAF_ACCURACY = 1e-9
+"""Rounding of a leaf value that is accepted, relative to the median leaf value."""
+
+
+def is_fine_enough(grid: Grid, values: npt.NDArray[np.float64]) -> bool:
+    """Return whether a grid keeps `values` (leaves, outputs) exactly, or most of them to 1e-9."""
+    halves = np.broadcast_to(scale_units(0.5, grid.exponent), values.shape[1:])
+    for own, half in zip(np.abs(values).T, halves.tolist(), strict=True):
+        sizes = own[own > 0]
+        middle = (len(sizes) - 1) // 2
+        if len(sizes) and half > _LEAF_ACCURACY * float(np.partition(sizes, middle)[middle]):
+            return bool(np.array_equal(scale_units(grid.to_grid(values), grid.exponent), values))
+    return True
 
 
 def fit_sum_grid(largest: npt.NDArray[np.float64], *, shared: bool = True) -> Grid:
@@ -226,7 +246,8 @@ def fit_sum_grid(largest: npt.NDArray[np.float64], *, shared: bool = True) -> Gr
     """
     with np.errstate(over="ignore"):
         total = largest.sum(axis=0)
-    if not np.isfinite(total * 2).all():
+        doubled = total * 2
+    if not np.isfinite(doubled).all():
         raise ModelError("sums of leaf values must be finite: the leaf values are too large")
     if shared:
         total = total.max(keepdims=True)

@@ -27,6 +27,7 @@ from treekit.model.fixed_point import (
     count_tree_units,
     fit_regression_grid,
     fit_sum_grid,
+    is_fine_enough,
 )
 from treekit.model.links import Combine, Link
 from treekit.model.tree import FIELD_DTYPES, Tree, batch_trees
@@ -183,7 +184,8 @@ class Model:
         """Regression and additive class scores (margins): the fixed-point format of leaf values."""
         if self.combine == "sum":
             return Grid(self.exponent, SUM_LIMIT)
-        return Grid(self.exponent, compute_grid_limit(self.n_trees, self.schema.dtype, self.mass))
+        limit = compute_grid_limit(self.n_trees, self.schema.dtype, self.mass, wide=True)
+        return Grid(self.exponent, limit)
 
     @property
     def exponents(self) -> tuple[int, ...]:
@@ -322,26 +324,39 @@ def make_model(
     if schema.task == "classification" and not frame.margins:
         return replace(frame, units=distribute_tree_votes(frame, trees))
     leaf_values = np.concatenate([tree.value[tree.leaves] for tree in trees])
-    largest = np.maximum.reduceat(np.abs(leaf_values), frame.leaf_offsets[:-1], axis=0)
-    grid = fit_grid(frame, largest)
+    grid = fit_grid(frame, leaf_values, frame.leaf_offsets[:-1])
     return replace(frame, units=grid.to_grid(leaf_values), exponent=grid.exponent)
 
 
 # ---------------------------------------------------------------- numbers
 
 
-def fit_grid(source: Model | RuleList, largest: npt.NDArray[np.float64]) -> Grid:
-    """Return the finest grid of numbers or margins.
+def fit_grid(
+    source: Model | RuleList,
+    values: npt.NDArray[np.float64],
+    starts: npt.NDArray[np.int64],
+    *,
+    wide: bool = False,
+) -> Grid:
+    """Return the grid of numbers or margins.
 
     Parameters
     ----------
-    largest : (trees, values) float64
-        Largest magnitude of each tree's values.
+    values : (leaves, values) float64
+        Those of all trees.
+    starts : (trees,) int64
+        The first leaf of each tree.
+    wide : bool
+        Whether to return the finest grid, also if a coarser one is fine enough.
     """
+    largest = np.maximum.reduceat(np.abs(values), starts, axis=0)
     if source.combine == "sum":
         return fit_sum_grid(largest, shared=source.margins)
-    dtype = source.schema.dtype
-    return fit_regression_grid(largest.max(axis=0), source.n_trees, dtype, source.mass)
+    of = (largest.max(axis=0), source.n_trees, source.schema.dtype, source.mass)
+    grid = fit_regression_grid(*of)
+    return (
+        grid if not wide and is_fine_enough(grid, values) else fit_regression_grid(*of, wide=True)
+    )
 
 
 def expand_exponent(source: Model | RuleList) -> tuple[int, ...]:

@@ -774,13 +774,13 @@ def add_rules(empty: RuleList, parsed: Sequence[ParsedRule], *, fixed_step: bool
         with np.errstate(over="ignore"):
             steps = np.ldexp(values, -np.asarray(exponent, dtype=np.int32))
         units = np.rint(np.clip(steps, -(2.0**62), 2.0**62)).astype(np.int64)
-        grid = None if fixed_step else _fit_grid(empty, trees, values)
-        # Zeros are exact in every unit: the stated one is kept.
-        coarse = grid is None or not values.any()
-        if grid is not None:
-            coarse |= bool(np.all(np.asarray(exponent) >= np.asarray(grid.exponent)))
-        if grid is not None and not (coarse and bool((units == steps).all())):
-            units, exponent = grid.to_grid(values), grid.exponent
+        if not fixed_step:
+            # Zeros are exact in every unit: the stated one is kept.
+            finest = _fit_grid(empty, trees, values, wide=True).exponent
+            coarse = not values.any() or np.all(np.asarray(exponent) >= np.asarray(finest))
+            if not (coarse and bool((units == steps).all())):
+                grid = _fit_grid(empty, trees, values)
+                units, exponent = grid.to_grid(values), grid.exponent
     return replace(
         empty,
         exponent=exponent,
@@ -795,10 +795,11 @@ def add_rules(empty: RuleList, parsed: Sequence[ParsedRule], *, fixed_step: bool
     )
 
 
-def _fit_grid(rules: RuleList, trees: npt.NDArray[np.int32], values: Doubles) -> Grid:
-    """Return the finest grid for the numbers of a list, (rules, values) float64."""
-    largest = np.maximum.reduceat(np.abs(values), np.flatnonzero(np.diff(trees, prepend=-1)))
-    return fit_grid(rules, largest)
+def _fit_grid(
+    rules: RuleList, trees: npt.NDArray[np.int32], values: Doubles, *, wide: bool = False
+) -> Grid:
+    """Return the grid for the numbers of a list, (rules, values) float64."""
+    return fit_grid(rules, values, np.flatnonzero(np.diff(trees, prepend=-1)), wide=wide)
 
 
 # ---------------------------------------------------------------- conversion to a model

@@ -78,6 +78,7 @@ from treekit.training.run import (
     make_vote_function,
     predict_out_of_bag,
 )
+from treekit.training.target_precision import check_target_precision
 
 Ids = npt.NDArray[np.uint32]
 Hashes = npt.NDArray[np.uint64]
@@ -150,6 +151,7 @@ def train_by_levels(
     warn_of_small_weights(dataset, plan)
     check_supported(plan)
     whole = _scale_target(dataset, plan)
+    check_target_precision(dataset, plan, whole)
     data, partitions = _encode(engine, chunks, plan, empty.schema, whole)
     del chunks, chunk
     if plan.draws_rows:

@@ -51,6 +51,7 @@ from treekit.kernels.surrogate_splits import find_surrogates
 from treekit.kernels.thresholds import MIDPOINT, READABLE_FLOAT32, READABLE_FLOAT64, VALUE_BELOW
 from treekit.model.tree import MAX_DEPTH
 from treekit.training.plan import Plan, PlannedComponent
+from treekit.training.target_precision import check_target_precision
 
 # ---------------------------------------------------------------- recipe
 
@@ -108,6 +109,7 @@ def encode_data(dataset: Dataset, plan: Plan, validation: Dataset | None = None)
         )
     table = _encode_table(dataset, plan, alone=validation is None and not plan.draws_rows)
     target = make_criterion_target(dataset, plan.criterion, plan.draws_rows)
+    check_target_precision(dataset, plan, target)
     placement = get_placement(plan, schema.dtype)
     held = None
     if validation is not None:

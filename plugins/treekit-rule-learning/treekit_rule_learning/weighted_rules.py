@@ -99,7 +99,7 @@ def _convert_to_units(bare: RuleList, values: Doubles) -> RuleList:
     if bare.schema.task == "classification" and bare.combine == "mean":
         return replace(bare, units=distribute_votes(bare, values), exponent=0)
     first = np.flatnonzero(np.diff(bare.tree, prepend=-1))
-    grid = fit_grid(bare, np.maximum.reduceat(np.abs(values), first, axis=0))
+    grid = fit_grid(bare, values, first)
     return replace(bare, units=grid.to_grid(values), exponent=grid.exponent)
 
 

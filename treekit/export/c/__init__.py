@@ -103,6 +103,7 @@ def compute_prediction_values(
     classes, several = schema.task == "classification", bool(schema.more)
     labels = several and classes
     softmax = model.link == "softmax" and not types.integers_only
+    exponents = [model.exponent] if isinstance(model.exponent, int) else model.exponent
     values: dict[str, Any] = {
         "kind": "number" if not classes else "labels" if several else "label",
         "votes": int(classes and not model.margins),
@@ -114,7 +115,7 @@ def compute_prediction_values(
         "value": Code(_format_prediction(model, types)),
         "unit_total": Code(str(model.unit_total)),
         "divisor": Code(str(model.divisor)),
-        "exponents": list(model.exponents if several else model.exponents[:1]),
+        "exponent": Code(", ".join(map(str, exponents))),
         "one_step": int(isinstance(model.exponent, int)),
         "link": Code(model.link),
         "margins": int(model.margins),

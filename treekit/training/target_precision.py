@@ -1,0 +1,198 @@
+"""Check that the fixed-point steps keep the numbers of a target, before trees are grown.
+
+Sums of the target and of leaf values are exact because their terms are whole steps of a grid,
+which the largest number determines.  One value far from all others, such as a fill value of
+1e20, makes the step so coarse that the other leaves would be wrong.
+
+The error of a leaf's number is at most that of a row's number in training, and half a step of
+the model's grid (`treekit.model.fixed_point`).  It is accepted up to 1e-9 of the number, or half
+of 1e-9 of the size of ordinary numbers, since a leaf near 0 needs no more digits than others: the
+root mean square of numbers, or of their distances from the center, up to a gap above the median
+(`_compute_ordinary_size`).  Also accepted is what targets without far values have, too: an error
+that grows with the number of rows, and with fractional instances that of trees.  A larger error
+is a warning, as are many numbers below the error; training is refused where ordinary numbers
+would lose all but two digits.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from treekit.data.dataset import Dataset
+from treekit.errors import DataError, TreekitWarning
+from treekit.grow.target_statistics import TargetStatistics, round_to_step
+from treekit.model.fixed_point import MASS, fit_regression_grid, scale_units
+from treekit.training.plan import Plan
+
+Numbers = npt.NDArray[np.float64]
+
+_ACCURACY = 1e-9
+"""Accepted error, relative to the number itself, or to half the size of ordinary ones."""
+
+_ROW_ERROR = 2.0**-46
+"""Accepted error for each row, relative to ordinary numbers: 64 times that of normal targets."""
+
+_FAR = 1024
+"""Largest number, relative to ordinary ones, for which the step of any model is fine enough."""
+
+_GAP = 32.0
+"""Quotient of neighbouring sizes that separates far numbers from the tail of ordinary ones."""
+
+_LOST = 1e-2
+"""Error from which training is refused, relative to ordinary numbers."""
+
+_LOST_SHARE = 0.05
+"""Share of the numbers other than 0 that may be smaller than the error without a warning."""
+
+_SHOWN_ROWS = 3
+
+
+def check_target_precision(dataset: Dataset, plan: Plan, target: TargetStatistics) -> None:
+    """Warn of, or refuse, numbers so far from the others that leaves would be wrong.
+
+    Parameters
+    ----------
+    dataset : Dataset
+        All training rows; its input columns are not read.
+    plan : Plan
+    target : TargetStatistics
+        The grids chosen from all rows.
+
+    Raises
+    ------
+    DataError
+        If ordinary leaves would lose all but two digits; names the rows.
+    """
+    if dataset.schema.task != "regression" or plan.criterion.layout is not None:
+        return
+    n_trees = plan.settings["trees"] if plan.settings["ensemble"] == "forest" else 1
+    mass = MASS if plan.settings["missing"] == "fractional" else 1
+    dtype = dataset.schema.dtype
+    rows = None if dataset.weights is None else np.flatnonzero(dataset.weights > 0)
+    y = dataset.y.astype(np.float64, copy=False).reshape(dataset.n_rows, -1)
+    steps, centers = (np.broadcast_to(own, y.shape[1]) for own in (target.step, target.center))
+    unit = 1.0
+    if target.noise > 0.0 and dataset.weights is not None:  # products with weights are rounded
+        drawn = target.draw_weights is not None
+        unit = target.draw_unit if drawn else float(dataset.weights[rows].mean())
+    for k, output in enumerate(dataset.schema.outputs):
+        own = y[:, k] if rows is None else y[rows, k]
+        largest = float(np.abs(own).max())
+        grid = fit_regression_grid(largest, n_trees, dtype, mass, wide=True)
+        half = float(scale_units(0.5, grid.exponent))
+        # The numbers of ranks are not summed.
+        step = 0.0 if target.quantile is not None else float(steps[k]) / unit
+        found = _measure_errors(own, float(centers[k]), step, half, 0.5 / grid.limit)
+        if found is not None:
+            _report_far_rows(output.name, own, rows, found)
+
+
+class _Imprecision(NamedTuple):
+    """Numbers of a target that a grid does not keep.
+
+    Attributes
+    ----------
+    error : float
+        Largest error of a number.
+    n_wrong : int
+        Rows whose numbers are not kept.
+    far : (rows,) int64
+        Rows whose numbers determine the step.
+    refused : bool
+    """
+
+    error: float
+    n_wrong: int
+    far: npt.NDArray[np.intp]
+    refused: bool
+
+
+def _measure_errors(
+    y: Numbers, center: float, step: float, half: float, share: float
+) -> _Imprecision | None:
+    """Return what is not kept of the numbers of one output; None if all are kept.
+
+    Parameters
+    ----------
+    y : (rows,) float64
+    step : float
+        That of the grid in training, 0 without one.
+    half, share : float
+        Half a step of the model's grid, and half a step relative to the largest number.
+    """
+    distance = y - center
+    error = half + 2.0**-52 * abs(center)
+    if step > 0.0:
+        error += float(np.abs(round_to_step(distance, step) - distance).max())
+    relative = max(_ACCURACY / 2, len(y) * _ROW_ERROR, _FAR * share)
+    samples = (distance, y, y[distance != 0.0])
+    if error <= relative * min(map(_compute_median_size, samples)):
+        return None  # without sorting
+    # If most numbers are one fill value, it is the center, and the others are the ordinary ones.
+    *both, others = map(_compute_ordinary_size, samples)
+    ordinary = min(both)
+    numbers = np.abs(y)
+    wrong = (numbers > 0.0) & (numbers * max(_ACCURACY, _FAR * share) < error)
+    size = min(ordinary, others)
+    lost = np.count_nonzero(wrong & (numbers < error)) > _LOST_SHARE * np.count_nonzero(numbers)
+    if not wrong.any() or (error <= relative * size and not lost):
+        return None
+    spread = np.abs(distance) if ordinary <= others and not lost else numbers
+    far = np.flatnonzero(spread >= math.sqrt(float(spread.max())) * math.sqrt(size))
+    return _Imprecision(error, int(np.count_nonzero(wrong)), far, error > _LOST * ordinary)
+
+
+def _compute_median_size(numbers: Numbers) -> float:
+    """Return the lower median of the magnitudes other than 0; infinity if all are 0."""
+    sizes = np.abs(numbers[numbers != 0.0])
+    if not len(sizes):
+        return math.inf
+    middle = (len(sizes) - 1) // 2
+    return float(np.partition(sizes, middle)[middle])
+
+
+def _compute_ordinary_size(numbers: Numbers) -> float:
+    """Return the root mean square of the magnitudes up to a gap above their median.
+
+    Zeros do not count; the size is at least the median, and infinity if all numbers are 0.
+    """
+    sizes = np.sort(np.abs(numbers[numbers != 0.0]))
+    if not len(sizes):
+        return math.inf
+    upper = sizes[(len(sizes) - 1) // 2 :]
+    gaps = np.flatnonzero(upper[1:] / _GAP > upper[:-1])
+    top = float(upper[gaps[0]] if len(gaps) else upper[-1])
+    kept = sizes[sizes <= top] / top
+    return max(float(upper[0]), top * math.sqrt(float(np.mean(kept * kept))))
+
+
+def _report_far_rows(
+    name: str, y: Numbers, rows: npt.NDArray[np.intp] | None, found: _Imprecision
+) -> None:
+    """Warn of the rows whose numbers are far from the others, or refuse them."""
+    at = found.far if rows is None else rows[found.far]
+    some = zip(at[:_SHOWN_ROWS].tolist(), y[found.far[:_SHOWN_ROWS]].tolist(), strict=True)
+    shown = [f"row {row} is {value:.6g}" for row, value in some]
+    shown[0] = shown[0].replace(" is ", " (counting from 0) is ")
+    if len(at) > _SHOWN_ROWS:
+        shown.append(f"{len(at) - _SHOWN_ROWS:,} more are as far")
+    text = (
+        f"target {name!r} has numbers far from the others: {', '.join(shown)}. Exact sums with "
+        f"them keep any number only to about {found.error:.1e}, which is "
+    )
+    remedy = (
+        "drop these rows if they are fill values or mistakes, else transform the target, such as "
+        "by a logarithm"
+    )
+    if found.refused:
+        raise DataError(f"{text}too coarse for {found.n_wrong:,} other rows; {remedy}")
+    warnings.warn(
+        f"{text}more than 1e-9 of the number in {found.n_wrong:,} rows; {remedy}",
+        TreekitWarning,
+        stacklevel=5,
+    )
