@@ -425,7 +425,7 @@ def _compute_name_values(model: Model, name: str, prefix: Code) -> dict[str, Any
     labels = [str(label) for output in schema.outputs for label in output.classes]
     targets = [output.name for output in schema.outputs] if schema.more else []
     words = [*schema.names, *labels, *targets, *texts]
-    long_texts: list[Code] = []
+    tells_missing, long_texts = needs_missing_markers(model), list[Code]()
     return {
         "long_texts": long_texts,
         "p": prefix,
@@ -443,8 +443,8 @@ def _compute_name_values(model: Model, name: str, prefix: Code) -> dict[str, Any
         "level_starts": format_lines(list(map(str, starts if has_aliases else starts[:-1]))),
         "level_texts": _write_texts(texts, prefix, long_texts),
         "level_codes": format_lines(list(map(str, [*codes, -1]))),
-        "tells_missing": int(needs_missing_markers(model)),
-        "missing_marks": string_literals(marks, "c"),
+        "tells_missing": int(tells_missing),
+        "missing_marks": _write_texts(marks if tells_missing else [], prefix, long_texts),
         "blanks": string_literals(BLANKS, "c"),
         "text_bytes": sum(len(word.encode(errors="surrogatepass")) + 1 for word in words)
         + 4 * (schema.n_features + has_aliases + len(codes) + 1),
