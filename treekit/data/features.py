@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Collection, Mapping, Sequence
+from ctypes import c_float
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import UNSET, UnsetType
 
 from treekit.data.cells import (
     Cells,
+    is_number,
     is_text,
     map_cells,
     normalize_value_text,
     parse_numbers,
     sort_naturally,
 )
-from treekit.data.schema import Column, Dtype, level_text
+from treekit.data.schema import Column, Dtype, Rounding, level_text
 from treekit.data.table import Table, suggest_names
 from treekit.errors import DataError, SettingError, TreekitWarning
 
@@ -176,6 +180,8 @@ class LevelIndex:
     levels : sequence of str
     marks : collection of str
         Texts that mean missing.
+    rounds : {"to_zero", "float32_down"}, optional
+        How a number that is no category is rounded; see `treekit.data.schema.Column`.
 
     Attributes
     ----------
@@ -191,7 +197,14 @@ class LevelIndex:
         Whether a category is a number or a bool.
     """
 
-    def __init__(self, levels: Sequence[str], marks: Collection[str] = ()) -> None:
+    def __init__(
+        self,
+        levels: Sequence[str],
+        marks: Collection[str] = (),
+        *,
+        rounds: Rounding | UnsetType = UNSET,
+    ) -> None:
+        self.rounds = rounds
         self.levels = tuple(levels)
         self.texts = (*self.levels, *sorted(marks))
         self._marks = frozenset(marks)
@@ -219,10 +232,25 @@ class LevelIndex:
             if text.strip() in self._marks:
                 return -1
             found = self.codes.get(normalize_value_text(text) or text)
+        if found is None and self.rounds and (whole := round_text(text, self.rounds)) is not None:
+            found = self.codes.get(whole)
         return UNSEEN if found is None else found
 
 
-def encode_levels(table: Table, name: str, levels: Sequence[str]) -> npt.NDArray[np.int32]:
+def round_text(text: str, rounds: Rounding) -> str | None:
+    """Return a number as a whole number, both as text; None for any other text."""
+    plain = text.strip()
+    if not is_number(plain):
+        return None
+    number = c_float(float(plain)).value if rounds == "float32_down" else float(plain)
+    if not math.isfinite(number):
+        return None
+    return str(math.floor(number) if rounds == "float32_down" else math.trunc(number))
+
+
+def encode_levels(
+    table: Table, name: str, levels: Sequence[str], *, rounds: Rounding | UnsetType = UNSET
+) -> npt.NDArray[np.int32]:
     """Return the category code of each cell of column `name`; see `LevelIndex`.
 
     Returns
@@ -230,7 +258,7 @@ def encode_levels(table: Table, name: str, levels: Sequence[str]) -> npt.NDArray
     (rows,) int32
         -1 = missing, `UNSEEN` = not in the vocabulary.
     """
-    index = LevelIndex(levels, table.missing)
+    index = LevelIndex(levels, table.missing, rounds=rounds)
     return map_cells(table.cells[table.find_column(name)], index.code, np.int32)
 
 

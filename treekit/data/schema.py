@@ -22,6 +22,7 @@ __all__ = [
     "Kind",
     "Label",
     "Output",
+    "Rounding",
     "Schema",
     "Task",
     "level_text",
@@ -37,6 +38,9 @@ MISSING_MARKS = ("", "NA", "NaN", "nan", "null", "None", "?")
 """Texts that mean "missing", compared without surrounding white space."""
 
 
+Rounding = Literal["to_zero", "float32_down"]
+
+
 class Column(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One input column.
 
@@ -48,11 +52,16 @@ class Column(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     levels : tuple of str
         The categories of a nominal column, in declared order; the code of a category
         is its position.  Empty for numeric columns.
+    rounds : {"to_zero", "float32_down"}, optional
+        How a number that is no category becomes a whole number, as in the library of an
+        imported model: cut towards 0, or rounded to float32 and then down.  Absent in other
+        models, in which it is no category.
     """
 
     name: str
     kind: Kind = "numeric"
     levels: tuple[str, ...] = ()
+    rounds: Rounding | msgspec.UnsetType = msgspec.UNSET
 
     def __post_init__(self) -> None:
         if self.kind == "numeric" and self.levels:

@@ -212,6 +212,7 @@ def compute_schema_values(schema: Schema, stem: str, tables: Tables) -> dict[str
         "label_type": Code(type(schema.classes[0]).__name__ if schema.classes else "float"),
         "task": language.text(schema.task),
         "dtype": language.text(schema.dtype),
+        "rounds": int(any(column.rounds for column in schema.columns)),
         "missing_marks": [language.text(mark) for mark in marks],
         "answer": Code(("label" if schema.task == "classification" else "number") + several),
         "blocks": tables(np.array(schema.blocks)),
@@ -225,6 +226,7 @@ def _describe_column(column: Column, marks: Sequence[str], language: Language) -
         "nominal": int(column.kind == "nominal"),
         "levels": [language.text(level) for level in column.levels],
         "has_values": int(index.has_values),
+        "rounds": int(column.rounds == "to_zero") + 2 * int(column.rounds == "float32_down"),
         "aliases": [{"text": language.text(t), "code": code} for t, code in index.aliases.items()],
     }
 

@@ -77,7 +77,12 @@ class RowConverter:
         self._dtype = np.dtype(schema.dtype)
         marks = schema.missing_marks
         self._columns = [
-            (column.name, None if column.kind == "numeric" else LevelIndex(column.levels, marks))
+            (
+                column.name,
+                None
+                if column.kind == "numeric"
+                else LevelIndex(column.levels, marks, rounds=column.rounds),
+            )
             for column in schema.columns
         ]
         self._names = frozenset(schema.names)
