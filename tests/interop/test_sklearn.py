@@ -399,3 +399,18 @@ def test_two_importers_of_one_name_are_an_error(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(registry, "importers", lambda: catalogue)
     with pytest.raises(PluginError, match=r"treekit .*treekit-other .*uninstall one"):
         read_model(DecisionTreeClassifier().fit([[0.0], [1.0]], [0, 1]))
+
+
+def test_a_fraction_in_a_categorical_column_of_histogram_boosting_is_unseen():
+    """scikit-learn looks categories up by equality, and treats unseen ones as missing."""
+    from sklearn.ensemble import HistGradientBoostingClassifier
+
+    values = np.repeat([0.0, 1.0, 2.0, 3.0], 60)
+    for gone in (False, True):
+        x = np.where((np.arange(240) % 7 == 0) & gone, np.nan, values)[:, None]
+        boosted = HistGradientBoostingClassifier(
+            max_iter=8, min_samples_leaf=2, categorical_features=[0]
+        ).fit(x, np.isin(values, [1, 2]).astype(int))
+        cells = np.array([0, 1, 1.0000001, 1.999, 2.5, -0.5, -1, 7, 1e300, np.nan])[:, None]
+        found = read_model(boosted).predict_proba(cells)
+        assert np.allclose(found, boosted.predict_proba(cells), atol=1e-12)

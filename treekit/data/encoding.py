@@ -67,7 +67,7 @@ def encode_rows(
     for feature, (position, column) in enumerate(zip(positions, schema.columns, strict=True)):
         name = table.names[position]
         if column.kind == "nominal":
-            codes = encode_levels(table, name, column.levels)
+            codes = encode_levels(table, name, column.levels, rounds=column.rounds)
             matrix[:, feature] = _convert_codes(table, name, codes, unknown)
         else:
             matrix[:, feature] = round_to_dtype(convert_to_numbers(table, name), schema.dtype)

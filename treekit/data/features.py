@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import math
 import re
 import warnings
 from collections.abc import Collection, Mapping, Sequence
+from ctypes import c_float
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import UNSET, UnsetType
 
 from treekit.data.cells import (
     Cells,
@@ -19,7 +22,7 @@ from treekit.data.cells import (
     sort_naturally,
 )
 from treekit.data.column_warnings import find_input_warnings
-from treekit.data.schema import Column, Dtype, level_text
+from treekit.data.schema import Column, Dtype, Rounding, level_text
 from treekit.data.table import Table, suggest_names
 from treekit.data.text_format import TextFormat, is_number
 from treekit.errors import DataError, SettingError, TreekitWarning
@@ -210,6 +213,8 @@ class LevelIndex:
     levels : sequence of str
     marks : collection of str
         Texts that mean missing, unless they are categories.
+    rounds : {"to_zero", "float32_down"}, optional
+        How a number that is no category is rounded; see `treekit.data.schema.Column`.
 
     Attributes
     ----------
@@ -221,7 +226,14 @@ class LevelIndex:
         The texts of rule 3: ``3.0`` for the category ``3``.
     """
 
-    def __init__(self, levels: Sequence[str], marks: Collection[str] = ()) -> None:
+    def __init__(
+        self,
+        levels: Sequence[str],
+        marks: Collection[str] = (),
+        *,
+        rounds: Rounding | UnsetType = UNSET,
+    ) -> None:
+        self.rounds = rounds
         self.levels, self.marks = tuple(levels), frozenset(marks)
         self.codes = {level: code for code, level in enumerate(self.levels)}
         self.aliases = {
@@ -238,9 +250,11 @@ class LevelIndex:
         if text is None:
             return -1
         found = self.codes.get(text)
-        if found is None:
-            return -1 if text.strip() in self.marks else UNSEEN
-        return found
+        if found is None and text.strip() in self.marks:
+            return -1
+        if found is None and self.rounds and (whole := round_text(text, self.rounds)) is not None:
+            found = self.codes.get(whole)
+        return UNSEEN if found is None else found
 
 
 _WHOLE_NUMBER = re.compile(r"(0|-?[1-9][0-9]*)(\.0)?")
@@ -258,7 +272,20 @@ def _list_other_notations(level: str, levels: Collection[str]) -> tuple[str, ...
     return () if any(other in levels for other in others) else others
 
 
-def encode_levels(table: Table, name: str, levels: Sequence[str]) -> npt.NDArray[np.int32]:
+def round_text(text: str, rounds: Rounding) -> str | None:
+    """Return a number as a whole number, both as text; None for any other text."""
+    plain = text.strip()
+    if not is_number(plain):
+        return None
+    number = c_float(float(plain)).value if rounds == "float32_down" else float(plain)
+    if not math.isfinite(number):
+        return None
+    return str(math.floor(number) if rounds == "float32_down" else math.trunc(number))
+
+
+def encode_levels(
+    table: Table, name: str, levels: Sequence[str], *, rounds: Rounding | UnsetType = UNSET
+) -> npt.NDArray[np.int32]:
     """Return the category code of each cell of column `name`; see `LevelIndex`.
 
     Returns
@@ -266,7 +293,7 @@ def encode_levels(table: Table, name: str, levels: Sequence[str]) -> npt.NDArray
     (rows,) int32
         -1 = missing, `UNSEEN` = not in the vocabulary.
     """
-    index = LevelIndex(levels, table.missing)
+    index = LevelIndex(levels, table.missing, rounds=rounds)
     return map_cells(table.cells[table.find_column(name)], index.code, np.int32)
 
 

@@ -26,6 +26,7 @@ __all__ = [
     "Kind",
     "Label",
     "Output",
+    "Rounding",
     "Schema",
     "Task",
     "level_text",
@@ -36,6 +37,9 @@ Kind = Literal["numeric", "nominal"]
 Dtype = Literal["float32", "float64"]
 Task = Literal["classification", "regression"]
 Label = bool | int | float | str
+
+
+Rounding = Literal["to_zero", "float32_down"]
 
 
 class Column(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -49,11 +53,16 @@ class Column(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     levels : tuple of str
         The categories of a nominal column, in declared order; the code of a category
         is its position.  Empty for numeric columns.
+    rounds : {"to_zero", "float32_down"}, optional
+        How a number that is no category becomes a whole number, as in the library of an
+        imported model: cut towards 0, or rounded to float32 and then down.  Absent in other
+        models, in which it is no category.
     """
 
     name: str
     kind: Kind = "numeric"
     levels: tuple[str, ...] = ()
+    rounds: Rounding | msgspec.UnsetType = msgspec.UNSET
 
     def __post_init__(self) -> None:
         if self.kind == "numeric" and self.levels:

@@ -197,7 +197,11 @@ def read_row(model: Model, given: Any) -> ExplainedRow:
         at = table.find_column(column.name) if table.named else place
         state: Any = "missing" if math.isnan(code) else "known"
         nominal = column.kind == "nominal"
-        if nominal and encode_levels(table, table.names[at], column.levels)[0] == UNSEEN:
+        if (
+            nominal
+            and encode_levels(table, table.names[at], column.levels, rounds=column.rounds)[0]
+            == UNSEEN
+        ):
             state = "unseen"
         if column.name in absent:
             state = "absent"

@@ -250,6 +250,7 @@ def compute_schema_values(schema: Schema, stem: str, tables: Tables) -> dict[str
         "label_type": Code(type(schema.classes[0]).__name__ if schema.classes else "float"),
         "task": language.text(schema.task),
         "dtype": language.text(schema.dtype),
+        "rounds": int(any(column.rounds for column in schema.columns)),
         "missing_marks": [language.text(mark) for mark in schema.missing_marks],
         "number_marks": [language.text(mark) for mark in schema.number_marks],
         "notation": _describe_notation(schema, language),
@@ -286,6 +287,7 @@ def _describe_column(
         "name": language.text(column.name),
         "nominal": int(column.kind == "nominal"),
         "levels": [language.text(level) for level in column.levels],
+        "rounds": int(column.rounds == "to_zero") + 2 * int(column.rounds == "float32_down"),
         "aliases": [{"text": language.text(text), "code": code} for text, code in aliases],
     }
 

@@ -21,6 +21,10 @@ Options
     ``decision_function``, which the estimators do not have, and skl2onnx would
     calibrate it instead of the probabilities.
 
+Runtimes
+    onnxruntime 1.26.0 and 1.27.0 are wrong for scikit-learn's trees of two classes, which
+    the conversion warns of (`WRONG_RUNTIMES`).
+
 Other operators are skl2onnx's: a scaler or an imputer in float32 may differ slightly
 from scikit-learn's double, so that a threshold between the two results changes the
 prediction.  `treekit.verify` verifies what treekit exports.
@@ -33,6 +37,7 @@ import math
 import sys
 import warnings
 from collections.abc import Callable, Sequence
+from importlib import metadata
 from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec
 from types import ModuleType
@@ -224,6 +229,34 @@ def _get_label_type(*classes: Any) -> Any:
     return StringTensorType if all(are_texts) else Int64TensorType
 
 
+# ---------------------------------------------------------------- runtimes
+
+WRONG_RUNTIMES = ("1.26.0", "1.27.0")
+"""Versions of onnxruntime that answer wrongly for ``TreeEnsembleClassifier`` of two classes.
+
+skl2onnx writes scikit-learn's forests with that operator: of a forest of 100 trees on the 569
+rows of breast cancer 91 labels are wrong, and probabilities by up to 1.  Releases from 1.21.0
+to 1.25.1 and from 1.28.0 to 1.32.0 are right, and graphs of treekit in all (measured)."""
+
+
+def warn_of_runtime() -> None:
+    """Warn if the installed onnxruntime is one of `WRONG_RUNTIMES`."""
+    for name in ("onnxruntime", "onnxruntime-gpu"):
+        try:
+            version = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            continue
+        if version in WRONG_RUNTIMES:
+            warnings.warn(
+                f"{name} {version} answers wrongly for two-class trees and forests of "
+                "scikit-learn that skl2onnx converts (91 of 569 labels, measured); treekit's "
+                f"own graphs are right in it: pip install '{name}>=1.28', and use no "
+                f"{' or '.join(WRONG_RUNTIMES)} where the pipeline runs",
+                TreekitWarning,
+                stacklevel=2,
+            )
+
+
 # ---------------------------------------------------------------- graph conversion
 # treekit's graph is built as for its ONNX files (`treekit.export.onnx`), so that the
 # predictions are bit-identical, and then moved to skl2onnx's graph under new names.
@@ -251,6 +284,7 @@ def convert(scope: Any, operator: Any, container: Any) -> None:
     """
     from onnx import TensorProto
 
+    warn_of_runtime()
     estimator = operator.raw_operator
     model: Model = estimator.model_
     if container.target_opset < OLDEST_OPSET:

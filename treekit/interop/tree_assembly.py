@@ -21,12 +21,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, NamedTuple
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 
 from treekit._version import __version__
 from treekit.contracts import Setting
-from treekit.data.schema import Column, Dtype, Label, Output, Schema, level_text
+from treekit.data.schema import Column, Dtype, Label, Output, Rounding, Schema, level_text
 from treekit.errors import ModelError
 from treekit.model.fixed_point import MAX_TREES, floor_to_dtype
 from treekit.model.links import Link
@@ -176,6 +177,7 @@ def make_columns(
     *,
     named: Mapping[int, tuple[str, ...]] | None = None,
     listed: Mapping[int, Ints] | None = None,
+    rounds: Rounding | msgspec.UnsetType = msgspec.UNSET,
 ) -> tuple[Column, ...]:
     """Make the columns, and convert the categories of `nodes` to positions in their vocabularies.
 
@@ -192,6 +194,8 @@ def make_columns(
         the largest code are the categories, so that the codes of encoded rows, the input
         of artifacts, equal the integers; from `MAX_INTEGER_CATEGORIES` on, only those
         that occur.
+    rounds : {"to_zero", "float32_down"}, optional
+        How the library casts the cells of columns without a vocabulary to integers.
 
     Raises
     ------
@@ -221,7 +225,8 @@ def make_columns(
             parts = [listed.get(feature, codes[:0]), codes[own]]
             vocabulary = _list_integer_categories(np.concatenate(parts))
             levels = tuple(map(str, vocabulary.tolist()))
-        columns[feature] = Column(names[feature], "nominal", levels)
+        cast = msgspec.UNSET if feature in named else rounds
+        columns[feature] = Column(names[feature], "nominal", levels, cast)
         if len(vocabulary):
             at = np.minimum(np.searchsorted(vocabulary, codes[own]), len(vocabulary) - 1)
             nodes.set_codes[own] = np.where(vocabulary[at] == codes[own], at, -1)

@@ -352,7 +352,7 @@ def encode_table(schema: Schema, table: Any) -> Matrix:
     for feature, column in enumerate(schema.columns):
         if column.kind == "nominal":
             name = column.name if read.named else read.names[feature]
-            unseen = encode_levels(read, name, column.levels) == UNSEEN
+            unseen = encode_levels(read, name, column.levels, rounds=column.rounds) == UNSEEN
             matrix[unseen, feature] = len(column.levels)
     return matrix
 

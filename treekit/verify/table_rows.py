@@ -226,7 +226,9 @@ def make_reference(model: Model, table: Table) -> ReferenceRows:
         refused |= np.isnan(matrix).any(axis=1)
     for feature, column in enumerate(schema.columns):
         if column.kind == "nominal":
-            unseen = encode_levels(table, column.name, column.levels) == UNSEEN
+            unseen = (
+                encode_levels(table, column.name, column.levels, rounds=column.rounds) == UNSEEN
+            )
             if model.unknown == "error":
                 refused |= unseen
             matrix[unseen, feature] = len(column.levels)  # a code that is no category

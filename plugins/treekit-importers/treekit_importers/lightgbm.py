@@ -17,7 +17,8 @@ Missing values
 Categories
     a column's categories are those of the training frame, or the integers
     0, 1, 2, ...; unseen and missing ones go right in both.  Non-integers
-    are unseen here; LightGBM truncates them.
+    are cut towards 0 in both (``Column.rounds``); SQL, and ONNX whose inputs are
+    columns, read them as unseen: cast the column there.
 Column names
     are LightGBM's, which replaces blanks of a frame's names by ``_`` and does not
     store the original names.
@@ -132,7 +133,7 @@ def read_lightgbm(
         f: _parse_categories(info) for f, info in enumerate(infos) if ":" in info and info[0] != "["
     }
     named = _name_categories(frame_categories, sorted({*listed, *nodes.set_features.tolist()}))
-    columns = make_columns(nodes, names, SOURCE, named=named, listed=listed)
+    columns = make_columns(nodes, names, SOURCE, named=named, listed=listed, rounds="to_zero")
     floor_thresholds(nodes, input_type, SOURCE)
     return make_boosted_model(
         nodes,

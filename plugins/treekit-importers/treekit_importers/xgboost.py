@@ -15,7 +15,8 @@ Categories
     a column's categories are those of the training frame where the file has them
     (XGBoost 3.1 and later), else the integers 0, 1, 2, ...; XGBoost sends unseen
     ones left, regardless of the default branch, or rejects them.  Non-integers
-    are unseen here; XGBoost truncates them.  Unseen categories are missing if all
+    are rounded to float32 and down in both (``Column.rounds``; SQL, and ONNX whose inputs
+    are columns, read them as unseen: cast the column there).  Unseen categories are missing if all
     categorical splits send missing values left; else the model rejects them
     (``unknown="error"``).
 Margins
@@ -284,7 +285,7 @@ def read_xgboost(
         for tree, weight in zip(forest.trees[:n_trees], scale.tolist(), strict=False)
     ]
     nodes = concatenate_tables(tables, SOURCE)
-    columns = make_columns(nodes, names, SOURCE, named=named)
+    columns = make_columns(nodes, names, SOURCE, named=named, rounds="float32_down")
     return make_boosted_model(
         nodes,
         columns,

@@ -39,7 +39,14 @@ from treekit.data import DEMO_TARGET, demo_table
 from treekit.data.schema import Column, Output, Schema
 from treekit.errors import ExportError
 from treekit.export import export
-from treekit.model.builder import build_tree, leaf, oblique, subset, threshold
+from treekit.model.builder import (
+    build_tree,
+    is_missing,
+    leaf,
+    oblique,
+    subset,
+    threshold,
+)
 from treekit.model.model import Model, make_model
 from treekit.testing import check_exporter
 from treekit.verify import verify
@@ -409,7 +416,97 @@ def test_text_that_is_no_number_refuses_the_row_in_sqlite() -> None:
     connection.executemany("INSERT INTO rows VALUES (?)", [(x,) for x in cells])
     answers = [row[0] for row in connection.execute(content.decode())]
     connection.close()
-    assert answers == [1.0, 2.0, 2.0, 1.0, 1.0, 1.0, None, None, None]
+    assert answers == [1.0, 2.0, 2.0, 1.0, 1.0, 1.0, None, None, 2.0]
+
+
+ODD_CELLS = {
+    **dict.fromkeys(["abc", "inf", "-Infinity", "1_000", "05", ".5", "5.", "+5", "0x5"], None),
+    **dict.fromkeys(["2020-01-01", "1,5", "5 %", "true", "[5]", '"5"', "1e", "--5", "５"], None),
+    **dict.fromkeys(["", " ", "NA", " ?\t", "NaN", " nan "], "missing"),
+    "5": 5.0,
+    " 5 ": 5.0,
+    "\u00a05": 5.0,
+    "-1.5e3": -1500.0,
+    "1E2": 100.0,
+    "0": 0.0,
+    "1e999": math.inf,
+    "-1e999": -math.inf,
+    "1e-999": 0.0,
+    "9e307": 9e307,
+    "5e-324": 5e-324,
+    "1" + "0" * 400: math.inf,
+    "0." + "0" * 400 + "1": 0.0,
+    "9007199254740993": 2.0**53,
+    "123456789012345678901234567890.5": 123456789012345678901234567890.5,
+}
+"""Texts in a column of numbers, and the number each is, "missing", or None: refused."""
+
+
+@pytest.mark.parametrize("form", ["case", "table", "rules"])
+def test_no_cell_stops_a_query_and_engines_agree(form: str, dialect: str, tmp_path: Path) -> None:
+    schema = Schema((Column("x"),), classes=("gone", "low", "high"), dtype="float64")
+    bounds = (-1e300, -10.0, 0.0, 1.0, 7.0, 2.0**53, 1e300)
+    texts = list(ODD_CELLS)
+    cells = [NAN if value in ("missing", None) else value for value in ODD_CELLS.values()]
+    for bound in bounds:
+        inner = threshold(0, bound, leaf([0, 1, 0]), leaf([0, 0, 1]))
+        model = make_model(schema, [build_tree(is_missing(0, leaf([1, 0, 0]), inner), schema)])
+        wanted_labels = model.predict(np.array(cells)[:, None]).tolist()
+        expected = [
+            None if value is None else label
+            for value, label in zip(ODD_CELLS.values(), wanted_labels, strict=True)
+        ]
+        if form == "rules":
+            kind = "sql" if dialect == "sqlite" else f"sql-{dialect}"
+            path = treekit.write_rules(model, tmp_path / "m.sql", kind, settings={"keys": "id"})
+            query = path.read_text(encoding="utf-8")
+        else:
+            _, query = written(model, tmp_path, dialect=dialect, form=form, keys="id")
+        engine = ENGINE_OF[dialect]()
+        try:
+            columns = [("x", "TEXT", texts), ("id", "BIGINT", list(range(len(texts))))]
+            engine.create_table("rows", columns)
+            found = {row[0]: row[1] for row in engine.run_query(query, math.inf)}
+        finally:
+            engine.close()
+        wrong = [
+            (text, found[number], label)
+            for number, (text, label) in enumerate(zip(texts, expected, strict=True))
+            if found[number] != label
+        ]
+        assert wrong == [], bound
+
+
+TYPED = {
+    "duckdb": {
+        "TRUE": "high", "DATE '2020-01-01'": None, "'5'::BLOB": None, "[5]": None,
+        "5::DECIMAL(38, 2)": "high", "9007199254740993": "high", "-5::HUGEINT": "low",
+        "'nan'::DOUBLE": "gone", "'inf'::FLOAT": "high", "NULL": "gone",
+    },
+    "postgres": {
+        "5::NUMERIC": "high", "1e400::NUMERIC": "high", "-1e400::NUMERIC": "low",
+        "'nan'::NUMERIC": "gone", "'nan'::FLOAT4": "gone", "'infinity'::FLOAT8": "high",
+        "9007199254740993::BIGINT": "high", "0.1::FLOAT4": "low", "1e-400::NUMERIC": "low",
+        "'abc'::VARCHAR(9)": None, "NULL::INTEGER": "gone", "5::SMALLINT": "high",
+    },
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("form", ["case", "table", "expression"])
+def test_columns_of_every_type_are_read(form: str, dialect: str, tmp_path: Path) -> None:
+    schema = Schema((Column("x"),), classes=("gone", "low", "high"), dtype="float64")
+    inner = threshold(0, 0.5, leaf([0, 1, 0]), leaf([0, 0, 1]))
+    model = make_model(schema, [build_tree(is_missing(0, leaf([1, 0, 0]), inner), schema)])
+    _, query = written(model, tmp_path, dialect=dialect, form=form)
+    query = f"SELECT {query} FROM rows" if form == "expression" else query
+    for value, label in TYPED.get(dialect, {}).items():
+        engine = ENGINE_OF[dialect]()
+        try:
+            command = f"CREATE TEMPORARY TABLE rows AS SELECT {value} AS x"
+            engine.connection.execute(command)
+            assert engine.run_query(query, math.inf)[0][0] == label, value
+        finally:
+            engine.close()
 
 
 def test_a_column_that_the_table_lacks_is_an_error_not_a_text() -> None:

@@ -27,11 +27,21 @@ from treekit_sql.syntax import (
     make_case,
     make_cast,
     make_membership_test,
+    make_null_test,
+    make_or,
     make_quotient,
     make_select,
 )
 
 # ---------------------------------------------------------------- sql dialect
+
+
+_NUMBER = r"-?(0|[1-9][0-9]*)([.][0-9]+)?([eE][+-]?[0-9]{1,4})?"
+"""Numbers in text, as JSON writes them; SQLite's JSON functions know no others."""
+_SAFE_NUMBER = r"-?(0|[1-9][0-9]{0,199})([.][0-9]{1,90})?([eE][+-]?[0-9]{1,2})?"
+"""Numbers whose digits and exponents keep them within the range of doubles."""
+_NUMBER_TYPES = ("double precision", "real", "bigint", "integer", "smallint")
+_REGTYPE = exp.DataType(this=exp.DType.USERDEFINED, kind="REGTYPE")
 
 
 class Dialect:
@@ -127,29 +137,66 @@ class Dialect:
         return as_sql(label)
 
     def convert_to_number(self, cell: Sql, marks: Sequence[str], *, plain: bool = True) -> Sql:
-        """Convert a cell of a numeric column to a double; NULL if it is missing.
+        """Convert a cell of a numeric column to a double, NULL if it is missing.
 
-        Parameters
-        ----------
-        cell : sqlglot.Expression
-        marks : sequence of str
-            Texts that mean missing, for engines whose numeric columns contain text.
-        plain : bool
-            Whether text is in Python's notation; else the engine must refuse it.
+        Text is a number as JSON writes it, or a mark of a missing value; NaN stands for
+        any other cell, and for every number in text unless `plain`: the model's text is in
+        another notation.  No cell raises an error.
         """
-        del marks  # a numeric column contains no text
-        # No engine subtracts from a text, which it would read in its own notation.
-        number = cell if plain else make_binary(exp.Sub, cell, as_sql(0))
-        return make_call("NULLIF", make_cast(number, "DOUBLE"), self.make_nan())
+        tests = [(self._is_typed_number(cell), self._convert_typed_number(cell))]
+        missing = make_null_test(cell.copy())
+        mark = self.is_missing_marker(cell.copy(), marks)
+        tests.append((missing if mark is None else make_or(missing, mark), exp.Null()))
+        text = make_call(self.trim_function, make_cast(cell, "TEXT"), self.make_text(BLANKS))
+        if not plain:
+            tests.append((self._is_text(cell), self.make_nan()))
+        return make_case([*tests, *self._convert_number_text(cell, text)], self.make_nan())
+
+    def _is_text(self, cell: Sql) -> Sql:
+        """Test whether a cell has a type of text."""
+        kinds = ("text", "character varying", "character", "unknown")
+        types = [exp.Cast(this=exp.Literal.string(kind), to=_REGTYPE.copy()) for kind in kinds]
+        return make_membership_test(make_call("PG_TYPEOF", cell.copy()), types)
+
+    def _is_typed_number(self, cell: Sql) -> Sql:
+        """Test whether a cell has a type whose values are all doubles."""
+        kinds = [exp.Cast(this=exp.Literal.string(kind), to=_REGTYPE) for kind in _NUMBER_TYPES]
+        return make_membership_test(make_call("PG_TYPEOF", cell), [kind.copy() for kind in kinds])
+
+    def _convert_typed_number(self, cell: Sql) -> Sql:
+        return make_call("NULLIF", make_cast(cell, "DOUBLE"), self.make_nan())
+
+    def _convert_number_text(self, cell: Sql, text: Sql) -> list[tuple[Sql, Sql]]:
+        """Return conversions of a cell that is not `_is_typed_number`, each with its condition."""
+        del cell
+        # A cast raises an error for numbers beyond the range, which a NUMERIC can hold.
+        number = make_cast(text.copy(), "DECIMAL")
+        infinite, tiny = (
+            exp.Literal.number(bound) for bound in ("1.7976931348623158e308", "3e-324")
+        )
+        above, below = (make_cast(exp.Literal.string(f"{sign}infinity"), "DOUBLE") for sign in "+-")
+        tests = [
+            (combine(exp.GTE, number, infinite), above),
+            (combine(exp.LTE, number.copy(), exp.Neg(this=infinite.copy())), below),
+            (combine(exp.LT, make_call("ABS", number.copy()), tiny), self.make_number(0.0)),
+        ]
+        bounded = make_case(tests, make_cast(number.copy(), "DOUBLE"))
+        return [
+            (self._matches(text, _SAFE_NUMBER), make_cast(text.copy(), "DOUBLE")),
+            (self._matches(text, _NUMBER), bounded),
+        ]
+
+    def _matches(self, text: Sql, pattern: str) -> Sql:
+        """Test whether a regular expression matches a text from its start to its end."""
+        return combine(exp.RegexpLike, text.copy(), exp.Literal.string(f"^({pattern})$"))
 
     def make_nan(self) -> Sql:
         """Build NaN, which in this dialect equals itself and is larger than all numbers."""
         return make_cast(exp.Literal.string("NaN"), "DOUBLE")
 
-    def is_not_number(self, number: Sql) -> Sql | None:
-        """Test for a non-number of `convert_to_number`; None if the engine raises an error."""
-        del number
-        return None
+    def is_not_number(self, number: Sql) -> Sql:
+        """Test for the mark of a cell that `convert_to_number` cannot convert."""
+        return combine(exp.EQ, number, self.make_nan())
 
     def convert_to_text(self, cell: Sql, index: LevelIndex) -> Sql:
         """Convert a cell to text that is compared byte by byte.
@@ -302,6 +349,14 @@ def _parse_double_text(text: str) -> float | None:
 # ---------------------------------------------------------------- duckdb
 
 
+_DUCKDB_INTEGERS = ("BIGINT", "INTEGER", "SMALLINT", "TINYINT")
+
+
+def _try_cast(value: Sql) -> Sql:
+    """Build a conversion to a double that is NULL where it fails."""
+    return exp.TryCast(this=value.copy(), to=exp.DataType(this=exp.DType.DOUBLE))
+
+
 class DuckDB(Dialect):
     """DuckDB; see `Dialect`."""
 
@@ -324,18 +379,30 @@ class DuckDB(Dialect):
 
     make_bound = make_number
 
-    def convert_to_number(self, cell: Sql, marks: Sequence[str], *, plain: bool = True) -> Sql:
-        """Convert a cell to a double, also text, which columns of files with marks hold."""
-        number = super().convert_to_number(cell, marks, plain=plain)
-        mark = self.is_missing_marker(cell, marks)
-        if mark is None or not plain:
-            return number
-        # The engine evaluates the type once for a column: numbers are not converted to text.
-        return make_case([(self._has_type(cell, ("VARCHAR",), mark), exp.Null())], number)
-
     def write_double(self, number: float) -> str:
         """Write a double as the engine converts it to text."""
         return repr(number)
+
+    def _is_typed_number(self, cell: Sql) -> Sql:
+        kinds = ["DOUBLE", "FLOAT", "BOOLEAN", "HUGEINT", "UHUGEINT"]
+        kinds += [f"{sign}{size}" for size in _DUCKDB_INTEGERS for sign in ("", "U")]
+        names = [exp.Literal.string(kind) for kind in kinds]
+        return make_membership_test(make_call("TYPEOF", cell), names)
+
+    def _convert_typed_number(self, cell: Sql) -> Sql:
+        return make_call("NULLIF", _try_cast(cell), self.make_nan())
+
+    def _is_text(self, cell: Sql) -> Sql:
+        return combine(exp.EQ, make_call("TYPEOF", cell.copy()), exp.Literal.string("VARCHAR"))
+
+    def _convert_number_text(self, cell: Sql, text: Sql) -> list[tuple[Sql, Sql]]:
+        number = make_case([(self._matches(text, _NUMBER), _try_cast(text))], self.make_nan())
+        # DECIMAL, or a type that is no number: the conversion is NULL.
+        other = make_call("COALESCE", _try_cast(cell), self.make_nan())
+        return [(self._is_text(cell), number), (exp.true(), other)]
+
+    def _matches(self, text: Sql, pattern: str) -> Sql:
+        return make_call("REGEXP_FULL_MATCH", text.copy(), exp.Literal.string(pattern))
 
     def make_refusal(self, message: str, witness: Sql) -> Sql:
         """Build an expression that stops the query with an error."""
@@ -405,17 +472,24 @@ class SQLite(Dialect):
         return make_binary(exp.EQ, cell, self.make_number(number))
 
     def convert_to_number(self, cell: Sql, marks: Sequence[str], *, plain: bool = True) -> Sql:
-        """Convert a number to a double; text other than missing markers is unchanged."""
-        del plain  # text is refused
+        """Convert a number to a double; text that is none, and no marker, is unchanged."""
         kinds = [exp.Literal.string(kind) for kind in ("integer", "real")]
         is_number = make_membership_test(make_call("TYPEOF", cell), kinds)
         tests = [(is_number, make_cast(cell, "DOUBLE"))]
         mark = self.is_missing_marker(cell, marks)
         if mark is not None:
             tests.append((mark, exp.Null()))
+        if not plain:
+            return make_case(tests, cell)
+        text = make_call(self.trim_function, cell, self.make_text(BLANKS))
+        found = make_membership_test(make_call("JSON_TYPE", text), [kind.copy() for kind in kinds])
+        # Nested: JSON_TYPE raises an error for text that is not JSON.
+        valid = make_case([(make_call("JSON_VALID", text.copy()), found)], as_sql(0))
+        is_text = combine(exp.EQ, make_call("TYPEOF", cell), exp.Literal.string("text"))
+        tests.append((make_case([(is_text, valid)], as_sql(0)), make_cast(text.copy(), "DOUBLE")))
         return make_case(tests, cell)
 
-    def is_not_number(self, number: Sql) -> Sql | None:
+    def is_not_number(self, number: Sql) -> Sql:
         """Test whether `convert_to_number` left text or bytes."""
         kinds = [exp.Literal.string(kind) for kind in ("text", "blob")]
         return make_membership_test(make_call("TYPEOF", number), kinds)

@@ -176,7 +176,7 @@ def _encode_cells(
     if column.kind == "numeric":
         values = pc.fill_null(cells.cast(pa.float64()), np.nan)
         return values.to_numpy(), np.zeros(len(cells), dtype=np.bool_)
-    index = LevelIndex(column.levels, marks)
+    index = LevelIndex(column.levels, marks, rounds=column.rounds)
     texts = cells.cast(pa.string())
     distinct = pc.unique(texts)
     code = np.array([index.code(text) for text in distinct.to_pylist()], dtype=np.int32)

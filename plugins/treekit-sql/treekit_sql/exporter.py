@@ -247,14 +247,14 @@ def _format_file(
         f"-- NULL and NaN are missing.  A row that the model refuses: {answer}.",
     ]
     if dialect.name == "postgres":
+        head += ["-- Columns of numbers have a type of numbers or text, or the query cannot start."]
         head += ["-- Run it with SET jit = off: compiling such a query costs more than it saves."]
     kinds = {column.name: _COLUMN_KINDS[column.kind] for column in schema.columns}
     head.append(f"-- Columns: {json.dumps(kinds)}")
-    if dialect.name == "sqlite":
-        head.append(
-            "-- Columns of numbers hold numbers (declared REAL or INTEGER); text in one, but for "
-            "a mark of missing values, refuses the row."
-        )
+    head.append(
+        "-- Text in a column of numbers is a number as JSON writes it, or a mark of missing "
+        "values; any other cell refuses the row."
+    )
     body = made.sql(dialect=dialect.name, pretty=True, copy=False, comments=False)
     end = "" if told["form"] == "expression" else ";"
     return "\n".join([*head, f"{body}{end}", ""]).encode("utf-8")

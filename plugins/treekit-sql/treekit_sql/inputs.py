@@ -156,7 +156,7 @@ def _list_refusals(cells: InputColumns, feature: int, refuse: str) -> list[tuple
     model, dialect = cells.model, cells.dialect
     name, nominal = model.schema.names[feature], model.schema.columns[feature].kind == "nominal"
     cell = cells.get_column(feature)
-    found: list[tuple[Sql | None, str]] = []
+    found: list[tuple[Sql, str]] = []
     if nominal and model.unknown == "error":
         unseen = combine(exp.EQ, cell, _UNSEEN_CODE)
         found.append((unseen, f"column {name!r} holds a category that training did not see"))
@@ -166,9 +166,8 @@ def _list_refusals(cells: InputColumns, feature: int, refuse: str) -> list[tuple
         found.append((dialect.is_not_number(cell), f"column {name!r} holds text, not a number"))
     made: list[tuple[Sql, Sql]] = []
     for condition, message in found:
-        if condition is not None:
-            refusal = dialect.make_refusal(f"treekit: {ascii(message)[1:-1]}", cell)
-            made.append((condition, as_sql(1) if refuse == "null" else refusal))
+        refusal = dialect.make_refusal(f"treekit: {ascii(message)[1:-1]}", cell)
+        made.append((condition, as_sql(1) if refuse == "null" else refusal))
     return made
 
 

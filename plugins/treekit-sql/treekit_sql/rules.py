@@ -500,8 +500,7 @@ class _ConditionPrinter:
         column = rules.schema.columns[number]
         cell = exp.Column(this=quote_identifier(column.name))
         if column.kind == "numeric":
-            if (text := self.dialect.is_not_number(cell)) is not None:
-                found.append(self.print_expression(text))
+            found.append(self.print_expression(self.dialect.is_not_number(cell)))
         elif rules.unknown == "error" or rules.missing == "error":
             found.append(_format_membership(name, self.list_levels(number), True))
             mark = self.dialect.is_missing_marker(cell, rules.schema.missing_marks)

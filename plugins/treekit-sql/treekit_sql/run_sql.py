@@ -39,6 +39,9 @@ from treekit.verify.runtime import Job, OutOfTimeError, Runner, Runtime
 POSTGRES = "TREEKIT_POSTGRES"
 """Environment variable with the connection string of a PostgreSQL server, in psycopg's format."""
 
+Place = str | Sequence[str]
+"""Name of a table, or its catalog, schema and name."""
+
 SqlColumn = tuple[str, str, Sequence[Any]]
 """Name, type (REAL, TEXT or BIGINT) and cells."""
 
@@ -75,7 +78,9 @@ class Engine:
     connection: Any
     error: type[Exception]
 
-    def create_table(self, table: str | Sequence[str], columns: Sequence[SqlColumn]) -> Sequence[int]:
+    def create_table(
+        self, table: str | Sequence[str], columns: Sequence[SqlColumn]
+    ) -> Sequence[int]:
         """Create a table of cells, replacing the one of that name.
 
         Return the numbers of the rows in the order in which the table is read;
@@ -117,7 +122,9 @@ class SQLiteEngine(Engine):
         self.connection = sqlite3.connect(":memory:", isolation_level=None)
         self.error = sqlite3.Error
 
-    def create_table(self, table: str | Sequence[str], columns: Sequence[SqlColumn]) -> Sequence[int]:
+    def create_table(
+        self, table: str | Sequence[str], columns: Sequence[SqlColumn]
+    ) -> Sequence[int]:
         """Create the table, in an attached database if its schema is another one."""
         table = [table] if isinstance(table, str) else table
         name = quote_table(table, self.dialect)
@@ -159,7 +166,9 @@ class DuckDBEngine(Engine):
         self.connection = duckdb.connect(":memory:")
         self.error = duckdb.Error
 
-    def create_table(self, table: str | Sequence[str], columns: Sequence[SqlColumn]) -> Sequence[int]:
+    def create_table(
+        self, table: str | Sequence[str], columns: Sequence[SqlColumn]
+    ) -> Sequence[int]:
         """Create the table from lists, one a column."""
         table = [table] if isinstance(table, str) else table
         if len(table) > 2:
@@ -210,8 +219,10 @@ class PostgresEngine(Engine):
         self.connection.execute("SET LOCAL jit = off")
         self.connection.execute("SAVEPOINT filled")
 
-    def create_table(self, table: str | Sequence[str], columns: Sequence[SqlColumn]) -> Sequence[int]:
-        """Create a table from arrays, one a column: temporary, or in its schema until rolled back."""
+    def create_table(
+        self, table: str | Sequence[str], columns: Sequence[SqlColumn]
+    ) -> Sequence[int]:
+        """Create a table from arrays, one a column: temporary, or in its schema until the end."""
         table = [table] if isinstance(table, str) else table
         run = self.connection.execute
         if len(table) == 1:

@@ -80,7 +80,7 @@ class RowConverter:
                 column.name,
                 None
                 if column.kind == "numeric"
-                else LevelIndex(column.levels, schema.missing_marks),
+                else LevelIndex(column.levels, schema.missing_marks, rounds=column.rounds),
             )
             for column in schema.columns
         ]
