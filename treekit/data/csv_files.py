@@ -14,10 +14,11 @@ from __future__ import annotations
 import csv
 import gzip
 import io
+import re
 import sys
 import threading
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import copy
 from itertools import chain
@@ -77,8 +78,8 @@ class CsvFile:
     ----------
     names : list of str
         Column names, from the header line.
-    has_odd_numbers, n_point_zero
-        Known after the first reading; see `_Source`.
+    has_odd_numbers, has_padding, n_point_zero
+        Known after the first reading; see `_TextChecks`.
     """
 
     def __init__(
@@ -87,7 +88,7 @@ class CsvFile:
         self.path, self.separator, self._packed, self._progress = path, separator, packed, progress
         self._state: tuple[int, int] | None = None
         self._checked = False
-        self.has_odd_numbers, self.n_point_zero = False, 0
+        self.has_odd_numbers, self.has_padding, self.n_point_zero = False, False, 0
         self._check_unchanged()
         with self._name_errors():
             self.names, self._start, self._first_line = self._read_header()
@@ -155,13 +156,8 @@ class CsvFile:
 
     # ------------------------------------------------------------ rows
 
-    def iterate_blocks(self, columns: Sequence[int] | None = None) -> Iterator[Any]:
-        """Yield the rows in blocks, ``pyarrow.RecordBatch`` of texts.
-
-        Parameters
-        ----------
-        columns : sequence of int, optional
-            Positions of the columns to read; default: all.
+    def iterate_blocks(self) -> Iterator[bytes]:
+        """Yield the bytes of the rows in blocks of complete rows, for `parse`.
 
         Raises
         ------
@@ -170,16 +166,17 @@ class CsvFile:
         """
         self._check_unchanged()
         with self._name_errors():
-            checks = yield from self._iterate_blocks(columns)
+            checks = yield from self._iterate_blocks()
             if not self._checked:
                 self._checked = True
                 self.has_odd_numbers = checks.has_odd_numbers
                 self.n_point_zero = checks.n_point_zero
+                self.has_padding = checks.has_padding
                 if checks.has_odd_quotes:
                     self._compare_with_csv_module()
         self._check_unchanged()
 
-    def _iterate_blocks(self, columns: Sequence[int] | None) -> Any:
+    def _iterate_blocks(self) -> Any:
         """Yield blocks of rows; return the `_TextChecks`, which have looked at them."""
         checks = _TextChecks(self.separator)
         with self._open_bytes() as stream:
@@ -187,9 +184,7 @@ class CsvFile:
             for text in self._cut_blocks(stream, checks):
                 if not self._checked:
                     checks.look_at_numbers(text)
-                block = self._parse(text, columns)
-                if block.num_rows:
-                    yield block
+                yield text
                 self._report(stream)
         return checks
 
@@ -211,12 +206,37 @@ class CsvFile:
         if text:
             yield text
 
-    def _parse(self, text: bytes, columns: Sequence[int] | None) -> Any:
+    def parse(
+        self,
+        text: bytes,
+        columns: Sequence[int] | None = None,
+        types: Mapping[int, Any] | None = None,
+        marks: Sequence[str] = (),
+    ) -> Any:
+        """Parse a block of rows; ``pyarrow.RecordBatch``.
+
+        Parameters
+        ----------
+        text : bytes
+        columns : sequence of int, optional
+            Positions of the columns to read; default: all.
+        types : mapping of int to pyarrow.DataType, optional
+            Types of columns of numbers; others are text.
+        marks : sequence of str
+            Texts of missing numbers.
+
+        Raises
+        ------
+        NoNumberError
+            If a cell of a column of numbers is none.
+        """
         import pyarrow as pa
         from pyarrow import csv as arrow_csv
 
         keys = list(map(str, range(len(self.names))))  # names may be any text
         chosen = keys if columns is None else [keys[i] for i in columns]
+        dtypes = dict.fromkeys(keys, pa.string())
+        dtypes |= {keys[i]: dtype for i, dtype in (types or {}).items()}
         try:
             table = arrow_csv.read_csv(
                 pa.BufferReader(text),
@@ -229,16 +249,21 @@ class CsvFile:
                     ignore_empty_lines=len(keys) > 1,  # in a file of one column they are rows
                 ),
                 arrow_csv.ConvertOptions(
-                    column_types=dict.fromkeys(keys, pa.string()),
+                    column_types=dtypes,
                     strings_can_be_null=False,
+                    null_values=list(marks),
                     include_columns=chosen,
                 ),
             )
         except pa.ArrowInvalid as error:
-            if "Empty CSV" in str(error):  # blank lines only
-                return pa.RecordBatch.from_pylist([], pa.schema([(k, pa.string()) for k in chosen]))
-            self._raise_first_error(error)
-        return next(iter(table.combine_chunks().to_batches()), table)
+            found = re.match(r"In CSV column #(\d+): (?:Row #\d+: )?CSV conversion error to", str(error))
+            if found and int(found[1]) in (types or {}):
+                raise NoNumberError(int(found[1])) from error
+            if "Empty CSV" not in str(error):
+                self._raise_first_error(error)
+            table = pa.table({key: pa.array([], dtypes[key]) for key in chosen})  # blank lines only
+        batches = table.combine_chunks().to_batches()
+        return batches[0] if batches else pa.RecordBatch.from_pylist([], table.schema)
 
     def _report(self, stream: Any) -> None:
         """Report the number of bytes read."""
@@ -298,7 +323,8 @@ class CsvFile:
         with self._open_rows() as reader:
             try:
                 rows = (row or [""] for row in reader if row or len(self.names) == 1)
-                for block in self._iterate_blocks(None):
+                for text in self._iterate_blocks():
+                    block = self.parse(text)
                     for own in zip(*(column.to_pylist() for column in block), strict=True):
                         if list(own) != next(rows, None):
                             raise self._make_quote_error(
@@ -308,6 +334,10 @@ class CsvFile:
                     raise self._make_quote_error(self._count_line(reader), "rows that end early")
             except csv.Error as error:
                 raise self._make_quote_error(self._count_line(reader), error) from None
+
+
+class NoNumberError(Exception):
+    """A cell of a column of numbers is none; the argument is the column's position."""
 
 
 class _TextChecks:
@@ -320,12 +350,14 @@ class _TextChecks:
     has_odd_numbers : bool
         Whether a cell could be a number in another than its shortest notation, other than
         with ``.0``: ``007``, ``+1``, ``250.10``, ``1E3``.
+    has_padding : bool
+        Whether a cell begins or ends with white space.
     n_point_zero : int
         Number of cells that end in ``.0``.
     """
 
     def __init__(self, separator: str) -> None:
-        self.has_odd_quotes = self.has_odd_numbers = False
+        self.has_odd_quotes = self.has_odd_numbers = self.has_padding = False
         self.n_point_zero = 0
         self._separator = ord(separator)
         self._around = np.zeros(256, np.bool_)  # what may stand beside a cell in quotes
@@ -360,7 +392,10 @@ class _TextChecks:
 
     def _look_at_numbers(self, text: npt.NDArray[np.uint8]) -> None:
         """Look at a piece of the text, after the last bytes of the piece before."""
+        blank = (text == ord(" ")) | (text == ord("\t"))
         outside = (text == self._separator) | (text <= ord(" ")) | (text == ord('"'))
+        if not self.has_padding:
+            self.has_padding = bool((blank[1:] & outside[:-1] | blank[:-1] & outside[1:]).any())
         zero = text == ord("0")
         digit = text - np.uint8(ord("0")) <= 9
         starts, second = outside[:-3], text[1:-2]
@@ -445,20 +480,42 @@ class CsvColumns(FileColumns):
         self._coded: dict[int, Coded] = {}  # other columns whose texts were read
         self._first = self.n_rows = 0
         late: list[int] = []  # columns found to be text after some cells were stored as numbers
-        for block in file.iterate_blocks():
-            self._store.append([self._convert(i, block.column(i), late) for i in width])
+        types: dict[int, Any] = {}
+        for text in file.iterate_blocks():
+            block = self._parse(text, types)
+            if block.num_rows:
+                self._store.append([self._convert(i, block.column(i), late) for i in width])
+                types = {
+                    i: column.arrow_type
+                    for i, column in enumerate(self._numbers)
+                    if column.may_be_typed and self._has_numbers(i, how)
+                }
         if self._store.n_rows == 0:
             raise DataError(f"{file.path.name!r} has a header but no rows; it needs at least one")
         self.n_rows = self._store.n_rows
         if late:
             self._read_texts(late)
 
+    def _parse(self, text: bytes, types: dict[int, Any]) -> Any:
+        """Parse a block of rows, by pyarrow also the numbers of columns with these types."""
+        # pyarrow reads 0x1F as an integer, and nan(1) as a number.
+        if any(part in text for part in (b"0x", b"0X", b"an(", b"AN(", b"aN(", b"An(")):
+            return self._file.parse(text)
+        while True:
+            try:
+                return self._file.parse(text, types=types, marks=sorted(self._how.number_marks))
+            except NoNumberError as error:
+                (position,) = error.args
+                if not self._numbers[position].has_integers_only or types[position] == "double":
+                    self._numbers[position].may_be_typed = False
+                del types[position]
+
     def _convert(self, position: int, texts: Any, late: list[int]) -> npt.NDArray[Any]:
         """Return the cells of a block as numbers, or as codes of texts (int32)."""
         known = self._texts.get(position)
         if known is None and position not in late:
             column = self._numbers[position]
-            numbers = column.parse(texts)
+            numbers = column.parse(texts) if texts.type == "string" else column.add(texts)
             if numbers is not None:
                 return numbers
             if column.n_rows:
@@ -471,7 +528,8 @@ class CsvColumns(FileColumns):
         """Read columns of the file as texts."""
         known: list[dict[str, int]] = [{} for _ in positions]
         codes: list[list[npt.NDArray[np.int32]]] = [[] for _ in positions]
-        for block in self._file.iterate_blocks(positions):
+        for text in self._file.iterate_blocks():
+            block = self._file.parse(text, positions)
             for at, texts in enumerate(known):
                 codes[at].append(_code(block.column(at), texts))
         for position, own, texts in zip(positions, codes, known, strict=True):
@@ -504,7 +562,7 @@ class CsvColumns(FileColumns):
             codes = self._join_stored(position, np.int32)
             return codes, list(self._texts[position])
         if position not in self._coded:
-            if self._numbers[position].is_plain:  # texts of integers follow from the numbers
+            if self._is_plain(position):  # texts of integers follow from the numbers
                 numbers = self._read_numbers(position)
                 distinct, codes = np.unique(numbers, return_inverse=True)
                 return codes.astype(np.int32), list(map(str, distinct.tolist()))
@@ -518,6 +576,12 @@ class CsvColumns(FileColumns):
             cells[at : at + len(block)] = block
             at += len(block)
         return cells
+
+    def _is_plain(self, position: int) -> bool:
+        """Check whether the text of each cell is the shortest of an integer."""
+        odd = self._file.has_odd_numbers or self._file.has_padding
+        column = self._numbers[position]
+        return column.has_integers_only and not odd
 
     def _is_numeric(self, position: int) -> bool:
         return position not in self._texts and position not in self._coded
@@ -556,7 +620,7 @@ class CsvColumns(FileColumns):
     def _may_merge(self, position: int, how: TextFormat) -> bool:
         """Check whether two texts of a column may be one number."""
         column = self._numbers[position]
-        if not self._has_numbers(position, how) or column.is_plain:
+        if not self._has_numbers(position, how) or self._is_plain(position):
             return how != self._how
         if self._file.has_odd_numbers or column.has_long_integers:
             return True

@@ -34,17 +34,16 @@ class NumberColumn:
         Whether a number may be an integer that float64 rounds.
     has_integers_only : bool
         Whether all cells are integers of 64 bits, none missing.
-    is_plain : bool
-        Whether the text of each cell is the shortest of an integer.
+    may_be_typed : bool
+        Whether pyarrow may parse the cells of further blocks as numbers, without their text.
     """
 
     def __init__(self, how: TextFormat) -> None:
         self.n_rows = self.n_missing = self.n_whole = 0
-        self.has_integers_only = self.is_plain = True
+        self.has_integers_only = True
+        self.may_be_typed = how.is_plain and not how.has_number_marks
         self.has_long_integers = False
         self._how = how
-        # Numbers in another notation, and marks that are numbers, are looked at one by one.
-        self._is_simple = how.is_plain and not how.has_number_marks
 
     def parse(self, texts: Any) -> npt.NDArray[Any] | None:
         """Parse a block of texts, ``pyarrow.StringArray``; None if a cell is not a number.
@@ -53,24 +52,44 @@ class NumberColumn:
         -------
         (rows,) int64 or float64, or None
         """
-        numbers = self._parse_plain(texts) if self._is_simple and not self.n_missing else None
+        numbers = (
+            self._parse_plain(texts)
+            if self._how.is_plain and not self._how.has_number_marks and not self.n_missing
+            else None
+        )
         if numbers is None:
             numbers = self._parse_marked(texts)
         if numbers is None:
             numbers = self._parse_slowly(texts)
         if numbers is not None:
             self.n_rows += len(numbers)
-            self.has_long_integers |= bool(((numbers >= 2**53) | (numbers <= -(2**53))).any())
-            if numbers.dtype.kind == "i":
-                # Every other text of an integer is longer.
-                at = np.frombuffer(texts.buffers()[1], np.int32)
-                n_letters = at[texts.offset + len(texts)] - at[texts.offset]
-                self.is_plain &= int(n_letters) == _count_digits(numbers)
-                self.n_whole += len(numbers)
-            else:
-                self.has_integers_only = self.is_plain = False
-                self.n_whole += int(np.count_nonzero(numbers == np.floor(numbers)))
+            self._count(numbers)
         return numbers
+
+    def add(self, cells: Any) -> npt.NDArray[Any]:
+        """Return a block of numbers that pyarrow has parsed, ``pyarrow.Array``."""
+        self.n_missing += cells.null_count
+        numbers = _to_numpy(cells)
+        if numbers.dtype.kind == "f":
+            numbers = numbers + 0.0  # zero has no sign
+        self.n_rows += len(numbers)
+        self._count(numbers)
+        return numbers
+
+    def _count(self, numbers: npt.NDArray[Any]) -> None:
+        self.has_long_integers |= bool(((numbers >= 2**53) | (numbers <= -(2**53))).any())
+        if numbers.dtype.kind == "i":
+            self.n_whole += len(numbers)
+        else:
+            self.has_integers_only = False
+            self.n_whole += int(np.count_nonzero(numbers == np.floor(numbers)))
+
+    @property
+    def arrow_type(self) -> Any:
+        """Type with which pyarrow parses the next block."""
+        import pyarrow as pa
+
+        return pa.int64() if self.has_integers_only else pa.float64()
 
     # ------------------------------------------------------------ numbers
 
@@ -88,7 +107,8 @@ class NumberColumn:
                     return None
                 return _to_numpy(compute.cast(texts, pa.int64()))
             except pa.ArrowInvalid:
-                pass
+                if _holds(letters, b"+"):  # +7 is an integer, too
+                    return None
         try:
             if _holds(letters, b"("):
                 return None
@@ -126,18 +146,6 @@ class NumberColumn:
             return None
         codes = coded.indices.to_numpy()
         return np.asarray(numbers[codes])
-
-
-def _count_digits(numbers: npt.NDArray[np.int64]) -> int:
-    """Return the number of characters of integers in their shortest notation."""
-    low, high = int(numbers.min()), int(numbers.max())
-    n = len(numbers)
-    power = 10
-    while power <= high or -power >= low:
-        n += int(np.count_nonzero(numbers >= power)) if power <= high else 0
-        n += int(np.count_nonzero(numbers <= -power)) if -power >= low else 0
-        power *= 10
-    return n + (int(np.count_nonzero(numbers < 0)) if low < 0 else 0)
 
 
 def _holds(letters: Any, some: bytes) -> bool:
