@@ -256,7 +256,9 @@ class CsvFile:
                 ),
             )
         except pa.ArrowInvalid as error:
-            found = re.match(r"In CSV column #(\d+): (?:Row #\d+: )?CSV conversion error to", str(error))
+            found = re.match(
+                r"In CSV column #(\d+): (?:Row #\d+: )?CSV conversion error to", str(error)
+            )
             if found and int(found[1]) in (types or {}):
                 raise NoNumberError(int(found[1])) from error
             if "Empty CSV" not in str(error):
@@ -392,18 +394,24 @@ class _TextChecks:
 
     def _look_at_numbers(self, text: npt.NDArray[np.uint8]) -> None:
         """Look at a piece of the text, after the last bytes of the piece before."""
-        blank = (text == ord(" ")) | (text == ord("\t"))
-        outside = (text == self._separator) | (text <= ord(" ")) | (text == ord('"'))
+        # Few operations on all bytes: white space, quotes, commas and some others are up to ",".
+        outside = text <= ord(",")
+        if self._separator > ord(","):
+            outside |= text == self._separator
+        zero, digit = text == ord("0"), text - np.uint8(ord("0")) <= 9
+        leading = zero[2:-1] & digit[3:]  # a zero before a digit, from the third byte on
+        odd = bool((outside[1:-2] & leading).any())
+        some = np.flatnonzero((text[1:-2] == ord("-")) & leading) + 1
+        odd |= bool(outside[some - 1].any())
+        some = np.flatnonzero(text[1:-2] == ord("+")) + 1
+        odd |= bool((outside[some - 1] & (digit[some + 1] | (text[some + 1] == ord(".")))).any())
+        for letter in b"eE":
+            some = np.flatnonzero(text[1:-2] == letter) + 1
+            odd |= bool((digit[some - 1] & digit[some + 1]).any())
+        self.has_odd_numbers = odd
         if not self.has_padding:
-            self.has_padding = bool((blank[1:] & outside[:-1] | blank[:-1] & outside[1:]).any())
-        zero = text == ord("0")
-        digit = text - np.uint8(ord("0")) <= 9
-        starts, second = outside[:-3], text[1:-2]
-        odd = starts & zero[1:-2] & digit[2:-1]
-        odd |= starts & (second == ord("-")) & zero[2:-1] & digit[3:]
-        odd |= starts & (second == ord("+")) & (digit[2:-1] | (text[2:-1] == ord(".")))
-        odd |= digit[:-3] & ((second | 32) == ord("e")) & digit[2:-1]
-        self.has_odd_numbers = bool(odd.any())
+            some = np.flatnonzero((text[1:-2] == ord(" ")) | (text[1:-2] == ord("\t"))) + 1
+            self.has_padding = bool((outside[some - 1] | outside[some + 1]).any())
         ends = np.flatnonzero(zero[_MOST_DIGITS:-3] & outside[_MOST_DIGITS + 1 : -2]) + _MOST_DIGITS
         point = ord(".")
         self.n_point_zero += int(np.count_nonzero(text[ends - 1] == point))
@@ -499,7 +507,8 @@ class CsvColumns(FileColumns):
     def _parse(self, text: bytes, types: dict[int, Any]) -> Any:
         """Parse a block of rows, by pyarrow also the numbers of columns with these types."""
         # pyarrow reads 0x1F as an integer, and nan(1) as a number.
-        if any(part in text for part in (b"0x", b"0X", b"an(", b"AN(", b"aN(", b"An(")):
+        unsafe = any(text.find(letter) >= 0 for letter in (b"x", b"X", b"("))
+        if unsafe and re.search(rb"0[xX]|[aA][nN]\(", text):
             return self._file.parse(text)
         while True:
             try:
