@@ -43,6 +43,8 @@ _NUMBER = r"-?(0|[1-9][0-9]*)([.][0-9]+)?([eE][+-]?[0-9]{1,4})?"
 """Numbers in text, as JSON writes them; SQLite's JSON functions know no others."""
 _SAFE_NUMBER = r"-?(0|[1-9][0-9]{0,199})([.][0-9]{1,90})?([eE][+-]?[0-9]{1,2})?"
 """Numbers whose digits and exponents keep them within the range of doubles."""
+_TINY = "2.4703282292062328e-324"
+"""Numbers below it are nearer to 0 than to the least double."""
 _NUMBER_TYPES = ("double precision", "real", "bigint", "integer", "smallint")
 _REGTYPE = exp.DataType(this=exp.DType.USERDEFINED, kind="REGTYPE")
 
@@ -165,9 +167,7 @@ class Dialect:
         del cell
         # A cast raises an error for numbers beyond the range, which a NUMERIC can hold.
         number = make_cast(text.copy(), "DECIMAL")
-        infinite, tiny = (
-            exp.Literal.number(bound) for bound in ("1.7976931348623158e308", "3e-324")
-        )
+        infinite, tiny = (exp.Literal.number(bound) for bound in ("1.7976931348623158e308", _TINY))
         above, below = (make_cast(exp.Literal.string(f"{sign}infinity"), "DOUBLE") for sign in "+-")
         tests = [
             (combine(exp.GTE, number, infinite), above),
