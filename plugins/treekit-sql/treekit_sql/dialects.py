@@ -7,6 +7,7 @@ import sqlite3
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 from fractions import Fraction
+from functools import partial, reduce
 from typing import Any
 
 import numpy as np
@@ -128,6 +129,10 @@ class Dialect:
             made = combine(exp.DPipe, made, make_call(self.nul_function, 0))
             made = combine(exp.DPipe, made, part)
         return exp.Paren(this=made) if others else made
+
+    def make_characters(self, content: str) -> Sql:
+        """Build a text by the numbers of its characters, all printable in the query."""
+        return reduce(partial(combine, exp.DPipe), [make_call("CHR", ord(c)) for c in content])
 
     def make_label(self, label: bool | int | float | str) -> Sql:
         """Build a class label."""
@@ -451,6 +456,10 @@ class SQLite(Dialect):
         return exp.Paren(this=made)
 
     make_bound = make_number
+
+    def make_characters(self, content: str) -> Sql:
+        """Build a text by the numbers of its characters."""
+        return make_call("CHAR", *map(ord, content))
 
     def convert_to_number(self, cell: Sql, marks: Sequence[str]) -> Sql:
         """Convert a number to a double; text that is none, and no marker, is unchanged."""
