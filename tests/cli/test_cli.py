@@ -1328,7 +1328,7 @@ def test_an_edit_comes_back_as_a_model_and_says_what_it_changed(here):
         ("r.txt", "m.treekit", "is an input of this command"),
         ("r.txt", "r.txt", "is an input of this command"),
         ("none.txt", "n.treekit", "none.txt"),
-        ("m.treekit", "n.treekit", "is not UTF-8 text"),
+        ("m.treekit", "n.treekit", "is an archive (ZIP)"),
         ("bad.txt", "n.treekit", "rule text must begin with"),
         ("bad.json", "n.treekit", "cannot be read"),
     ],

@@ -400,7 +400,8 @@ def tame_model() -> Model:
 
 def without_strings(source: str) -> str:
     """Source without literals, and without the order in which C sorts the levels."""
-    source = re.sub(r"\(const char\[\]\)\{[^}]*\}", "S", source)
+    source = re.sub(r"static const char m_text_\d+\[\] = (?:'[^\n]*|[^';])*;\n\n", "", source)
+    source = re.sub(r"\bm_text_\d+\b", "S", source)
     source = re.sub(r"""'(\\.|[^'\\\n])*'|"(\\.|[^"\\\n])*\"""", "S", source)
     return re.sub(r"(level_codes\[\] = )\{[^}]*\}", r"\1C", source)
 

@@ -302,7 +302,10 @@ def test_files_in_unicode_are_read(encoding, tmp_path):
     [
         ("\n# größe\n".encode("latin-1"), r"line 2 has the byte 0xf6 .*'ö'.*save it as UTF-8"),
         ("treekit".encode("utf-16-le"), "UTF-16 without a byte order mark"),
-        (b"PK\x03\x04rest", "a document of a word processor or a spreadsheet; save it as plain"),
+        (
+            b"PK\x03\x04rest",
+            "ZIP.*a document of a word processor or a spreadsheet; save it as plain",
+        ),
         (b"{\\rtf1 text}", "RTF"),
         (b"%PDF-1.7", "PDF"),
         (b"<!DOCTYPE html><p>", "a page"),

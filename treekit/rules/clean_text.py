@@ -27,7 +27,7 @@ _MARKS = (
 )
 _PLAIN = "save it as plain text, in UTF-8"
 _OTHER_FILES = (
-    (b"PK\x03\x04", "a document of a word processor or a spreadsheet"),
+    (b"PK\x03\x04", "an archive (ZIP), such as a document of a word processor or a spreadsheet"),
     (b"\xd0\xcf\x11\xe0", "a document of a word processor or a spreadsheet"),
     (b"{\\rtf", "a document of a word processor (RTF)"),
     (b"%PDF", "a PDF document"),

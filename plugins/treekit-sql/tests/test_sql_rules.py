@@ -233,6 +233,7 @@ def test_levels_are_compared_by_bytes_whatever_the_column_says(engine: Any) -> N
 
 CASE = """\
   CASE
+    WHEN refused = 1 THEN NULL
     WHEN "x" <= 2.5000001192092896 /*2.5*/ AND "y" <= 0.5000000298023224 /*0.5*/ THEN 'no' -- rule 1, support 4
     WHEN "x" <= 2.5000001192092896 /*2.5*/ THEN 'yes' -- rule 2, support 4
     ELSE 'yes' -- rule 3, support 2
@@ -246,7 +247,7 @@ def test_lines_are_short_and_a_rule_states_only_what_those_above_do_not() -> Non
         (query,) = statements(model.rules(), **settings)
         assert max(map(len, query.splitlines())) < 120
     (query,) = statements(small_model().rules(), "sql-postgres")
-    assert query.split("FROM cells")[0].split("SELECT\n")[-1] == CASE
+    assert query.split("FROM checked")[0].split("SELECT\n")[-1] == CASE
 
 
 def test_text_in_sqlite_s_columns_of_numbers_is_missing_or_fits_nothing() -> None:

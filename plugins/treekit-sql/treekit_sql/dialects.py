@@ -7,6 +7,7 @@ import sqlite3
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 from fractions import Fraction
+from functools import partial, reduce
 from typing import Any
 
 import numpy as np
@@ -40,6 +41,8 @@ _NUMBER = r"-?(0|[1-9][0-9]*)([.][0-9]+)?([eE][+-]?[0-9]{1,4})?"
 """Numbers in text, as JSON writes them; SQLite's JSON functions know no others."""
 _SAFE_NUMBER = r"-?(0|[1-9][0-9]{0,199})([.][0-9]{1,90})?([eE][+-]?[0-9]{1,2})?"
 """Numbers whose digits and exponents keep them within the range of doubles."""
+_TINY = "2.4703282292062328e-324"
+"""Numbers below it are nearer to 0 than to the least double."""
 _NUMBER_TYPES = ("double precision", "real", "bigint", "integer", "smallint")
 _REGTYPE = exp.DataType(this=exp.DType.USERDEFINED, kind="REGTYPE")
 
@@ -124,6 +127,10 @@ class Dialect:
             made = combine(exp.DPipe, made, part)
         return exp.Paren(this=made) if others else made
 
+    def make_characters(self, content: str) -> Sql:
+        """Build a text by the numbers of its characters, all printable in the query."""
+        return reduce(partial(combine, exp.DPipe), [make_call("CHR", ord(c)) for c in content])
+
     def make_label(self, label: bool | int | float | str) -> Sql:
         """Build a class label."""
         if isinstance(label, bool):
@@ -171,9 +178,7 @@ class Dialect:
         del cell
         # A cast raises an error for numbers beyond the range, which a NUMERIC can hold.
         number = make_cast(text.copy(), "DECIMAL")
-        infinite, tiny = (
-            exp.Literal.number(bound) for bound in ("1.7976931348623158e308", "3e-324")
-        )
+        infinite, tiny = (exp.Literal.number(bound) for bound in ("1.7976931348623158e308", _TINY))
         above, below = (make_cast(exp.Literal.string(f"{sign}infinity"), "DOUBLE") for sign in "+-")
         tests = [
             (combine(exp.GTE, number, infinite), above),
@@ -470,6 +475,10 @@ class SQLite(Dialect):
         """Test whether a cell that is a double equals `number`, which several texts may mean."""
         del written
         return make_binary(exp.EQ, cell, self.make_number(number))
+
+    def make_characters(self, content: str) -> Sql:
+        """Build a text by the numbers of its characters."""
+        return make_call("CHAR", *map(ord, content))
 
     def convert_to_number(self, cell: Sql, marks: Sequence[str], *, plain: bool = True) -> Sql:
         """Convert a number to a double; text that is none, and no marker, is unchanged."""

@@ -183,7 +183,7 @@ class _Query:
 
     def _add_step(self, name: str, columns: Sequence[str], source: str) -> None:
         if not self.steps and any(_CHARACTERS in text for text in columns):
-            blanks = self.conditions.print_expression(make_call("CHAR", *map(ord, BLANKS)))
+            blanks = self.conditions.print_expression(self.dialect.make_characters(BLANKS))
             self.steps.append(wrap_sql([f"blanks AS (SELECT {blanks} AS characters)"], ""))
             source += ", blanks"
         self._append_step(name, ",\n".join(wrap_sql([text], "    ") for text in columns), source)
@@ -485,13 +485,11 @@ class _ConditionPrinter:
         cell = self.dialect.convert_to_number(raw, own, plain=plain)
         if number in self.replacements:
             cell = make_call("COALESCE", cell, self.replacements[number])
-        if self.dialect.name == "sqlite":  # the marks of all columns share the blanks
-            shared = exp.column("characters", table="blanks")
-            cell = cell.transform(
-                lambda node: (
-                    shared if isinstance(node, exp.Literal) and node.this == BLANKS else node
-                )
-            )
+        # The conversions of all columns share the blanks.
+        shared = exp.column("characters", table="blanks")
+        cell = cell.transform(
+            lambda node: shared if isinstance(node, exp.Literal) and node.this == BLANKS else node
+        )
         return self.print_expression(cell)
 
     def list_refusals(self, number: int) -> list[str]:
