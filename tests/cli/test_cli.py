@@ -46,6 +46,7 @@ from treekit.model.model import hash_model, make_model
 ROOT = Path(__file__).resolve().parents[2]
 MELONS = ROOT / "examples" / "tables" / "watermelon"
 COMMANDS = [
+    "columns",
     "train",
     "evaluate",
     "inspect",

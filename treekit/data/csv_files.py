@@ -196,6 +196,11 @@ class CsvFile:
             end = checks.find_last_row_end(text)
             if checks.has_odd_quotes:
                 text += stream.read()
+                if len(text) >= _LARGEST_BLOCK:
+                    raise DataError(
+                        f"{self.path.name!r} has quotes within cells and is too large to compare how "
+                        "programs read them; quote these cells, and double the quotes in them"
+                    )
                 break
             size = BLOCK if end else 2 * size  # of a long row, more at a time
             if end:
@@ -429,6 +434,9 @@ def _find_line_end(text: bytes, stop: int) -> int:
     end = text.rfind(b"\n", 0, stop + 1)
     return max(end, text.rfind(b"\r", max(end, 0), stop)) + 1
 
+
+_LARGEST_BLOCK = 2**31 - 1
+"""Number of bytes that pyarrow cannot parse at once."""
 
 _PIECE = 1 << 16
 """Number of bytes looked at together: arrays that stay in the cache."""

@@ -52,7 +52,7 @@ FORMAT_VERSION = 4
 """Version of the file format; a reader accepts files up to its own version.
 
 Version 2 added sums and link functions, 3 rules, 4 outputs with different fixed-point
-steps; a model is written in the first version that has what it needs, for older readers.
+steps, the notation of numbers, and categories found by rounding; a model is written in the first version that has what it needs, for older readers.
 In all future versions ``model.json`` must remain an uncompressed zip entry with ``format``
 and ``version``, so that older readers can report the version.
 """
@@ -143,7 +143,9 @@ def save(model: Model, path: str | Path) -> None:
 
 def _choose_version(model: Model) -> int:
     """Return the first version of the format that has what a model needs."""
-    if not isinstance(model.exponent, int):
+    schema = model.schema
+    new = schema.notation is not msgspec.UNSET or any(column.rounds for column in schema.columns)
+    if new or not isinstance(model.exponent, int):
         return 4
     return 3 if _has_rule_conditions(model) else 2
 
