@@ -6,6 +6,10 @@ Messages name the value, the rule it breaks and the remedy.  All derive from
 
 from __future__ import annotations
 
+import sys
+import warnings
+from types import FrameType
+
 __all__ = [
     "AbsentError",
     "DataError",
@@ -21,6 +25,15 @@ __all__ = [
     "TreekitWarning",
     "VerificationError",
 ]
+
+
+def warn(text: str) -> None:
+    """Issue a `TreekitWarning` that points to the caller of treekit."""
+    level = 1
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and frame.f_globals.get("__name__", "").split(".")[0] == "treekit":
+        level, frame = level + 1, frame.f_back
+    warnings.warn(text, TreekitWarning, stacklevel=level)
 
 
 class TreekitError(Exception):

@@ -194,5 +194,5 @@ def test_text_in_arrays_and_rows_may_be_numbers_and_in_columns_stays_names():
         own = make_dataset_from_xy(rows, [0, 1, 0], nominal=["x0", "x1"])
         assert [c.levels for c in own.schema.columns] == [("1", "2.5"), ("1", "x")]
     for column in (cells[:, 0], cells[:, 0].astype(object), cells[:, 0].tolist()):
-        with pytest.warns(TreekitWarning, match="all its cells are numbers"):
+        with pytest.warns(TreekitWarning, match="text cells that are all numbers"):
             assert read(column).schema.columns[0].levels == ("1", "10")

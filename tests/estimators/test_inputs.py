@@ -322,6 +322,6 @@ def test_the_front_door_and_the_estimators_read_text_in_rows_alike():
     model = treekit.train(both, "x1")
     assert model.predict([["3"], ["15"]]).tolist() == [0, 1]
     frame = pd.DataFrame(cells, columns=["a"])
-    with pytest.warns(TreekitWarning, match="all its cells are numbers"):
+    with pytest.warns(TreekitWarning, match="text cells that are all numbers"):
         tree = DecisionTreeClassifier().fit(frame, y)
     assert tree.model_.schema.columns[0].kind == "nominal"

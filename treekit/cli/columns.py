@@ -20,26 +20,28 @@ from treekit.errors import TreekitWarning
     metavar="COL",
     help="Column to predict.  May be repeated.",
 )
-@click.option("--json", "as_json", is_flag=True, help="Print JSON, for --schema of a training.")
+@click.option(
+    "--json", "as_json", is_flag=True, help="Print JSON that 'treekit train --schema' reads."
+)
 @table_options
 def columns_command(**given: Any) -> None:
     """Show how each column of TABLE is read: kind, type, values, missing cells, warnings.
 
-    The output of --json, edited, is the --schema of a later training: the kinds of columns,
-    the order of categories, the marks of missing values and the notation of numbers.
+    Save the output of --json, edit it, and pass it to 'treekit train --schema': it declares
+    the kinds of columns, the order of categories, the marks of missing values and the notation
+    of numbers.
     """
     from treekit.data import column_report
 
     options = get_reading_options(given)
     table = read_training_rows(given["table"], options)
-    names = ("nominal", "numeric", "task", "missing_marks", "decimal", "thousands")
+    names = ("nominal", "numeric", "levels", "task", "missing_marks", "decimal", "thousands")
     ignore = [*options["ignore"], *([options["weights"]] if options["weights"] else [])]
     found = column_report.columns(
         table,
         given["targets"],
-        **{name: options[name] for name in names},
+        **{name: options.get(name) for name in names},
         ignore=ignore,
-        levels=options.get("levels"),
     )
     if given["as_json"]:
         click.echo(found.to_json(), nl=False)

@@ -16,7 +16,7 @@ def warm_up_command(kinds: tuple[str, ...]) -> None:
     rules, exports, verification), demo (use, and what treekit demo trains), trees (trees and
     forests of any classes), classification, regression (the named algorithms, criteria and
     splitters), rare (oblique splits, surrogates, pruners), many-classes (4 to 10), serving, levels
-    (training by levels on a cluster), csv (large CSV files); all by default.  What is stored
+    (training by levels on a cluster); all by default.  What is stored
     already, or came with the wheel, is not compiled again.
 
     The machine code is stored in your folder for caches, such as ~/.cache/treekit, or in the folder

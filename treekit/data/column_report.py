@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 import os
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
@@ -32,7 +33,9 @@ class ColumnReading(msgspec.Struct, frozen=True):
     Attributes
     ----------
     name : str
+        Name in the table.
     role : {"input", "target", "ignored"}
+        Use in a training; a column that looks like an identifier is ignored.
     kind : {"numeric", "nominal"}
     type : str
         Type of the cells: integer, decimal, bool, text or categories.
@@ -41,9 +44,9 @@ class ColumnReading(msgspec.Struct, frozen=True):
     missing : int
         Number of missing cells.
     marks : dict of str to int
-        Number of missing cells by their text.
+        Counts of the texts that are read as missing.
     values : tuple of str
-        The most frequent names, or the least, the middle and the largest number.
+        Most frequent categories, or minimum, median and maximum.
     warnings : tuple of str
         What may be read wrongly, each with its remedy.
     levels : tuple of str or None
@@ -68,9 +71,11 @@ class TableReading(msgspec.Struct, frozen=True):
     Attributes
     ----------
     rows : int
+        Number of rows.
     columns : tuple of ColumnReading
+        Columns, in the order of the table.
     missing_marks : tuple of str or None
-        Declared marks of missing values; None for the usual ones.
+        Declared marks of missing values; None: the default ones.
     decimal, thousands : str
         Notation of numbers in text.
     """
@@ -139,8 +144,8 @@ def columns(
     table: Any,
     target: str | Sequence[str] = (),
     *,
-    nominal: Sequence[str] = (),
-    numeric: Sequence[str] = (),
+    nominal: Sequence[str] | None = None,
+    numeric: Sequence[str] | None = None,
     levels: Mapping[str, Sequence[Any]] | None = None,
     ignore: Collection[str] = (),
     task: Any = None,
@@ -166,6 +171,7 @@ def columns(
         If the table cannot be read; names the column.
     """
     given: dict[str, Any] = {
+        "task": task,
         "nominal": nominal,
         "numeric": numeric,
         "levels": levels,
@@ -194,7 +200,8 @@ def columns(
     }
     kept = list(roles.values()).count("input") == 1  # the only input stays one
     found = [
-        _describe_column(read, name, role, kinds, task, kept=kept) for name, role in roles.items()
+        _describe_column(read, name, role, kinds, given["task"], kept=kept)
+        for name, role in roles.items()
     ]
     how = read.format
     return TableReading(
@@ -215,14 +222,14 @@ def _describe_column(
         nominal = inferred == "classification"
     else:
         nominal = kinds.is_nominal(table, name, cells)
-    counts = table.count_texts(name)
     gone = table.format.is_missing if nominal else table.format.is_missing_number
-    marks = {t.strip(): 0 for t in counts if isinstance(t, str) and gone(t)}
-    for text, count in counts.items():
+    marks: Counter[str] = Counter()
+    present: dict[Any, int] = {}
+    for text, count in table.count_texts(name).items():
         if isinstance(text, str) and gone(text):
             marks[text.strip()] += count
-    present = {t: n for t, n in counts.items() if t is not None and t == t}
-    present = {t: n for t, n in present.items() if not isinstance(t, str) or not gone(t)}
+        elif text is not None and text == text:
+            present[text] = count
     own: tuple[str, ...] | None = None
     if nominal and present:
         own = find_levels(table, name, kinds.levels.get(name))
@@ -239,9 +246,9 @@ def _describe_column(
         role,
         "nominal" if nominal else "numeric",
         _name_type(table, name, cells),
-        len(own) if own is not None else len(present),
+        len(present) if nominal else len(np.unique(cells[cells == cells])),
         table.n_rows - sum(present.values()),
-        dict(sorted(marks.items(), key=lambda item: -item[1])),
+        dict(marks.most_common()),
         _choose_values(present, cells, nominal=nominal),
         tuple(notes),
         own if role != "ignored" else None,
@@ -288,10 +295,10 @@ def read_declaration(source: Any) -> TableReading:
         raise DataError(
             f"the schema {os.fspath(source)!r} cannot be read: {error.strerror or error}"
         ) from error
-    except (msgspec.MsgspecError, UnicodeError) as error:
+    except (msgspec.MsgspecError, UnicodeError, TypeError) as error:
         raise DataError(
-            f"the schema is not JSON of 'treekit columns --json': {error}; write it again, or "
-            "correct the entry"
+            f"invalid schema: {error}; correct the entry, or write it again by 'treekit columns "
+            "--json'"
         ) from error
 
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from treekit.data.cells import Cells, is_text
 from treekit.data.schema import Column
 from treekit.data.table import Table
-from treekit.data.text_format import TextFormat
+from treekit.data.text_format import MISSING_MARKS, TextFormat
 
 _NUMBERS = 0.9
 """Share of numbers from which a column of names may be one of numbers."""
@@ -24,6 +24,9 @@ _FEW_ROWS = 20
 
 _MANY_ROWS = 100
 """Fewer numbers may be consecutive by chance."""
+
+_FEW_LABELS = 20
+"""Text of so many different numbers may well be class labels."""
 
 _SHOWN = 3
 """Number of cells that a warning shows."""
@@ -71,9 +74,7 @@ def find_input_warnings(
     """
     name = column.name
     if column.kind == "numeric":
-        return InputWarnings(
-            _find_merged_texts(table, name) + _find_running_number(table, name, cells)
-        )
+        return InputWarnings(_find_merged_texts(table, name) + _find_row_index(table, name, cells))
     # Numbers that are read as names are nearly all different: they come first.
     texts = _find_numbers_among_names(table, name) if is_text(cells) else []
     identifier = find_identifier_warning(name, len(column.levels), n_present, kept=kept)
@@ -82,57 +83,75 @@ def find_input_warnings(
     return InputWarnings([identifier], is_identifier=True)
 
 
-def _find_numbers_among_names(table: Table, name: str, role: str = "column") -> list[str]:
-    """Return warnings of a column of names that seems to be one of numbers.
+class _Role(NamedTuple):
+    """Words of a message for an input or a target."""
 
-    The column was not declared nominal, and is nominal because of some of its cells.
-    """
+    noun: str
+    read_as: str
+    keep: str
+    make_numeric: str
+
+
+_INPUT = _Role("column", "categories", "nominal=[{}]", "numeric=[{}]")
+_TARGET = _Role("target", "class labels", "task='classification'", "task='regression'")
+
+
+def _find_numbers_among_names(table: Table, name: str, role: _Role = _INPUT) -> list[str]:
+    """Return warnings of a column of categories that seems to be one of numbers."""
     if table.levels.get(name):
         return []
     how, counts = table.format, table.count_texts(name)
     present = {t: n for t, n in counts.items() if isinstance(t, str) and not how.is_missing(t)}
-    plain = {t for t in present if _is_plain_number(t, how)}
-    total = sum(present.values())
+    plain = {text for text in present if _is_number(text, how)}
+    keep = role.keep.format(repr(name))
     if len(plain) == len(present):
-        if not plain or name in table.untyped:
+        if not plain or name in table.untyped or (role is _TARGET and len(plain) <= _FEW_LABELS):
             return []
         return [
-            f"{role} {name!r} is text, but all its cells are numbers, such as "
-            f"{_show(plain)}: it is read as names; {_declare(name, numeric=True)}"
+            f"{role.noun} {name!r} has text cells that are all numbers, such as {_show(plain)}, "
+            f"and is read as {role.read_as}; set {role.make_numeric.format(repr(name))}, or "
+            f"confirm this with {keep}"
         ]
+    total = sum(present.values())
     like = {text for text in present if text in plain or _looks_like_number(text)}
-    if not total or sum(present[text] for text in like) < _NUMBERS * total:
+    if sum(present[text] for text in like) < _NUMBERS * total:
         return []
     odd = sorted(present.keys() - plain, key=lambda text: (-present[text], text))
     n_odd = sum(present[text] for text in odd)
-    what = (
-        f"{role} {name!r} is read as names: {n_odd:,} of its {total:,} cells are not numbers in "
-        f"Python's notation, such as {_show(odd)}"
-    )
-    remedies = _suggest_notations(present, how)
-    if not remedies:
-        marks = ", ".join(map(repr, odd[:_SHOWN]))
-        remedies = [f"add {marks} to missing_marks if it means missing"]
-        if any(text in like for text in odd):
-            remedies = ["write its numbers like 1234.5, or set decimal and thousands"]
-    return [f"{what}; {', or '.join(remedies)}; {_declare(name)} if they are names"]
+    used = "" if how.is_plain else f" with decimal={how.decimal!r}, thousands={how.thousands!r}"
+    gone = [
+        text.strip() for text in counts if isinstance(text, str) and how.is_missing_number(text)
+    ]
+    remedy = _suggest_notation(present, how)
+    if not remedy and any(text in like for text in odd):
+        remedy = "write all its numbers like 1234.5" if how.is_plain else "use one notation"
+    elif not remedy and role is _TARGET:
+        remedy = "for regression, correct or drop these rows"
+    elif not remedy:
+        marks = list(dict.fromkeys([*odd[:_SHOWN], *MISSING_MARKS, *gone]))
+        remedy = f"if {_join(odd[:_SHOWN])} means missing, set missing_marks={marks!r}"
+    return [
+        f"{role.noun} {name!r} is read as {role.read_as}: {n_odd:,} of its {total:,} cells are not "
+        f"numbers{used}, such as {_show(odd)}; {remedy}; to keep the {role.read_as}, set {keep}"
+    ]
 
 
-def _suggest_notations(present: Iterable[str], how: TextFormat) -> list[str]:
-    """Return the settings that read all cells as numbers."""
+def _suggest_notation(present: Iterable[str], how: TextFormat) -> str:
+    """Return the settings that read all cells as numbers, "" if there are none."""
     texts = list(present)
     found = []
     for decimal, thousands in _NOTATIONS:
-        if all(_is_plain_number(t, TextFormat(how.marks, decimal, thousands)) for t in texts):
+        other = TextFormat(how.marks, decimal, thousands)
+        if all(_is_number(text, other) for text in texts):
             used = [f"decimal={decimal!r}"] if decimal != "." else []
             used += [f"thousands={thousands!r}"] if thousands else []
-            found.append("set " + " and ".join(used))
+            found.append(" and ".join(used))
             if not thousands:  # a mark between groups is not needed
                 break
-    return found[:2]
+    return "set " + ", or ".join(found[:2]) if found else ""
 
 
-def _is_plain_number(text: str, how: TextFormat) -> bool:
+def _is_number(text: str, how: TextFormat) -> bool:
     return how.is_missing_number(text) or how.parse_number(text) is not None
 
 
@@ -141,33 +160,29 @@ def _looks_like_number(text: str) -> bool:
     return any(map(str.isdigit, stripped)) and _NUMBER_LIKE.fullmatch(stripped) is not None
 
 
-def _find_merged_texts(table: Table, name: str, role: str = "column") -> list[str]:
-    """Return warnings of a column of numbers, some of whose texts are the same number."""
+def _find_merged_texts(table: Table, name: str, role: _Role = _INPUT) -> list[str]:
+    """Return warnings of a column of numbers, two of whose texts are the same number."""
     merged = table.find_merged_texts(name)
     if merged is None:
         return []
     first, second = merged
     return [
-        f"{role} {name!r} holds {first!r} and {second!r}, which are one number; "
-        f"{_declare(name)} if they are names (codes, versions)"
+        f"{role.noun} {name!r} has both {first!r} and {second!r}, which are read as the same "
+        f"number; to keep them apart, set {role.keep.format(repr(name))}"
     ]
 
 
-def _find_running_number(table: Table, name: str, cells: Cells) -> list[str]:
+def _find_row_index(table: Table, name: str, cells: Cells) -> list[str]:
     """Return warnings of a column that numbers the rows."""
     n = len(cells)
     if not table.named or n < _MANY_ROWS or cells.dtype.kind not in "iu" or len(table.names) < 2:
         return []
     least, most = int(cells.min()), int(cells.max())
-    if most - least + 1 != n:
-        return []
-    found = np.zeros(n, np.bool_)
-    found[cells.astype(np.int64) - least if cells.dtype.kind == "i" else cells - least] = True
-    if not found.all():
+    if most - least + 1 != n or len(np.unique(cells)) != n:
         return []
     return [
-        f"column {name!r} is a running number from {least:,} to {most:,}, different in each row; "
-        f"if it identifies rows, leave it out: ignore=[{name!r}]"
+        f"column {name!r} contains each integer from {least:,} to {most:,} once, like a row index; "
+        f"if it is one, set ignore=[{name!r}]"
     ]
 
 
@@ -175,39 +190,24 @@ def find_identifier_warning(name: str, n_levels: int, n_present: int, *, kept: b
     """Return the warning of a nominal column that seems to identify rows, else None."""
     if n_present < _FEW_ROWS or n_levels < _UNIQUE * n_present:
         return None
-    what = f"column {name!r} has {n_levels:,} different names in {n_present:,} rows"
-    if not kept:
-        return (
-            f"{what} and is left out, as it seems to identify rows; to keep it, declare it: "
-            f"nominal=[{name!r}]"
-        )
-    return (
-        f"{what}: it seems to identify rows; leave it out, or declare it nominal if it is an input"
-    )
+    what = f"{n_levels:,} categories in {n_present:,} rows look like an identifier"
+    if kept:
+        return f"column {name!r}: {what}; set ignore=[{name!r}], or confirm it: nominal=[{name!r}]"
+    return f"column {name!r} is left out: {what}; to use it, set nominal=[{name!r}]"
 
 
 def find_target_warnings(table: Table, name: str, cells: Cells, *, numeric: bool) -> list[str]:
     """Return warnings of a target whose kind was inferred."""
     if numeric:
-        found = _find_merged_texts(table, name, "target")
-        return [text.replace(_declare(name), "set task='classification'") for text in found]
-    found = _find_numbers_among_names(table, name, "target") if is_text(cells) else []
-    return [
-        text.replace(_declare(name, numeric=True), "set task='regression' if they are quantities")
-        .replace(_declare(name), "set task='classification'")
-        .replace("is read as names", "is read as class labels")
-        for text in found
-    ]
+        return _find_merged_texts(table, name, _TARGET)
+    return _find_numbers_among_names(table, name, _TARGET) if is_text(cells) else []
 
 
-def _declare(name: str, *, numeric: bool = False) -> str:
-    if numeric:
-        return f"declare it numeric=[{name!r}], or nominal=[{name!r}] if they are names"
-    return f"declare it nominal=[{name!r}]"
+def _join(texts: Iterable[str]) -> str:
+    return " or ".join(map(repr, texts))
 
 
-def _show(texts: Iterable[Any]) -> str:
-    shown = sorted(texts, key=str)[:_SHOWN] if isinstance(texts, set) else list(texts)[:_SHOWN]
-    return ", ".join(
-        repr(text if len(str(text)) < 40 else str(text)[:37] + "...") for text in shown
-    )
+def _show(texts: Iterable[str]) -> str:
+    some = sorted(texts)[:_SHOWN] if isinstance(texts, set) else list(texts)[:_SHOWN]
+    cut = (text if len(text) < _LONG_TEXT else text[: _LONG_TEXT - 3] + "..." for text in some)
+    return ", ".join(map(repr, cut))

@@ -11,6 +11,7 @@ file when they are needed: by a column that is declared nominal, or by class lab
 
 from __future__ import annotations
 
+import codecs
 import csv
 import gzip
 import io
@@ -35,7 +36,7 @@ from treekit.data.cells import (
     make_object_array,
     parse_untyped,
 )
-from treekit.data.number_blocks import NumberColumn
+from treekit.data.number_blocks import NumberColumn, may_differ
 from treekit.data.out_of_core import ColumnStore
 from treekit.data.table import FileColumns, Table, check_column_names
 from treekit.data.text_format import TextFormat
@@ -136,12 +137,12 @@ class CsvFile:
                 yield line
 
         with self._open_bytes() as stream:
-            mark = 3 if stream.read(3) == b"\xef\xbb\xbf" else 0
+            mark = 3 if stream.read(3) == codecs.BOM_UTF8 else 0
         text = io.TextIOWrapper(self._open_bytes(), encoding="utf-8-sig", newline="")
         with text, _accept_long_fields():
             lines = count(text)
             first = next((line for line in lines if line.strip("\r\n")), "")
-            given = first.strip().strip('"')
+            given = first.strip('\r\n "')
             if given[:4].lower() == "sep=" and len(given) == 5:
                 self.separator, first = given[4], ""
             reader = csv.reader(chain([first], lines), delimiter=self.separator, strict=True)
@@ -189,7 +190,7 @@ class CsvFile:
         return checks
 
     def _cut_blocks(self, stream: Any, checks: _TextChecks) -> Iterator[bytes]:
-        """Yield the bytes of complete rows; quotes that are odd make one block of all others."""
+        """Yield blocks of complete rows; after a misplaced quote, the rest as one block."""
         text, size = b"", BLOCK
         while more := stream.read(size):
             text += more
@@ -198,8 +199,8 @@ class CsvFile:
                 text += stream.read()
                 if len(text) >= _LARGEST_BLOCK:
                     raise DataError(
-                        f"{self.path.name!r} has quotes within cells and is too large to compare how "
-                        "programs read them; quote these cells, and double the quotes in them"
+                        f"{self.path.name!r} has unescaped quotes within cells, which are read "
+                        "in files below 2 GB only; quote these cells, and double the quotes in them"
                     )
                 break
             size = BLOCK if end else 2 * size  # of a long row, more at a time
@@ -232,12 +233,14 @@ class CsvFile:
 
         Raises
         ------
-        NoNumberError
-            If a cell of a column of numbers is none.
+        NotNumericError
+            If a cell of a numeric column is not a number.
         """
         import pyarrow as pa
         from pyarrow import csv as arrow_csv
 
+        if text.startswith(codecs.BOM_UTF8):  # of a cell: pyarrow removes one from each block
+            text = codecs.BOM_UTF8 + text
         keys = list(map(str, range(len(self.names))))  # names may be any text
         chosen = keys if columns is None else [keys[i] for i in columns]
         dtypes = dict.fromkeys(keys, pa.string())
@@ -265,7 +268,7 @@ class CsvFile:
                 r"In CSV column #(\d+): (?:Row #\d+: )?CSV conversion error to", str(error)
             )
             if found and int(found[1]) in (types or {}):
-                raise NoNumberError(int(found[1])) from error
+                raise NotNumericError(int(found[1])) from error
             if "Empty CSV" not in str(error):
                 self._raise_first_error(error)
             table = pa.table({key: pa.array([], dtypes[key]) for key in chosen})  # blank lines only
@@ -335,16 +338,20 @@ class CsvFile:
                     for own in zip(*(column.to_pylist() for column in block), strict=True):
                         if list(own) != next(rows, None):
                             raise self._make_quote_error(
-                                self._count_line(reader), "a cell that programs read differently"
+                                self._count_line(reader),
+                                "ambiguous quotes, which programs read differently",
                             )
                 if next(rows, None) is not None:
-                    raise self._make_quote_error(self._count_line(reader), "rows that end early")
+                    raise self._make_quote_error(
+                        self._count_line(reader),
+                        "ambiguous quotes, which programs read differently",
+                    )
             except csv.Error as error:
                 raise self._make_quote_error(self._count_line(reader), error) from None
 
 
-class NoNumberError(Exception):
-    """A cell of a column of numbers is none; the argument is the column's position."""
+class NotNumericError(Exception):
+    """A cell of a numeric column is not a number; the argument is the column's position."""
 
 
 class _TextChecks:
@@ -353,14 +360,14 @@ class _TextChecks:
     Attributes
     ----------
     has_odd_quotes : bool
-        Quotes are odd unless each opens a cell, closes a cell, or is doubled within one.
+        Whether a quote neither opens nor closes a cell, nor is doubled within one.
     has_odd_numbers : bool
-        Whether a cell could be a number in another than its shortest notation, other than
-        with ``.0``: ``007``, ``+1``, ``250.10``, ``1E3``.
+        Whether a cell may be a number that is not written as Python writes it, apart from a
+        final ``.0``: ``007``, ``+1``, ``250.10``, ``1E3``.
     has_padding : bool
-        Whether a cell begins or ends with white space.
+        Whether a cell begins or ends with white space; counted until a number is odd.
     n_point_zero : int
-        Number of cells that end in ``.0``.
+        Number of cells that end in ``.0``; counted until a number is odd.
     """
 
     def __init__(self, separator: str) -> None:
@@ -390,7 +397,7 @@ class _TextChecks:
         return end
 
     def look_at_numbers(self, text: bytes) -> None:
-        """Look for cells that may be numbers in another than their shortest notation."""
+        """Look for cells that may be numbers and are not written as Python writes them."""
         letters = np.frombuffer(b"\n" * _MOST_DIGITS + text + b"\n\n\n", np.uint8)
         for first in range(0, len(text), _PIECE):
             if not self.has_odd_numbers:
@@ -514,14 +521,12 @@ class CsvColumns(FileColumns):
 
     def _parse(self, text: bytes, types: dict[int, Any]) -> Any:
         """Parse a block of rows, by pyarrow also the numbers of columns with these types."""
-        # pyarrow reads 0x1F as an integer, and nan(1) as a number.
-        unsafe = any(text.find(letter) >= 0 for letter in (b"x", b"X", b"("))
-        if unsafe and re.search(rb"0[xX]|[aA][nN]\(", text):
+        if may_differ(text):
             return self._file.parse(text)
         while True:
             try:
                 return self._file.parse(text, types=types, marks=sorted(self._how.number_marks))
-            except NoNumberError as error:
+            except NotNumericError as error:
                 (position,) = error.args
                 if not self._numbers[position].has_integers_only or types[position] == "double":
                     self._numbers[position].may_be_typed = False
@@ -636,9 +641,11 @@ class CsvColumns(FileColumns):
 
     def _may_merge(self, position: int, how: TextFormat) -> bool:
         """Check whether two texts of a column may be one number."""
+        if how != self._how:
+            return True
         column = self._numbers[position]
         if not self._has_numbers(position, how) or self._is_plain(position):
-            return how != self._how
+            return False
         if self._file.has_odd_numbers or column.has_long_integers:
             return True
         # Whole numbers with and without ".0": not if all of the file have it.

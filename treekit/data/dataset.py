@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import math
 import reprlib
-import warnings
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
@@ -42,7 +41,7 @@ from treekit.data.schema import (
 )
 from treekit.data.sparse import SparseColumns
 from treekit.data.table import Table, convert_to_cells, is_dataframe, make_table, read_table
-from treekit.errors import DataError, SettingError, TreekitWarning
+from treekit.errors import DataError, SettingError, warn
 
 # ---------------------------------------------------------------- target
 
@@ -143,7 +142,7 @@ def encode_target(
         if classes is None:
             numeric = task == "regression"
             for text in find_target_warnings(table, name, cells, numeric=numeric):
-                warnings.warn(text, TreekitWarning, stacklevel=5)
+                warn(text)
     if task == "regression":
         if classes is not None:
             raise SettingError("classes are declared, but the task is regression; drop one of them")
@@ -603,7 +602,8 @@ def read_targets(y: Any, target: str | None = None) -> Table:
     y : array, list, series or dataframe
         (rows,), or (rows, outputs); each column of a dataframe keeps its type.
     target : str, optional
-        Name of the target, or the first part of the names of several.
+        Name of the target, or the first part of the names of several; a dataframe of
+        several targets has its own.
 
     Raises
     ------

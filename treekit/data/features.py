@@ -25,7 +25,7 @@ from treekit.data.column_warnings import find_input_warnings
 from treekit.data.schema import Column, Dtype, Rounding, level_text
 from treekit.data.table import Table, suggest_names
 from treekit.data.text_format import TextFormat, is_number
-from treekit.errors import DataError, SettingError, TreekitWarning
+from treekit.errors import DataError, SettingError, TreekitWarning, warn
 
 # ---------------------------------------------------------------- inputs
 
@@ -111,14 +111,14 @@ def read_inputs(
             kept = keep_identifiers or len(names) == 1
             found = find_input_warnings(table, column, cells, n_present, kept=kept)
             for text in found.texts:
-                warnings.warn(text, TreekitWarning, stacklevel=6)
+                warn(text)
             if found.is_identifier and not kept:
                 continue
         columns.append(column)
         sources.append(source)
     if not columns:
         raise DataError(
-            "all inputs seem to identify rows and are left out; declare those to keep as nominal"
+            "all inputs look like identifiers and are left out; declare those to use as nominal"
         )
     input_type = choose_dtype(losses, dtype)
     return tuple(columns), input_type, LazyColumns(table, sources, input_type)

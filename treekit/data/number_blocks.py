@@ -6,6 +6,7 @@ differently or not at all.
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,7 @@ from treekit.data.text_format import TextFormat
 
 
 class NumberColumn:
-    """What is known of the texts of a column of numbers, which is read in blocks.
+    """Parser of one numeric column in blocks, with facts about all of them.
 
     Parameters
     ----------
@@ -26,12 +27,12 @@ class NumberColumn:
     Attributes
     ----------
     n_rows : int
-    n_missing : int
-        Number of missing cells.
+    has_missing : bool
+        Whether a cell is missing.
     n_whole : int
         Number of cells that are integers.
     has_long_integers : bool
-        Whether a number may be an integer that float64 rounds.
+        Whether a number is at least 2**53 in magnitude, where float64 rounds integers.
     has_integers_only : bool
         Whether all cells are integers of 64 bits, none missing.
     may_be_typed : bool
@@ -39,9 +40,10 @@ class NumberColumn:
     """
 
     def __init__(self, how: TextFormat) -> None:
-        self.n_rows = self.n_missing = self.n_whole = 0
+        self.n_rows = self.n_whole = 0
+        self.has_missing = False
         self.has_integers_only = True
-        self.may_be_typed = how.is_plain and not how.has_number_marks
+        self._is_simple = self.may_be_typed = how.is_plain and not how.has_number_marks
         self.has_long_integers = False
         self._how = how
 
@@ -52,11 +54,8 @@ class NumberColumn:
         -------
         (rows,) int64 or float64, or None
         """
-        numbers = (
-            self._parse_plain(texts)
-            if self._how.is_plain and not self._how.has_number_marks and not self.n_missing
-            else None
-        )
+        simple = self._is_simple and not self.has_missing
+        numbers = self._parse_plain(texts) if simple else None
         if numbers is None:
             numbers = self._parse_marked(texts)
         if numbers is None:
@@ -67,8 +66,7 @@ class NumberColumn:
         return numbers
 
     def add(self, cells: Any) -> npt.NDArray[Any]:
-        """Return a block of numbers that pyarrow has parsed, ``pyarrow.Array``."""
-        self.n_missing += cells.null_count
+        """Count a block parsed by pyarrow, ``pyarrow.Array``, and convert it to NumPy."""
         numbers = _to_numpy(cells)
         if numbers.dtype.kind == "f":
             numbers = numbers + 0.0  # zero has no sign
@@ -82,6 +80,7 @@ class NumberColumn:
             self.n_whole += len(numbers)
         else:
             self.has_integers_only = False
+            self.has_missing |= bool(np.isnan(numbers).any())
             self.n_whole += int(np.count_nonzero(numbers == np.floor(numbers)))
 
     @property
@@ -99,21 +98,17 @@ class NumberColumn:
         from pyarrow import compute
 
         data = texts.buffers()[2]
-        letters = b"" if data is None else memoryview(data)
+        letters = b"" if data is None else data.to_pybytes()
+        if may_differ(letters):
+            return None
         if self.has_integers_only:
             try:
-                # pyarrow reads 0x1F as an integer, and nan(1) as a number.
-                if _holds(letters, b"xX"):
-                    return None
                 return _to_numpy(compute.cast(texts, pa.int64()))
             except pa.ArrowInvalid:
-                if _holds(letters, b"+"):  # +7 is an integer, too
+                if b"+" in letters:  # +7 is an integer, too
                     return None
         try:
-            if _holds(letters, b"("):
-                return None
-            # Of a column without a sign of zero in some blocks (integers), all zeros are positive.
-            return _to_numpy(compute.cast(texts, pa.float64())) + 0.0
+            return _to_numpy(compute.cast(texts, pa.float64())) + 0.0  # zero has no sign
         except pa.ArrowInvalid:
             return None
 
@@ -133,7 +128,6 @@ class NumberColumn:
         numbers = self._parse_plain(compute.replace_substring_regex(known, r"^\+([0-9.])", r"\1"))
         if numbers is None or n_gone == 0:
             return numbers
-        self.n_missing += n_gone
         column = np.full(len(texts), np.nan)
         column[~_to_numpy(gone)] = numbers
         return column
@@ -148,10 +142,11 @@ class NumberColumn:
         return np.asarray(numbers[codes])
 
 
-def _holds(letters: Any, some: bytes) -> bool:
-    """Check whether a buffer has one of the characters `some`."""
-    text = bytes(letters)
-    return any(text.find(some[i : i + 1]) >= 0 for i in range(len(some)))
+def may_differ(text: bytes) -> bool:
+    """Check for numbers that only pyarrow reads: 0x1F as an integer, and nan(1)."""
+    # Searching one letter is much faster than a pattern.
+    rare = any(text.find(letter) >= 0 for letter in (b"x", b"X", b"("))
+    return rare and re.search(rb"0[xX]|[aA][nN]\(", text) is not None
 
 
 def _to_numpy(array: Any) -> npt.NDArray[Any]:

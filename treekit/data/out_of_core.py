@@ -72,9 +72,9 @@ class ColumnStore:
                 rest = rest[self._file.write(rest) :]
         except OSError as error:
             raise DataError(
-                f"cannot store a table too large for memory in the folder for "
-                f"temporary files, {tempfile.gettempdir()!r}: {error.strerror or error}; "
-                "free space there, or set TMPDIR to another folder"
+                f"cannot write temporary data of a large table to {tempfile.gettempdir()!r}: "
+                f"{error.strerror or error}; free space there, or set TMPDIR (on Windows TEMP) to "
+                "another folder"
             ) from error
         return start, cells.dtype
 
@@ -99,7 +99,7 @@ class ColumnStore:
             while rest:
                 n_bytes = self._file.readinto(rest)
                 if not n_bytes:
-                    raise DataError("the temporary file of a table has been cut off; start again")
+                    raise DataError("the temporary file of a table was truncated; run again")
                 rest = rest[n_bytes:]
         return cells
 

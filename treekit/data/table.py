@@ -233,8 +233,7 @@ def read_table(
     """
     if isinstance(missing, str):
         raise DataError(
-            f"expected a list of texts as marks of missing values, got {missing!r}; "
-            f"write [{missing!r}]"
+            f"missing_marks must be a list of texts, got {missing!r}; write [{missing!r}]"
         )
     known = source.format if isinstance(source, Table) else TextFormat()
     how = TextFormat(

@@ -63,16 +63,17 @@ class TextFormat:
         for mark in self.marks:
             if not isinstance(mark, str):
                 raise DataError(
-                    f"expected a list of texts as marks of missing values, got {mark!r}; "
-                    f"write [{str(mark)!r}]"
+                    f"missing_marks must be a list of texts, got {mark!r}; write [{str(mark)!r}]"
                 )
-        marks: list[tuple[str, Any]] = [("decimal", self.decimal), ("thousands", self.thousands)]
-        for name, mark in marks:
-            allowed = isinstance(mark, str) and len(mark) == 1 and not mark.isalnum()
-            if not allowed and (name, mark) != ("thousands", ""):
-                raise SettingError(f"{name} is {mark!r}; give one character, such as '.' or ','")
-            if mark and mark in '+-"\r\n':
-                raise SettingError(f"{name} cannot be {mark!r}, which has another meaning")
+        given: list[tuple[str, Any]] = [("decimal", self.decimal), ("thousands", self.thousands)]
+        for name, mark in given:
+            if (name, mark) == ("thousands", ""):
+                continue
+            if not isinstance(mark, str) or len(mark) != 1 or mark.isalnum() or mark in '+-"\r\n':
+                raise SettingError(
+                    f"{name} is {mark!r}; give one character that is no letter, digit, sign, quote "
+                    "or line end, such as '.' or ','"
+                )
         if self.decimal == self.thousands:
             raise SettingError(
                 f"decimal and thousands are both {self.decimal!r}; give different characters"

@@ -47,7 +47,7 @@ import numpy as np
 
 from treekit.data.features import LevelIndex
 from treekit.data.schema import Column, Schema, level_text
-from treekit.errors import ExportError, TreekitWarning
+from treekit.errors import ExportError, TreekitWarning, warn
 from treekit.export.onnx import add_sums
 from treekit.export.onnx.answers import add_labels, add_numbers
 from treekit.export.onnx.graph import ML_DOMAIN, NEWEST_OPSET, OLDEST_OPSET, Graph
@@ -247,13 +247,10 @@ def warn_of_runtime() -> None:
         except metadata.PackageNotFoundError:
             continue
         if version in WRONG_RUNTIMES:
-            warnings.warn(
-                f"{name} {version} answers wrongly for two-class trees and forests of "
-                "scikit-learn that skl2onnx converts (91 of 569 labels, measured); treekit's "
-                f"own graphs are right in it: pip install '{name}>=1.28', and use no "
-                f"{' or '.join(WRONG_RUNTIMES)} where the pipeline runs",
-                TreekitWarning,
-                stacklevel=2,
+            warn(
+                f"{name} {version} returns wrong labels for scikit-learn's trees and forests of "
+                "two classes that skl2onnx converts (not for treekit's estimators); run the "
+                f"pipeline with another version: pip install '{name}>=1.28'"
             )
 
 

@@ -52,7 +52,8 @@ FORMAT_VERSION = 4
 """Version of the file format; a reader accepts files up to its own version.
 
 Version 2 added sums and link functions, 3 rules, 4 outputs with different fixed-point
-steps, the notation of numbers, and categories found by rounding; a model is written in the first version that has what it needs, for older readers.
+steps, the notation of numbers, and categories found by rounding; a model is written in the
+first version that has what it needs, for older readers.
 In all future versions ``model.json`` must remain an uncompressed zip entry with ``format``
 and ``version``, so that older readers can report the version.
 """

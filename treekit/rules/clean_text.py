@@ -150,10 +150,6 @@ class TextCleaner:
 _STARTS = ("place", "if", "and", "then", "always", "otherwise")
 
 
-def _write_power(found: re.Match[str]) -> str:
-    return f"{found[1]}e{'-' if found[2] else ''}{found[3]}"
-
-
 def standardise_blanks(text: str) -> str:
     """Write line ends as newlines and all blanks as spaces, and remove invisible characters.
 

@@ -43,7 +43,7 @@ from treekit.data.parquet_files import join_parts
 from treekit.data.schema import Schema
 from treekit.data.table import read_table
 from treekit.distributed.cluster import ClusterError, locate_row
-from treekit.errors import DataError, SettingError, TreekitWarning
+from treekit.errors import DataError, SettingError, TreekitWarning, warn
 from treekit.grow.forest_builder import (
     BootstrapSampler,
     compute_draw_rate,
@@ -322,7 +322,7 @@ def _find_identifiers(
                 column.name, len(column.levels), counts[column.name], kept=False
             )
             if text is not None:
-                warnings.warn(text, TreekitWarning, stacklevel=2)
+                warn(text)
                 found.append(column.name)
     return found
 

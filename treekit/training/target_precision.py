@@ -1,8 +1,8 @@
-"""Check that the fixed-point steps keep the numbers of a target, before trees are grown.
+"""Warn if an extreme value of a target makes fixed-point sums too coarse for the others.
 
 Sums of the target and of leaf values are exact because their terms are whole steps of a grid,
-which the largest number determines.  One value far from all others, such as a fill value of
-1e20, makes the step so coarse that the other leaves would be wrong.
+and the largest number determines the step.  One extreme value, such as a fill value of 1e20,
+makes it so coarse that all other leaves would be wrong.  This is checked before trees grow.
 
 The error of a leaf's number is at most that of a row's number in training, and half a step of
 the model's grid (`treekit.model.fixed_point`).  It is accepted up to 1e-9 of the number, or half
@@ -17,14 +17,13 @@ would lose all but two digits.
 from __future__ import annotations
 
 import math
-import warnings
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from treekit.data.dataset import Dataset
-from treekit.errors import DataError, TreekitWarning
+from treekit.errors import DataError, warn
 from treekit.grow.target_statistics import TargetStatistics, round_to_step
 from treekit.model.fixed_point import MASS, fit_regression_grid, scale_units
 from treekit.training.plan import Plan
@@ -177,22 +176,16 @@ def _report_far_rows(
     """Warn of the rows whose numbers are far from the others, or refuse them."""
     at = found.far if rows is None else rows[found.far]
     some = zip(at[:_SHOWN_ROWS].tolist(), y[found.far[:_SHOWN_ROWS]].tolist(), strict=True)
-    shown = [f"row {row} is {value:.6g}" for row, value in some]
-    shown[0] = shown[0].replace(" is ", " (counting from 0) is ")
-    if len(at) > _SHOWN_ROWS:
-        shown.append(f"{len(at) - _SHOWN_ROWS:,} more are as far")
+    shown = ", ".join(f"row {row} is {value:.6g}" for row, value in some)
+    more = f" and {len(at) - _SHOWN_ROWS:,} others" if len(at) > _SHOWN_ROWS else ""
     text = (
-        f"target {name!r} has numbers far from the others: {', '.join(shown)}. Exact sums with "
-        f"them keep any number only to about {found.error:.1e}, which is "
+        f"target {name!r} has extreme values: {shown}{more} (rows count from 0). They limit "
+        f"predictions to steps of about {found.error:.1e}, "
     )
     remedy = (
-        "drop these rows if they are fill values or mistakes, else transform the target, such as "
-        "by a logarithm"
+        "drop these rows if the values are errors or stand for missing ones, or transform the "
+        "target, for example by a logarithm"
     )
     if found.refused:
-        raise DataError(f"{text}too coarse for {found.n_wrong:,} other rows; {remedy}")
-    warnings.warn(
-        f"{text}more than 1e-9 of the number in {found.n_wrong:,} rows; {remedy}",
-        TreekitWarning,
-        stacklevel=5,
-    )
+        raise DataError(f"{text}too coarse for the other {found.n_wrong:,} rows; {remedy}")
+    warn(f"{text}a relative error above 1e-9 in {found.n_wrong:,} rows; {remedy}")
