@@ -321,7 +321,7 @@ def test_missing_rows_follow_the_learned_side() -> None:
 
 
 def test_where_nothing_was_missing_the_heavier_branch_takes_it() -> None:
-    for y, side in (([0, 0, 0, 1], 0), ([0, 1, 1, 1], 1), ([0, 0, 1, 1], 1)):
+    for y, side in (([0, 0, 0, 1], 0), ([0, 1, 1, 1], 1), ([0, 0, 1, 1], 0)):
         tree = grow(reference.Problem([[0.0, 1.0, 2.0, 3.0]], y, [None], "gini", 2)).tree
         assert tree.missing[0] == side
 

@@ -293,8 +293,7 @@ def _cuts(p: Problem, weights: Sequence[int], node: Grown, feature: int) -> Any:
                     to_right = {value: 1 for value in column if value is not None}
                     yield Cut("missing", feature, rank, gain, score, to_right, 2, 0)
                     continue
-                equal = heavy[1] == heavy[0] and not p.known_only
-                way = missing if lost else int(heavy[1] > heavy[0] or equal)
+                way = missing if lost else int(heavy[1] > heavy[0])
                 yield _two(p, feature, rank, gain, score, known, chosen, way)
 
 

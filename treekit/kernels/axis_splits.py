@@ -241,7 +241,7 @@ def search_sorted_column(node, scratch, criterion, feature, known, chosen, split
             continue
         replace_split(split, THRESHOLD, feature, score, at)
         split.missing = choose_missing_branch(
-            side, sides_of_missing, ways.known_only, best[1], known_weight
+            side, sides_of_missing, ways.right_if_even, best[1], known_weight
         )
         split.cut = np.int64(codes[np.uint64(order[np.uint64(at)])])
         split.after = np.int64(codes[np.uint64(order[np.uint64(at + 1)])])
@@ -283,17 +283,14 @@ def make_groups(node, scratch, feature, count):
 
 
 @inlined
-def choose_missing_branch(side, sides_of_missing, known_only, left_weight, known_weight):
-    """Return the branch of missing values: `side`, or the heavier one if none were tried.
-
-    Of two equal ones it is the right one, as in scikit-learn, or for surrogates and fractional
-    instances the left one, as in rpart.
-    """
+def choose_missing_branch(side, sides_of_missing, right_if_even, left_weight, known_weight):
+    """Return the branch of missing values: `side`, or the heavier one if none were tried."""
     if sides_of_missing:
         return side
-    lead = 2.0 * left_weight - known_weight
-    slack = TOLERANCE * known_weight  # class weights are rounded
-    return 0 if lead > slack or (known_only and lead >= -slack) else 1
+    if right_if_even:
+        # Class weights are rounded.
+        return 0 if 2.0 * left_weight - known_weight > TOLERANCE * known_weight else 1
+    return 0 if left_weight >= known_weight - left_weight else 1
 
 
 @inlined
@@ -557,7 +554,7 @@ def try_cuts(
             if at == steps:  # all known values left, missing right
                 continue
             split.missing = choose_missing_branch(
-                side, sides_of_missing, known_only, best[1], known_weight
+                side, sides_of_missing, node.ways.right_if_even, best[1], known_weight
             )
             if way == ALONG_CODES:
                 split.kind = THRESHOLD
@@ -744,7 +741,7 @@ def try_one_vs_rest(node, scratch, criterion, groups, totals, split):
     split.kind, split.levels = SUBSET, np.int64(codes_in_all)
     left_weight = sum_weight(pair[0], dense)
     split.missing = choose_missing_branch(
-        kept_side, lost, node.ways.known_only, left_weight,
+        kept_side, lost, node.ways.right_if_even, left_weight,
         left_weight + sum_weight(pair[1], dense),
     )  # fmt: skip
     for level in range(np.uint64(codes_in_all)):

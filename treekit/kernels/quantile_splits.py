@@ -160,7 +160,7 @@ def _try_cuts(node, scratch, criterion, groups, layout, split):
             split.missing = side
             if count == known or apart:  # no missing rows in training: the heavier branch
                 split.missing = choose_missing_branch(
-                    side, False, known_only, pair[0, 0], pair[0, 0] + pair[1, 0]
+                    side, False, node.ways.right_if_even, pair[0, 0], pair[0, 0] + pair[1, 0]
                 )
             if n_keys == 0:
                 split.kind = THRESHOLD

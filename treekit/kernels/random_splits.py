@@ -230,8 +230,9 @@ def _try_test(
         if test.kind == MISSING:
             continue
         split.missing = choose_missing_branch(
-            side, gone > 0 and not known_only, known_only, left_weight, left_weight + right_weight
-        )
+            side, gone > 0 and not known_only, node.ways.right_if_even, left_weight,
+            left_weight + right_weight,
+        )  # fmt: skip
         if test.kind == THRESHOLD:
             split.cut, split.after = np.int64(test.cut), np.int64(test.cut) + 1
             split.threshold = test.threshold

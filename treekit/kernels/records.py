@@ -128,6 +128,9 @@ class SplitRules(NamedTuple):
     levels_by_score, tolerance
         Of the criterion: see `treekit.contracts.CriterionFunctions`.  They select
         the category in splits of one category against the rest.
+    right_if_even : bool
+        Where no training value was missing and both branches weigh the same, missing values
+        take the right one, as in scikit-learn; otherwise the left one.
     """
 
     known_only: bool = False
@@ -138,6 +141,7 @@ class SplitRules(NamedTuple):
     exact_levels: int = 10
     levels_by_score: bool = False
     tolerance: float = 0.0
+    right_if_even: bool = False
 
 
 PLAIN_RULES = SplitRules()

@@ -207,6 +207,7 @@ def _compile_recipe(data: EncodedData) -> Recipe:
             resolution=float(settings["resolution"]),
             placement=get_placement(plan, dtype),
             exact_levels=settings["exact_levels"],
+            right_if_even=settings["min_gain"] is None and not known_only,
         ),
         fractional=fractional,
         balance_bags=plan.balances_bags,

@@ -228,7 +228,8 @@ SETTINGS: tuple[Setting, ...] = (
         type=(float, type(None)), minimum=0,
     ),
     Setting("min_gain", 0.0, "score that a split must exceed (in units of the criterion); "
-            "negative: also allow splits without gain; none: split every impure node that can be",
+            "negative: also allow splits without gain; none: as scikit-learn, split every impure "
+            "node that can be, and send missing values right of two equal branches without any",
             type=(float, type(None))),
     Setting("min_impurity_decrease", 0.0, "score times the node's share of the training weight "
             "that a split needs at least", minimum=0),
