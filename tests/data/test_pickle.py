@@ -6,17 +6,21 @@ import pickle
 import subprocess
 import sys
 from pathlib import Path
+from unittest.mock import patch
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from treekit.components.splitters import AXIS_SPLITTER
+from treekit.data import table
 from treekit.data.dataset import make_dataset
 from treekit.kernels.grow_tree import grow_nodes
 
 ANOTHER_PROCESS = """
 import pickle, sys
 from pathlib import Path
+from unittest.mock import patch
 dataset, kernels = pickle.loads(Path(sys.argv[1]).read_bytes())
 from treekit.components.splitters import AXIS_SPLITTER
 from treekit.kernels.grow_tree import grow_nodes
@@ -32,8 +36,18 @@ def make_table() -> dict[str, object]:
     }  # fmt: skip
 
 
-def test_a_dataset_and_kernels_are_read_by_another_process(tmp_path: Path) -> None:
-    dataset = make_dataset(make_table(), "y")
+@pytest.mark.parametrize("ending", ["", "csv", "parquet"])
+def test_a_dataset_and_kernels_are_read_by_another_process(tmp_path: Path, ending: str) -> None:
+    source: object = make_table()
+    if ending:
+        source = tmp_path / f"t.{ending}"
+        frame = pd.DataFrame(make_table())
+        frame.to_csv(source, index=False) if ending == "csv" else frame.to_parquet(source)
+    with patch.object(table, "LARGE", -1):
+        dataset = make_dataset(source, "y")
+        cells = pickle.loads(pickle.dumps(table.read_table(source)))
+    assert cells.get_typed_cells("c").tolist() == ["a", None, "b", "a"]
+    assert dataset.compute_digest() == make_dataset(make_table(), "y").compute_digest()
     file = tmp_path / "pickled"
     file.write_bytes(pickle.dumps((dataset, [grow_nodes, AXIS_SPLITTER])))
     other = subprocess.run(

@@ -85,19 +85,20 @@ def test_the_lines_of_python_print_what_is_shown(capsys: pytest.CaptureFixture[s
     }
 
 
-def test_nine_lines_of_commands_run(monkeypatch: pytest.MonkeyPatch):
+def test_ten_lines_of_commands_run(monkeypatch: pytest.MonkeyPatch):
     shutil.copy(demo_table(), "horses.csv")
     served: list[object] = []
     monkeypatch.setattr("treekit.serve.process.run.serve", served.append)
     lines = block("From the command line")
-    assert len(lines) == 9
+    assert len(lines) == 10
     printed = [treekit_command(line) for line in lines]
-    assert "pruner.alpha" in printed[0]
-    assert "balanced accuracy" in printed[1]
+    assert "rectal_temperature" in printed[0]
+    assert "pruner.alpha" in printed[1]
+    assert "balanced accuracy" in printed[2]
     assert Path("scores.html").is_file()
-    assert "rule 1 of" in printed[2]
+    assert "rule 1 of" in printed[3]
     assert len(Path("predictions.csv").read_text(encoding="utf-8").splitlines()) == 369
-    assert "equal to the model, bit for bit" in printed[5]
+    assert "equal to the model, bit for bit" in printed[6]
     assert Path("out/certificate.json").is_file()
     assert served
 

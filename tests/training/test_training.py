@@ -429,7 +429,7 @@ def test_a_forest_of_a_few_categories_does_not_depend_on_the_order_of_the_rows()
     }
     mixed = rng.permutation(200)
     first, second = (
-        treekit.train(t, "y", ensemble="forest", trees=5, seed=0)
+        treekit.train(t, "y", nominal=["a", "b"], ensemble="forest", trees=5, seed=0)
         for t in (table, {name: column[mixed] for name, column in table.items()})
     )
     for a, b in zip(first.trees, second.trees, strict=True):

@@ -23,7 +23,7 @@ from treekit.data.cells import (
 )
 from treekit.data.column_warnings import find_input_warnings
 from treekit.data.schema import Column, Dtype, Rounding, level_text
-from treekit.data.table import Table, suggest_names
+from treekit.data.table import FileColumns, Table, suggest_names
 from treekit.data.text_format import TextFormat, is_number
 from treekit.errors import DataError, SettingError, TreekitWarning, warn
 
@@ -168,6 +168,12 @@ class LazyColumns(Sequence[ColumnArray]):
 
     def __init__(self, table: Table, sources: Sequence[ColumnArray | str], dtype: Dtype) -> None:
         self.table, self._sources, self._dtype = table, tuple(sources), dtype
+
+    def __reduce__(self) -> Any:
+        """Pickle the columns of a file: another process may not have it."""
+        if isinstance(self.table.cells, FileColumns):
+            return tuple, (tuple(self),)
+        return LazyColumns, (self.table, self._sources, self._dtype)
 
     def __len__(self) -> int:
         return len(self._sources)

@@ -167,6 +167,10 @@ class FileColumns(Sequence[Cells], ABC):
 
     n_rows: int
 
+    def __reduce__(self) -> Any:
+        """Pickle the cells: another process may not have the file."""
+        return tuple, (self[:],)
+
     @abstractmethod
     def read_typed(self, position: int, how: TextFormat) -> Cells:
         """Return the typed cells of a column; see `Table.get_typed_cells`."""
