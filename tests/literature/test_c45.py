@@ -215,7 +215,7 @@ def test_a_number_whose_penalty_exceeds_its_gain_is_not_split() -> None:
 @pytest.mark.matrix
 def test_each_side_of_a_number_weighs_a_tenth_of_its_class_but_at_most_25() -> None:
     def smallest_side(rows: int, **settings: Any) -> float:
-        x = [min(row, 250) for row in range(rows)]  # codes of 8 bits
+        x = [min(row, 250) + 0.5 for row in range(rows)]  # codes of 8 bits
         table = {"x": x, "y": ["a"] * 2 + ["b"] * (rows - 2)}
         tree = treekit.train(table, "y", max_depth=1, splitter="exact", seed=0, **settings).trees[0]
         return float(tree.weight[1:].min())

@@ -630,14 +630,15 @@ FAULTS = {
     READS: "raised IndexError: ind",
 }
 IMPURITY, SCORE, ORDER, PRIORITY, PENALTY = range(0, 25, 5)
-SMALL = 45
+SMALL = 45 * 64
 """Weight of the nodes that show a fault: growth is in its middle when it comes to them."""
 
 
 def asks_for(weight, function):
-    """The fault that the part of a weight behind the point asks of a function."""
-    code = round((weight - math.floor(weight)) * 64)
-    return code - function if weight < SMALL and function < code < function + 5 else 0
+    """The fault that the remainder of a weight, divided by 64, asks of a function."""
+    code = round(weight - math.floor(weight / 64) * 64)
+    small = 64 < weight < SMALL  # no remainder of rows without weights
+    return code - function if small and function < code < function + 5 else 0
 
 
 def shows(fault, numbers):
@@ -735,8 +736,8 @@ def table(fault=0, columns=2, level=None):
     if level is not None:
         data["c"] = ["a"] * level + ["b"] * 20 + ["c"] * (rows - level - 20)
     data["y"] = rng.choice(["p", "q"], rows)
-    data["w"] = np.ones(rows)
-    data["w"][0] += fault / 64
+    data["w"] = np.full(rows, 64)  # whole numbers are not scaled
+    data["w"][0] += fault
     return data
 
 
