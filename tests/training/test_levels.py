@@ -99,7 +99,7 @@ def test_a_model_of_parts_is_that_of_the_table(
 @pytest.mark.matrix
 def test_a_column_that_loses_values_in_all_parts_together_is_float64(tmp_path: Path) -> None:
     # Each part has one value of each pair that is one value as float32.
-    whole = np.arange(2**24, 2**24 + 400, dtype=np.int64)
+    whole = (2**24 + 4 * np.arange(200)[:, None] + [0, 1]).ravel()
     rng = np.random.default_rng(0)
     frame = pd.DataFrame({"a": np.append(whole[::2], whole[1::2]), "y": rng.random(400) < 0.5})
     given = {**FOREST, "trees": 2, "oob": False}

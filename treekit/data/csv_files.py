@@ -21,7 +21,6 @@ import threading
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from copy import copy
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -560,7 +559,8 @@ class CsvColumns(FileColumns):
     def iterate_blocks(self, n_rows: int) -> Iterator[CsvColumns]:
         """Yield the cells of up to `n_rows` rows after the other."""
         for first in range(0, self.n_rows, n_rows):
-            part = copy(self)
+            part = CsvColumns.__new__(CsvColumns)  # `copy` would pickle it
+            vars(part).update(vars(self))
             part._first = self._first + first
             part.n_rows = min(n_rows, self.n_rows - first)
             yield part
