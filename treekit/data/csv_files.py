@@ -218,7 +218,7 @@ class CsvFile:
         types: Mapping[int, Any] | None = None,
         marks: Sequence[str] = (),
     ) -> Any:
-        """Parse a block of rows; ``pyarrow.RecordBatch``.
+        """Parse a block of rows of `iterate_blocks`; ``pyarrow.RecordBatch``.
 
         Parameters
         ----------
@@ -235,6 +235,16 @@ class CsvFile:
         NotNumericError
             If a cell of a numeric column is not a number.
         """
+        with self._name_errors():
+            return self._parse(text, columns, types or {}, marks)
+
+    def _parse(
+        self,
+        text: bytes,
+        columns: Sequence[int] | None,
+        types: Mapping[int, Any],
+        marks: Sequence[str],
+    ) -> Any:
         import pyarrow as pa
         from pyarrow import csv as arrow_csv
 
@@ -243,7 +253,7 @@ class CsvFile:
         keys = list(map(str, range(len(self.names))))  # names may be any text
         chosen = keys if columns is None else [keys[i] for i in columns]
         dtypes = dict.fromkeys(keys, pa.string())
-        dtypes |= {keys[i]: dtype for i, dtype in (types or {}).items()}
+        dtypes |= {keys[i]: dtype for i, dtype in types.items()}
         try:
             table = arrow_csv.read_csv(
                 pa.BufferReader(text),
@@ -266,7 +276,7 @@ class CsvFile:
             found = re.match(
                 r"In CSV column #(\d+): (?:Row #\d+: )?CSV conversion error to", str(error)
             )
-            if found and int(found[1]) in (types or {}):
+            if found and int(found[1]) in types:
                 raise NotNumericError(int(found[1])) from error
             if "Empty CSV" not in str(error):
                 self._raise_first_error(error)
