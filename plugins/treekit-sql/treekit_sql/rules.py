@@ -479,10 +479,8 @@ class _ConditionPrinter:
                 whole = make_call("COALESCE", written.this, self.replacements[number])
                 written.set("this", whole)
             return self.print_expression(written)
-        # Elsewhere the type of a numeric column is a number, as the first lines of the file say.
-        own = schema.number_marks if self.dialect.name == "sqlite" else ()
         plain = schema.text_format.is_plain
-        cell = self.dialect.convert_to_number(raw, own, plain=plain)
+        cell = self.dialect.convert_to_number(raw, schema.number_marks, plain=plain)
         if number in self.replacements:
             cell = make_call("COALESCE", cell, self.replacements[number])
         # The conversions of all columns share the blanks.
