@@ -82,7 +82,7 @@ def pool() -> Iterator[ProcessPoolExecutor]:
 
 @pytest.mark.parametrize(
     ("target", "weights", "most"),
-    [("kind", None, 18), ("number", None, 40), ("number", "w", 44)],
+    [("kind", None, 18), ("number", None, 40), ("number", "w", 64)],
 )
 def test_the_caller_holds_the_stated_bytes_of_each_row(
     target: str, weights: str | None, most: int, pool: ProcessPoolExecutor, tmp_path: Path

@@ -872,10 +872,10 @@ def choose_sizes(
     )
 
 
-CALLER_BYTES = 44
+CALLER_BYTES = 64
 """Bytes of each row in the calling process, for a weighted number.
 
-The target, weights, predictions, and copies of them while the score is computed.
+The target, weights, and copies of them while their steps are checked.
 """
 
 
