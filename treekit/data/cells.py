@@ -260,7 +260,9 @@ def find_merged_texts(cells: Cells, how: TextFormat) -> tuple[str, str] | None:
     known: dict[float, str] = {}
     for text in sorted({cell.strip() for cell in cells if isinstance(cell, str)}):
         plain = None if how.is_missing_number(text) else how.parse_number(text)
-        if plain is not None and known.setdefault(float(plain), text) != text:
+        if plain is None or (text.startswith("-") and float(plain) == 0.0):  # a rounded number
+            continue
+        if known.setdefault(float(plain), text) != text:
             return known[float(plain)], text
     return None
 
