@@ -180,5 +180,5 @@ def test_a_table_that_does_not_fit_is_refused_with_figures() -> None:
     with pytest.raises(ClusterError, match=message):
         levels.check_chunk_memory(10**10, 10**9, 10**7, Resources(4, 10**9))
     levels.check_chunk_memory(10**10, 10**9, 10**7, Resources(100, 10**9))
-    with pytest.raises(ClusterError, match=r"this process needs about 0\.44 GB .* but 0\.4 GB"):
+    with pytest.raises(ClusterError, match=r"this process needs about 0\.64 GB .* but 0\.4 GB"):
         levels.check_chunk_memory(10**10, 10**9, 10**7, Resources(100, 10**9), 4 * 10**8)
