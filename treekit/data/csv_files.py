@@ -21,6 +21,7 @@ import threading
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import cached_property
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -262,7 +263,7 @@ class CsvFile:
                 ),
                 arrow_csv.ParseOptions(
                     delimiter=self.separator,
-                    newlines_in_values=True,
+                    newlines_in_values=b'"' in text,
                     ignore_empty_lines=len(keys) > 1,  # in a file of one column they are rows
                 ),
                 arrow_csv.ConvertOptions(
@@ -388,11 +389,11 @@ class _TextChecks:
 
     def find_last_row_end(self, text: bytes) -> int:
         """Return the number of bytes up to the last end of a row; 0 if there is none."""
+        end = _find_line_end(text, len(text) - 1)  # whether \n follows a last \r is not known
+        if b'"' not in text:
+            return end
         letters = np.frombuffer(text, np.uint8)
         quotes = np.flatnonzero(letters == ord('"'))
-        end = _find_line_end(text, len(text) - 1)  # whether \n follows a last \r is not known
-        if not len(quotes):
-            return end
         before = np.where(quotes > 0, letters[quotes - 1], ord("\n"))
         after = np.append(letters, ord("\n"))[quotes + 1]
         opening = np.arange(len(quotes)) % 2 == 0
@@ -407,42 +408,59 @@ class _TextChecks:
 
     def look_at_numbers(self, text: bytes) -> None:
         """Look for cells that may be numbers and are not written as Python writes them."""
-        letters = np.frombuffer(b"\n" * _MOST_DIGITS + text + b"\n\n\n", np.uint8)
+        wanted = b"+eE" if self.has_padding else b" \t+eE"
+        present = bytes(letter for letter in wanted if letter in text)
         for first in range(0, len(text), _PIECE):
-            if not self.has_odd_numbers:
-                piece = letters[first : first + _MOST_DIGITS + _PIECE + 3]
-                self._look_at_numbers(piece)
+            if self.has_odd_numbers:
+                return
+            end = first + _PIECE
+            piece = text[max(first - _MOST_DIGITS, 0) : end + 3]
+            piece = b"\n" * (_MOST_DIGITS - first) + piece + b"\n" * (end + 3 - len(text))
+            self._look_at_numbers(np.frombuffer(piece, np.uint8), present)
 
-    def _look_at_numbers(self, text: npt.NDArray[np.uint8]) -> None:
-        """Look at a piece of the text, after the last bytes of the piece before."""
+    def _look_at_numbers(self, text: npt.NDArray[np.uint8], present: bytes) -> None:
+        """Look at a piece of the text, after the last bytes of the piece before.
+
+        `present` are those of a few letters that are in the text.
+        """
         # Few operations on all bytes: white space, quotes, commas and some others are up to ",".
-        outside = text <= ord(",")
+        outside, signed = text <= ord(","), text <= ord("-")
         if self._separator > ord(","):
             outside |= text == self._separator
-        zero, digit = text == ord("0"), text - np.uint8(ord("0")) <= 9
-        leading = zero[2:-1] & digit[3:]  # a zero before a digit, from the third byte on
-        odd = bool((outside[1:-2] & leading).any())
-        some = np.flatnonzero((text[1:-2] == ord("-")) & leading) + 1
-        odd |= bool(outside[some - 1].any())
-        some = np.flatnonzero(text[1:-2] == ord("+")) + 1
-        odd |= bool((outside[some - 1] & (digit[some + 1] | (text[some + 1] == ord(".")))).any())
-        for letter in b"eE":
+            signed |= outside
+        zero = text == ord("0")
+        odd = False
+        leading = signed[1:-2] & zero[2:-1] & (text[3:] >= ord("0"))
+        if leading.any():
+            some = np.flatnonzero(leading) + 1  # before the zero: a sign, or outside the cell
+            some = some[_is_digit(text[some + 2])]
+            odd = bool((outside[some] | outside[some - 1]).any())
+        for letter in present:
             some = np.flatnonzero(text[1:-2] == letter) + 1
-            odd |= bool((digit[some - 1] & digit[some + 1]).any())
+            before, after = text[some - 1], text[some + 1]
+            if letter in b" \t":
+                self.has_padding |= bool((outside[some - 1] | outside[some + 1]).any())
+            elif letter == ord("+"):
+                number = _is_digit(after) | (after == ord("."))
+                odd |= bool((outside[some - 1] & number).any())
+            else:
+                odd |= bool((_is_digit(before) & _is_digit(after)).any())
         self.has_odd_numbers = odd
-        if not self.has_padding:
-            some = np.flatnonzero((text[1:-2] == ord(" ")) | (text[1:-2] == ord("\t"))) + 1
-            self.has_padding = bool((outside[some - 1] | outside[some + 1]).any())
         ends = np.flatnonzero(zero[_MOST_DIGITS:-3] & outside[_MOST_DIGITS + 1 : -2]) + _MOST_DIGITS
         point = ord(".")
         self.n_point_zero += int(np.count_nonzero(text[ends - 1] == point))
         for back in range(2, _MOST_DIGITS):
-            ends = ends[digit[ends - back + 1]]
+            ends = ends[_is_digit(text[ends - back + 1])]
             if not len(ends):
                 return
             if (text[ends - back] == point).any():
                 self.has_odd_numbers = True
                 return
+
+
+def _is_digit(letters: npt.NDArray[np.uint8]) -> npt.NDArray[np.bool_]:
+    digits: npt.NDArray[np.bool_] = letters - np.uint8(ord("0")) <= 9
+    return digits
 
 
 def _find_line_end(text: bytes, stop: int) -> int:
@@ -454,7 +472,7 @@ def _find_line_end(text: bytes, stop: int) -> int:
 _LARGEST_BLOCK = 2**31 - 1
 """Number of bytes that pyarrow cannot parse at once."""
 
-_PIECE = 1 << 16
+_PIECE = 1 << 17
 """Number of bytes looked at together: arrays that stay in the cache."""
 
 _MOST_DIGITS = 12
@@ -513,6 +531,8 @@ class CsvColumns(FileColumns):
         self._first = self.n_rows = 0
         late: list[int] = []  # columns found to be text after some cells were stored as numbers
         types: dict[int, Any] = {}
+        # pyarrow compares each cell with each mark: only with blanks until there are others.
+        self._marks = sorted(how.number_marks & {""})
         for text in file.iterate_blocks():
             block = self._parse(text, types)
             if block.num_rows:
@@ -534,9 +554,12 @@ class CsvColumns(FileColumns):
             return self._file.parse(text)
         while True:
             try:
-                return self._file.parse(text, types=types, marks=sorted(self._how.number_marks))
+                return self._file.parse(text, types=types, marks=self._marks)
             except NotNumericError as error:
                 (position,) = error.args
+                if len(self._marks) < len(self._how.number_marks):
+                    self._marks = sorted(self._how.number_marks)
+                    continue
                 if not self._numbers[position].has_integers_only or types[position] == "double":
                     self._numbers[position].may_be_typed = False
                 del types[position]
@@ -640,6 +663,16 @@ class CsvColumns(FileColumns):
         counts = np.bincount(codes, minlength=len(texts)).tolist()
         return {text: count for text, count in zip(texts, counts, strict=True) if count}
 
+    @cached_property
+    def _n_whole(self) -> int:
+        """Number of cells that are whole numbers, in columns with other numbers."""
+        counted = 0
+        for position, column in enumerate(self._numbers):
+            if self._has_numbers(position, self._how) and not column.has_integers_only:
+                for numbers in self._store.iterate(position, 0, self._store.n_rows):
+                    counted += int(np.count_nonzero(numbers == np.floor(numbers)))
+        return counted
+
     def find_merged_texts(self, position: int, how: TextFormat) -> tuple[str, str] | None:
         """Return two texts of a column that are one number; None if there are none."""
         if not self._may_merge(position, how):
@@ -659,8 +692,7 @@ class CsvColumns(FileColumns):
         if self._file.has_odd_numbers or column.has_long_integers:
             return True
         # Whole numbers with and without ".0": not if all of the file have it.
-        n_whole = sum(own.n_whole for own in self._numbers if not own.has_integers_only)
-        return self._file.n_point_zero not in (0, n_whole)
+        return self._file.n_point_zero > 0 and self._file.n_point_zero != self._n_whole
 
 
 def _code(texts: Any, known: dict[str, int]) -> npt.NDArray[np.int32]:

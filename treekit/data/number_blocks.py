@@ -29,8 +29,6 @@ class NumberColumn:
     n_rows : int
     has_missing : bool
         Whether a cell is missing.
-    n_whole : int
-        Number of cells that are integers.
     has_long_integers : bool
         Whether a number is at least 2**53 in magnitude, where float64 rounds integers.
     has_integers_only : bool
@@ -40,7 +38,7 @@ class NumberColumn:
     """
 
     def __init__(self, how: TextFormat) -> None:
-        self.n_rows = self.n_whole = 0
+        self.n_rows = 0
         self.has_missing = False
         self.has_integers_only = True
         self._is_simple = self.may_be_typed = how.is_plain and not how.has_number_marks
@@ -75,13 +73,13 @@ class NumberColumn:
         return numbers
 
     def _count(self, numbers: npt.NDArray[Any]) -> None:
-        self.has_long_integers |= bool(((numbers >= 2**53) | (numbers <= -(2**53))).any())
-        if numbers.dtype.kind == "i":
-            self.n_whole += len(numbers)
-        else:
+        least, largest = numbers.min(), numbers.max()  # NaN if a cell is missing
+        if numbers.dtype.kind != "i":
             self.has_integers_only = False
-            self.has_missing |= bool(np.isnan(numbers).any())
-            self.n_whole += int(np.count_nonzero(numbers == np.floor(numbers)))
+            if np.isnan(least):
+                self.has_missing = True
+                least, largest = np.fmin.reduce(numbers), np.fmax.reduce(numbers)
+        self.has_long_integers |= bool(largest >= 2**53 or least <= -(2**53))
 
     @property
     def arrow_type(self) -> Any:
