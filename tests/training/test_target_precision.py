@@ -7,7 +7,7 @@ import warnings
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 import treekit
@@ -43,6 +43,7 @@ def find_refusal_or_error(y, weights=None, **settings):
     dtype=st.sampled_from(["float32", "float64"]),
     weighted=st.booleans(),
 )
+@example(power=4.25, sign=-1, place=5, dtype="float32", weighted=True)  # a light row's error
 def test_a_far_number_is_named_or_all_leaves_keep_nine_digits(power, sign, place, dtype, weighted):
     y = np.insert(SMALL, place, sign * 10.0**power)
     weights = np.linspace(0.5, 1.5, 8) if weighted else None

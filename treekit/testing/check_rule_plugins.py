@@ -94,7 +94,8 @@ def _write(subject: Subject, sample: SampleModel) -> str | None:
 
 def _make_table(model: Model) -> Table | None:
     """Return a table of example rows with targets; None if the model has invalid column names."""
-    known = [decode_cells(model.schema, row) for row in make_example_probes(model).rows[:20]]
+    # Twice, since a column of other categories in each row looks like an identifier.
+    known = 2 * [decode_cells(model.schema, row) for row in make_example_probes(model).rows[:10]]
     columns: list[list[Any]] = [list(column) for column in zip(*known, strict=True)]
     for output in model.schema.outputs:
         values = output.classes or (0.5, 1.5)

@@ -5,13 +5,13 @@ and the largest number determines the step.  One extreme value, such as a fill v
 makes it so coarse that all other leaves would be wrong.  This is checked before trees grow.
 
 The error of a leaf's number is at most that of a row's number in training, and half a step of
-the model's grid (`treekit.model.fixed_point`).  It is accepted up to 1e-9 of the number, or half
-of 1e-9 of the size of ordinary numbers, since a leaf near 0 needs no more digits than others: the
-root mean square of numbers, or of their distances from the center, up to a gap above the median
-(`_compute_ordinary_size`).  Also accepted is what targets without far values have, too: an error
-that grows with the number of rows, and with fractional instances that of trees.  A larger error
-is a warning, as are many numbers below the error; training is refused where ordinary numbers
-would lose all but two digits.
+the model's grid (`treekit.model.fixed_point`).  It is accepted up to 1e-9 of the number, or a
+sixteenth of 1e-9 of the size of ordinary numbers, since a leaf near 0 needs no more digits than
+others: the root mean square of numbers, or of their distances from the center, up to a gap above
+the median (`_compute_ordinary_size`).  Also accepted is what targets without far values have,
+too: an error that grows with the number of rows, and with fractional instances that of trees.  A
+larger error is a warning, as are many numbers below the error; training is refused where ordinary
+numbers would lose all but two digits.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from treekit.training.plan import Plan
 Numbers = npt.NDArray[np.float64]
 
 _ACCURACY = 1e-9
-"""Accepted error, relative to the number itself, or to half the size of ordinary ones."""
+"""Accepted error, relative to the number itself, or to a sixteenth of ordinary ones."""
 
 _ROW_ERROR = 2.0**-46
 """Accepted error for each row, relative to ordinary numbers: 64 times that of normal targets."""
@@ -75,10 +75,14 @@ def check_target_precision(dataset: Dataset, plan: Plan, target: TargetStatistic
     rows = None if dataset.weights is None else np.flatnonzero(dataset.weights > 0)
     y = dataset.y.astype(np.float64, copy=False).reshape(dataset.n_rows, -1)
     steps, centers = (np.broadcast_to(own, y.shape[1]) for own in (target.step, target.center))
-    unit = 1.0
+    unit, lightness = 1.0, np.ones(1)
     if target.noise > 0.0 and dataset.weights is not None:  # products with weights are rounded
-        drawn = target.draw_weights is not None
-        unit = target.draw_unit if drawn else float(dataset.weights[rows].mean())
+        if target.draw_weights is not None:
+            unit = target.draw_unit
+        else:
+            own_weights = dataset.weights[rows]
+            unit = float(own_weights.mean())
+            lightness = unit / own_weights
     for k, output in enumerate(dataset.schema.outputs):
         own = y[:, k] if rows is None else y[rows, k]
         largest = float(np.abs(own).max())
@@ -86,7 +90,7 @@ def check_target_precision(dataset: Dataset, plan: Plan, target: TargetStatistic
         half = float(scale_units(0.5, grid.exponent))
         # The numbers of ranks are not summed.
         step = 0.0 if target.quantile is not None else float(steps[k]) / unit
-        found = _measure_errors(own, float(centers[k]), step, half, 0.5 / grid.limit)
+        found = _measure_errors(own, float(centers[k]), step, half, 0.5 / grid.limit, lightness)
         if found is not None:
             _report_far_rows(output.name, own, rows, found)
 
@@ -112,7 +116,7 @@ class _Imprecision(NamedTuple):
 
 
 def _measure_errors(
-    y: Numbers, center: float, step: float, half: float, share: float
+    y: Numbers, center: float, step: float, half: float, share: float, lightness: Numbers
 ) -> _Imprecision | None:
     """Return what is not kept of the numbers of one output; None if all are kept.
 
@@ -123,12 +127,18 @@ def _measure_errors(
         That of the grid in training, 0 without one.
     half, share : float
         Half a step of the model's grid, and half a step relative to the largest number.
+    lightness : (rows,) or (1,) float64
+        The mean weight, relative to the row's: the error in training of a light row is larger.
     """
     distance = y - center
-    error = half + 2.0**-52 * abs(center)
-    if step > 0.0:
-        error += float(np.abs(round_to_step(distance, step) - distance).max())
-    relative = max(_ACCURACY / 2, len(y) * _ROW_ERROR, _FAR * share)
+    in_model = half + 2.0**-52 * abs(center)
+    in_training = 0.0
+    if len(lightness) > 1:
+        in_training = step / 2
+    elif step > 0.0:
+        in_training = float(np.abs(round_to_step(distance, step) - distance).max())
+    error = in_model + in_training
+    relative = max(_ACCURACY / 16, len(y) * _ROW_ERROR, _FAR * share)
     samples = (distance, y, y[distance != 0.0])
     if error <= relative * min(map(_compute_median_size, samples)):
         return None  # without sorting
@@ -136,7 +146,8 @@ def _measure_errors(
     *both, others = map(_compute_ordinary_size, samples)
     ordinary = min(both)
     numbers = np.abs(y)
-    wrong = (numbers > 0.0) & (numbers * max(_ACCURACY, _FAR * share) < error)
+    errors = in_model + in_training * lightness
+    wrong = (numbers > 0.0) & (numbers * max(_ACCURACY, _FAR * share) < errors)
     size = min(ordinary, others)
     lost = np.count_nonzero(wrong & (numbers < error)) > _LOST_SHARE * np.count_nonzero(numbers)
     if not wrong.any() or (error <= relative * size and not lost):
