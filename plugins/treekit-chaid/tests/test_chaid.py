@@ -182,7 +182,7 @@ def test_noise_is_no_reason_to_split():
     table = {f"x{i}": rng.integers(0, 99, 500) for i in range(4)}
     table["c"] = rng.integers(0, 9, 500).astype(str)
     table["y"] = rng.integers(0, 2, 500)
-    assert treekit.train(table, "y", splitter="chaid").n_leaves == 1
+    assert treekit.train(table, "y", splitter="chaid", nominal=["c"]).n_leaves == 1
 
 
 @pytest.mark.parametrize("apart", [False, True])
@@ -191,8 +191,8 @@ def test_missing_values_join_the_group_they_are_like_or_stay_alone(apart):
     rates = {1.0: 0.1, 2.0: 0.5, 3.0: 0.9}
     share = [rates.get(v, 0.3 if apart else 0.9) for v in x]
     y = np.tile(np.arange(60), 4) / 60 < share
-    for column in (x, np.where(np.isnan(x), None, x.astype(str))):
-        model = treekit.train({"x": column, "y": y}, "y", splitter="chaid")
+    for column, nominal in ((x, []), (np.where(np.isnan(x), None, x.astype(str)), ["x"])):
+        model = treekit.train({"x": column, "y": y}, "y", splitter="chaid", nominal=nominal)
         assert model.n_leaves == (4 if apart else 3)
         shares = model.predict_proba({"x": column})[:, 1]
         assert shares[-1] == pytest.approx(0.3 if apart else 0.9, abs=1e-6)
