@@ -133,8 +133,8 @@ def _measure_errors(
     distance = y - center
     in_model = half + 2.0**-52 * abs(center)
     in_training = 0.0
-    if len(lightness) > 1:
-        in_training = step / 2
+    if len(lightness) > 1:  # rounded is the product with the weight
+        in_training = step / 2 if distance.any() else 0.0
     elif step > 0.0:
         in_training = float(np.abs(round_to_step(distance, step) - distance).max())
     error = in_model + in_training
