@@ -56,6 +56,13 @@ def test_a_far_number_is_named_or_all_leaves_keep_nine_digits(power, sign, place
         assert found <= 1e-9
 
 
+@pytest.mark.parametrize("power", [3.0, 3.5, 3.9, 4.2])
+def test_rows_of_light_weight_keep_nine_digits_or_the_far_number_is_named(power):
+    y = np.insert(SMALL, 5, -(10.0**power))
+    found = find_refusal_or_error(y, np.geomspace(0.1, 1.0, 8))
+    assert "row 5 is" in found if isinstance(found, str) else found <= 1e-9
+
+
 @pytest.mark.parametrize("value", [1e20, -9999e30, 1e120])
 @pytest.mark.parametrize("share", [0.001, 0.1, 0.4])
 @pytest.mark.parametrize("ensemble", ["tree", "forest"])
