@@ -119,13 +119,14 @@ _RNG = np.random.default_rng(0)
 ORDINARY = {
     "normal": _RNG.normal(size=1000),
     "incomes": np.exp(_RNG.normal(10, 2, size=1000)),
-    "incomes from 1 to 1e9": np.rint(10 ** _RNG.uniform(0, 9, size=1000)),
-    "sizes from 1 to 1e9": 10 ** _RNG.uniform(0, 9, size=1000),
+    "incomes from 1 to 1e6": np.rint(10 ** _RNG.uniform(0, 6, size=1000)),
+    "sizes from 1 to 1e6": 10 ** _RNG.uniform(0, 6, size=1000),
     "no claim, or one of 1e6": np.where(np.arange(1000) % 50, 0.0, 1e6),
     "claims": np.where(np.arange(1000) % 9, 0.0, np.exp(_RNG.normal(5, 2, size=1000))),
     "mean 1e8": 1e8 + _RNG.normal(size=1000),
     "constant": np.full(1000, 3.5),
     "zeros and a large number": np.r_[np.zeros(999), 1e20],
+    "probabilities": np.exp(-np.linspace(0, 10, 1000)),
 }
 
 
@@ -136,12 +137,47 @@ def test_ordinary_targets_are_trained_without_a_word(name, n_trees, missing):
     settings = {"missing": missing, "max_depth": 3}
     if n_trees > 1:
         settings |= {"ensemble": "forest", "trees": n_trees, "oob": False}
-    if missing == "fractional" and n_trees > 1 and "1e9" in name:
-        # The mass of a row takes 24 bits: numbers below 100 are lost.
+    if missing == "fractional" and n_trees > 1 and "from 1" in name:
+        # The mass of a row takes 24 bits: numbers near 1 are lost.
         with pytest.warns(TreekitWarning, match="in .* rows; drop"):
             train(ORDINARY[name], **settings)
         return
     train(ORDINARY[name], **settings)
+
+
+@given(
+    power=st.floats(0, 15),
+    rows=st.sampled_from([20, 200]),
+    signs=st.sampled_from([(1,), (-1,), (0, 1)]),
+    weighted=st.booleans(),
+    dtype=st.sampled_from(["float32", "float64"]),
+)
+@example(power=9.0, rows=200, signs=(1,), weighted=False, dtype="float64")
+@example(power=12.0, rows=200, signs=(-1,), weighted=False, dtype="float32")
+def test_sizes_over_many_powers_of_ten_keep_their_digits_or_are_named(
+    power, rows, signs, weighted, dtype
+):
+    rng = np.random.default_rng(rows)
+    y = rng.choice(signs, size=rows) * 10 ** np.r_[power, rng.uniform(0, power, size=rows - 1)]
+    weights = np.linspace(0.5, 1.5, rows) if weighted else None
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        model = train(y, weights, dtype=dtype)
+    if caught:
+        assert "transform the target, for example by a logarithm" in str(caught[0].message)
+        assert power > 6
+        return
+    known = y != 0.0
+    found = model.predict({"x": np.arange(float(rows))})[known]
+    errors = np.abs(found / y[known] - 1.0)
+    assert np.count_nonzero(errors > 1e-6) <= 0.05 * np.count_nonzero(known)
+    assert errors.max() <= 1e-2
+
+
+def test_whole_sizes_from_1_to_1e9_are_exact():
+    y = np.rint(10 ** _RNG.uniform(0, 9, size=1000))
+    found = train(y, dtype="float64").predict({"x": np.arange(1000.0)})
+    np.testing.assert_allclose(found, y, rtol=1e-7)
 
 
 @pytest.mark.parametrize("criterion", ["absolute_error", "poisson"])

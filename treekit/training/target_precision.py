@@ -10,8 +10,10 @@ sixteenth of 1e-9 of the size of ordinary numbers, since a leaf near 0 needs no 
 others: the root mean square of numbers, or of their distances from the center, up to a gap above
 the median (`_compute_ordinary_size`).  Also accepted is what targets without far values have,
 too: an error that grows with the number of rows, and with fractional instances that of trees.  A
-larger error is a warning, as are many numbers below the error; training is refused where ordinary
-numbers would lose all but two digits.
+larger error is a warning; training is refused where ordinary numbers would lose all but two digits.
+
+Numbers of one sign, such as sizes from 1 to 1e12, have leaves of every size.  A twentieth of them
+with fewer than six digits is a warning, as is one with fewer than two.
 """
 
 from __future__ import annotations
@@ -42,11 +44,17 @@ _FAR = 1024
 _GAP = 32.0
 """Quotient of neighbouring sizes that separates far numbers from the tail of ordinary ones."""
 
+_WIDE = 2.0**20
+"""Largest number, relative to those of one sign, for which the step of any model is accepted."""
+
 _LOST = 1e-2
 """Error from which training is refused, relative to ordinary numbers."""
 
-_LOST_SHARE = 0.05
-"""Share of the numbers other than 0 that may be smaller than the error without a warning."""
+_FEW = 1e-6
+"""Error relative to a number of one sign that may not be exceeded by more than `_FEW_SHARE`."""
+
+_FEW_SHARE = 0.05
+"""Share of the numbers other than 0 that may have a larger error without a warning."""
 
 _SHOWN_ROWS = 3
 
@@ -138,23 +146,38 @@ def _measure_errors(
     elif step > 0.0:
         in_training = float(np.abs(round_to_step(distance, step) - distance).max())
     error = in_model + in_training
+    errors = in_model + in_training * lightness
+    numbers = np.abs(y)
+    lost = _are_digits_lost(y, numbers, errors, _WIDE * share)
     relative = max(_ACCURACY / 16, len(y) * _ROW_ERROR, _FAR * share)
     samples = (distance, y, y[distance != 0.0])
-    if error <= relative * min(map(_compute_median_size, samples)):
+    if not lost and error <= relative * min(map(_compute_median_size, samples)):
         return None  # without sorting
     # If most numbers are one fill value, it is the center, and the others are the ordinary ones.
     *both, others = map(_compute_ordinary_size, samples)
     ordinary = min(both)
-    numbers = np.abs(y)
-    errors = in_model + in_training * lightness
     wrong = (numbers > 0.0) & (numbers * max(_ACCURACY, _FAR * share) < errors)
     size = min(ordinary, others)
-    lost = np.count_nonzero(wrong & (numbers < error)) > _LOST_SHARE * np.count_nonzero(numbers)
     if not wrong.any() or (error <= relative * size and not lost):
         return None
     spread = np.abs(distance) if ordinary <= others and not lost else numbers
     far = np.flatnonzero(spread >= math.sqrt(float(spread.max())) * math.sqrt(size))
     return _Imprecision(error, int(np.count_nonzero(wrong)), far, error > _LOST * ordinary)
+
+
+def _are_digits_lost(y: Numbers, numbers: Numbers, errors: Numbers, accepted: float) -> bool:
+    """Return whether numbers (rows,) keep too few digits for leaves of their own size.
+
+    Numbers of both signs have leaves near 0 as well, and need only be larger than their error.
+    """
+    counted = max(int(np.count_nonzero(numbers)), 1)
+    one_sign = not y.min() < 0.0 < y.max()
+    few = max(_FEW, accepted) if one_sign else 1.0
+    n_few = np.count_nonzero((numbers > 0.0) & (numbers * few < errors))
+    if n_few <= _FEW_SHARE * counted and not (one_sign and n_few):
+        return False
+    lost = (numbers > 0.0) & (numbers * max(_LOST, accepted) < errors)
+    return bool(lost.any()) or bool(n_few > _FEW_SHARE * counted)
 
 
 def _compute_median_size(numbers: Numbers) -> float:
