@@ -684,7 +684,7 @@ def test_a_large_file_is_read_within_the_memory_of_a_column(tmp_path, ending):
     [
         ("a,b\n1,2\n3\n", "line 3 has 1 cells, but the header has 2"),
         ("a,b\n1,2\n3,4,5\n", "line 3 has 3 cells"),
-        ('a\n"1', "line 2: .*check the quotes"),
+        ('a\n"1', "line 2: .*double each quote"),
         ("a,b\n", "has a header but no rows"),
         ("", "is empty"),
     ],

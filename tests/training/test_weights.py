@@ -141,12 +141,12 @@ def test_split_scores_do_not_depend_on_the_scale_of_weights():
 def test_whole_weights_below_the_smallest_node_warn():
     table = make_table(rows=20)
     expected = (
-        r"add up to 20, but min_weight_split is 50: .*multiply them by a constant, else lower"
+        r"add up to 20, but a split needs 50 \(min_weight_split\).*lower min_weight_split, or"
     )
     with pytest.warns(TreekitWarning, match=expected):
         model = treekit.train(table, "y", weights=np.ones(20), min_weight_split=50, seed=0)
     assert model.n_leaves == 1
-    with pytest.warns(TreekitWarning, match="min_weight_leaf is 11, for two branches"):
+    with pytest.warns(TreekitWarning, match=r"needs 22 \(twice min_weight_leaf\)"):
         treekit.train(table, "y", weights=np.ones(20), min_weight_leaf=11, seed=0)
     with pytest.warns(TreekitWarning, match="min_weight_split is 50"):
         DecisionTreeRegressor(min_samples_split=50).fit(np.eye(20), np.arange(20), np.ones(20))

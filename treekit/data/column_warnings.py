@@ -192,7 +192,10 @@ def find_identifier_warning(name: str, n_levels: int, n_present: int, *, kept: b
         return None
     what = f"{n_levels:,} categories in {n_present:,} rows look like an identifier"
     if kept:
-        return f"column {name!r}: {what}; set ignore=[{name!r}], or confirm it: nominal=[{name!r}]"
+        return (
+            f"column {name!r}: {what}; leave the column out (ignore=[{name!r}]), or declare it "
+            f"(nominal=[{name!r}]) to keep it without this warning"
+        )
     return f"column {name!r} is left out: {what}; to use it, set nominal=[{name!r}]"
 
 

@@ -1,8 +1,8 @@
 """Read CSV files of any size by pyarrow, in one pass over blocks of rows.
 
-Cells are those that Python's ``csv`` module (strict) and ``float`` return: pyarrow reads
-decimals to the same bits.  Where quotes could be read differently, the two are compared and
-the file is refused by name if they differ.
+Read the cells that Python's ``csv`` module (strict) and ``float`` return; pyarrow reads decimals
+to the same bits.  If a cell has quotes that are not doubled, compare the cells of pyarrow and
+``csv``, and refuse the file, by name and line, if they differ.
 
 A column whose cells are all numbers is stored as numbers, any other as codes of its distinct
 texts (`treekit.data.out_of_core.ColumnStore`).  The texts of numbers are read again from the
@@ -199,8 +199,9 @@ class CsvFile:
                 text += stream.read()
                 if len(text) >= _LARGEST_BLOCK:
                     raise DataError(
-                        f"{self.path.name!r} has unescaped quotes within cells, which are read "
-                        "in files below 2 GB only; quote these cells, and double the quotes in them"
+                        f"{self.path.name!r} has cells with quotes that are not doubled, and files "
+                        "from 2 GB on may have none; put these cells in double quotes, and double "
+                        "each quote in them"
                     )
                 break
             size = BLOCK if end else 2 * size  # of a long row, more at a time
@@ -324,7 +325,10 @@ class CsvFile:
         return int(reader.line_num) + self._first_line - 1
 
     def _make_quote_error(self, line: int, error: object) -> DataError:
-        return DataError(f"{self.path.name!r}, line {line}: {error}; check the quotes near it")
+        return DataError(
+            f"{self.path.name!r}, line {line}: {error}; put the whole cell in double quotes, and "
+            "double each quote in it"
+        )
 
     def _raise_open_quote(self) -> None:
         """Raise `DataError` for the last quote, which opens a cell that never ends."""
@@ -349,12 +353,12 @@ class CsvFile:
                         if list(own) != next(rows, None):
                             raise self._make_quote_error(
                                 self._count_line(reader),
-                                "ambiguous quotes, which programs read differently",
+                                "programs read these quotes differently",
                             )
                 if next(rows, None) is not None:
                     raise self._make_quote_error(
                         self._count_line(reader),
-                        "ambiguous quotes, which programs read differently",
+                        "programs read these quotes differently",
                     )
             except csv.Error as error:
                 raise self._make_quote_error(self._count_line(reader), error) from None

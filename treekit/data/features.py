@@ -118,7 +118,8 @@ def read_inputs(
         sources.append(source)
     if not columns:
         raise DataError(
-            "all inputs look like identifiers and are left out; declare those to use as nominal"
+            "no input is left: all columns look like identifiers; declare those to use, for "
+            f"example nominal=[{names[0]!r}]"
         )
     input_type = choose_dtype(losses, dtype)
     return tuple(columns), input_type, LazyColumns(table, sources, input_type)
@@ -420,7 +421,8 @@ def _convert_cells(table: Table, name: str, cells: Cells) -> Floats:
         row = next(i for i in rows if parse_numbers(cells[i : i + 1], table.format) is None)
         raise DataError(
             f"column {name!r} is numeric but row {table.first_row + row} (counting from 0) holds "
-            f"{cells[row]!r}; correct the cell, or add its text to the marks of missing values"
+            f"{cells[row]!r}; correct the cell, or list its text and all other marks of missing "
+            "values in missing_marks"
         )
     return numbers.astype(np.float64, copy=False)
 
@@ -443,8 +445,9 @@ def _warn_if_merged(name: str, cells: Cells) -> None:
     if merged.any():
         first = int(merged.argmax())
         warnings.warn(
-            f"column {name!r} holds {huge[first]} and {huge[first + 1]}, which are equal as "
-            "float64; subtract a constant from the column, or declare it nominal if it is a name",
+            f"column {name!r} holds {huge[first]} and {huge[first + 1]}, which float64 cannot tell "
+            f"apart; set nominal=[{name!r}] if they are codes, or subtract a constant from the "
+            "column to make the numbers smaller",
             TreekitWarning,
             stacklevel=6,
         )

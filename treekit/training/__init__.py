@@ -319,11 +319,12 @@ def warn_of_small_weights(dataset: Dataset, plan: Plan) -> None:
     name = "min_weight_split" if total < split else "min_weight_leaf"
     least = limits[name] if name == "min_weight_split" else 2 * limits[name]
     if total < least and np.count_nonzero(dataset.weights) > 1:
-        two = "" if name == "min_weight_split" else ", for two branches"
+        twice = "" if name == "min_weight_split" else "twice "
         warnings.warn(
-            f"the weights add up to {total:g}, but {name} is {limits[name]:g}{two}: no node is "
-            "split. Whole-number weights count copies of rows; if these are relative, multiply "
-            f"them by a constant, else lower {name}",
+            f"no node is split: the weights add up to {total:g}, but a split needs {least:g} "
+            f"({twice}{name}). Whole-number weights count copies of rows; lower {name}, or, if "
+            f"only the ratios of the weights matter, multiply all so that they add up to {least:g} "
+            "or more",
             TreekitWarning,
             stacklevel=4,
         )

@@ -1,19 +1,21 @@
-"""Warn if an extreme value of a target makes fixed-point sums too coarse for the others.
+"""Warn, or refuse, if extreme values of a target make fixed-point sums too coarse for the others.
 
 Sums of the target and of leaf values are exact because their terms are whole steps of a grid,
 and the largest number determines the step.  One extreme value, such as a fill value of 1e20,
 makes it so coarse that all other leaves would be wrong.  This is checked before trees grow.
 
-The error of a leaf's number is at most that of a row's number in training, and half a step of
-the model's grid (`treekit.model.fixed_point`).  It is accepted up to 1e-9 of the number, or a
-sixteenth of 1e-9 of the size of ordinary numbers, since a leaf near 0 needs no more digits than
-others: the root mean square of numbers, or of their distances from the center, up to a gap above
-the median (`_compute_ordinary_size`).  Also accepted is what targets without far values have,
-too: an error that grows with the number of rows, and with fractional instances that of trees.  A
-larger error is a warning; training is refused where ordinary numbers would lose all but two digits.
+The error of a leaf is at most the sum of a row's error in training and half a step of the model's
+grid (`treekit.model.fixed_point`).  It is accepted up to 1e-9 of each number, or a sixteenth of
+1e-9 of the ordinary size, since a leaf near 0 needs no more digits than others.  The ordinary size
+is the root mean square of the numbers, or of their distances from the center, up to the first gap
+above the median (`_compute_ordinary_size`).  Errors that targets without extreme values have as
+well are accepted, too: they grow with the number of rows and, if missing values are fractional,
+with the number of trees.  A larger error is a warning; training is refused if ordinary numbers
+would keep fewer than two digits.
 
-Numbers of one sign, such as sizes from 1 to 1e12, have leaves of every size.  A twentieth of them
-with fewer than six digits is a warning, as is one with fewer than two.
+If all numbers have one sign, such as sizes from 1 to 1e12, small leaves need digits of their own.
+More than a twentieth of the numbers with fewer than six digits are a warning, and so is one number
+with fewer than two, unless the step of any model would be as coarse.
 """
 
 from __future__ import annotations
@@ -48,7 +50,7 @@ _WIDE = 2.0**20
 """Largest number, relative to those of one sign, for which the step of any model is accepted."""
 
 _LOST = 1e-2
-"""Error from which training is refused, relative to ordinary numbers."""
+"""Error above which training is refused, relative to ordinary numbers."""
 
 _FEW = 1e-6
 """Error relative to a number of one sign that may not be exceeded by more than `_FEW_SHARE`."""
@@ -166,9 +168,16 @@ def _measure_errors(
 
 
 def _are_digits_lost(y: Numbers, numbers: Numbers, errors: Numbers, accepted: float) -> bool:
-    """Return whether numbers (rows,) keep too few digits for leaves of their own size.
+    """Return whether too many numbers have errors (rows,) that are large relative to themselves.
 
     Numbers of both signs have leaves near 0 as well, and need only be larger than their error.
+
+    Parameters
+    ----------
+    numbers : (rows,) float64
+        Magnitudes of `y`.
+    accepted : float
+        Relative error that is always accepted for numbers of one sign.
     """
     counted = max(int(np.count_nonzero(numbers)), 1)
     one_sign = not y.min() < 0.0 < y.max()
@@ -213,13 +222,14 @@ def _report_far_rows(
     shown = ", ".join(f"row {row} is {value:.6g}" for row, value in some)
     more = f" and {len(at) - _SHOWN_ROWS:,} others" if len(at) > _SHOWN_ROWS else ""
     text = (
-        f"target {name!r} has extreme values: {shown}{more} (rows count from 0). They limit "
-        f"predictions to steps of about {found.error:.1e}, "
+        f"target {name!r} has extreme values: {shown}{more} (rows count from 0). Because of them, "
+        f"predictions can be off by about {found.error:.1e}, "
     )
     remedy = (
-        "drop these rows if the values are errors or stand for missing ones, or transform the "
-        "target, for example by a logarithm"
+        "drop the rows with extreme values if these are errors or stand for missing ones, or "
+        "transform the target, for example by a logarithm"
     )
+    wrong = f"{found.n_wrong:,} rows"
     if found.refused:
-        raise DataError(f"{text}too coarse for the other {found.n_wrong:,} rows; {remedy}")
-    warn(f"{text}a relative error above 1e-9 in {found.n_wrong:,} rows; {remedy}")
+        raise DataError(f"{text}which is too much for ordinary values ({wrong}); {remedy}")
+    warn(f"{text}more than 1e-9 of the value in {wrong}; {remedy}")
