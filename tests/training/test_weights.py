@@ -148,7 +148,7 @@ def test_whole_weights_below_the_smallest_node_warn():
     assert model.n_leaves == 1
     with pytest.warns(TreekitWarning, match=r"needs 22 \(twice min_weight_leaf\)"):
         treekit.train(table, "y", weights=np.ones(20), min_weight_leaf=11, seed=0)
-    with pytest.warns(TreekitWarning, match="min_weight_split is 50"):
+    with pytest.warns(TreekitWarning, match=r"needs 50 \(min_weight_split\)"):
         DecisionTreeRegressor(min_samples_split=50).fit(np.eye(20), np.arange(20), np.ones(20))
 
 
