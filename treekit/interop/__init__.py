@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import re
+import reprlib
 import warnings
+from collections.abc import Container, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -26,11 +28,13 @@ if TYPE_CHECKING:
 
 __all__ = [
     "MAX_BYTES",
+    "UNKNOWN_REMEDY",
     "beginning",
     "find_class_name",
     "importer_of",
     "read_model",
     "read_whole",
+    "refuse_unknown",
 ]
 
 
@@ -186,6 +190,40 @@ def find_class_name(source: Any, package: str, names: tuple[str, ...]) -> str | 
         if kind.__module__.partition(".")[0] == package and kind.__name__ in names:
             return kind.__name__
     return None
+
+
+UNKNOWN_REMEDY = (
+    "update treekit and its plugins, or train or save it with an earlier version of its library"
+)
+"""Remedy for a model of which an importer does not know a part."""
+
+
+def refuse_unknown(
+    found: Mapping[str, Any], known: Container[str], source: str, path: str = ""
+) -> None:
+    """Raise an error for the first entry that is not known, as predictions may depend on it.
+
+    Parameters
+    ----------
+    found : mapping of str to object
+    known : container of str
+        Entries that the importer reads, and those that predictions do not depend on.
+    source : str
+        Description of the source in messages: ``"the LightGBM model"``.
+    path : str
+        Position of the entries in the source, which precedes their names.
+
+    Raises
+    ------
+    ModelError
+        If there is an unknown entry; names it and its value.
+    """
+    for name, value in found.items():
+        if name not in known:
+            raise ModelError(
+                f"{source} has the unknown entry {path + name!r:.120} = {reprlib.repr(value)}, "
+                f"on which predictions may depend; {UNKNOWN_REMEDY}"
+            )
 
 
 # ---------------------------------------------------------------- files

@@ -49,7 +49,7 @@ import numpy.typing as npt
 
 from treekit import Model
 from treekit.errors import ModelError, ModelFileError
-from treekit.interop import beginning, find_class_name, read_whole
+from treekit.interop import UNKNOWN_REMEDY, beginning, find_class_name, read_whole, refuse_unknown
 from treekit.interop.tree_assembly import (
     NodeTable,
     Outcome,
@@ -213,7 +213,7 @@ _REGRESSION_LINKS: dict[str, tuple[Any, str]] = {
     **dict.fromkeys(
         (
             *("reg:squarederror", "reg:linear", "reg:squaredlogerror", "reg:pseudohubererror"),
-            *("reg:absoluteerror", "reg:quantileerror", "binary:logitraw"),
+            *("reg:absoluteerror", "reg:quantileerror", "reg:expectileerror", "binary:logitraw"),
             *("rank:pairwise", "rank:ndcg", "rank:map"),
         ),
         ("identity", ""),
@@ -252,10 +252,22 @@ def read_xgboost(
     ModelError
         If the source is not an XGBoost model, is damaged, or uses unsupported features.
     """
-    file = _parse_model(_read_source(source))
+    content = _decode(_read_source(source))
+    file = _convert(content)
     learner = file.learner
     forest, scale = _select_forest(learner)
+    _refuse_unknown_keys(content, _FILE_TYPE, "")
     param = learner.learner_model_param
+    if param.num_class > 1 and param.num_target > 1:
+        raise ModelError(
+            f"{SOURCE} has {param.num_class} classes and {param.num_target} targets, which treekit "
+            "does not read; train a model for each target"
+        )
+    if strange := sorted(set(learner.feature_types) - _FEATURE_TYPES):
+        raise ModelError(
+            f"{SOURCE} has columns of the unknown type {strange[0]!r:.40}; treekit reads "
+            f"{', '.join(sorted(_FEATURE_TYPES))}; {UNKNOWN_REMEDY}"
+        )
     n_margins = max(param.num_class, param.num_target, 1)
     if n_margins > max(len(forest.trees), *(len(tree.leaf_weights) for tree in forest.trees)):
         raise ModelFileError(f"{SOURCE} is damaged: it has {n_margins} margins, but fewer trees")
@@ -326,22 +338,36 @@ def _select_forest(learner: Learner) -> tuple[Forest, npt.NDArray[np.float64]]:
     booster = learner.gradient_booster
     if booster.name == "gblinear":
         raise ModelError(f"{SOURCE} is linear (gblinear); train with booster='gbtree'")
-    forest = booster.gbtree.model if booster.gbtree is not None else booster.model
-    if booster.name not in ("gbtree", "dart") or forest is None:
-        raise ModelFileError(f"{SOURCE} has the unknown booster {booster.name!r:.40}")
+    # Up to XGBoost 3.3, dropout is a booster of its own, which wraps a gbtree.
+    is_wrapped = booster.name == "dart" and booster.gbtree is not None
+    inner = booster.gbtree if is_wrapped else booster
+    if (
+        inner is None
+        or inner.name != "gbtree"
+        or inner.model is None
+        or is_wrapped == (booster.model is not None)
+        or is_wrapped != (booster.gbtree is not None)
+    ):
+        raise ModelFileError(
+            f"{SOURCE} has the unknown booster {booster.name!r:.40}, which treekit does not read; "
+            "train with booster='gbtree' or 'dart'"
+        )
+    forest = inner.model
     n = len(forest.trees)
     if not n or len(forest.tree_info) != n:
         raise ModelFileError(
             f"{SOURCE} has {n} trees, but tree_info has {len(forest.tree_info)} entries"
         )
-    if booster.name == "gbtree":
+    given = [weights for weights in (booster.weight_drop, forest.weight_drop) if weights]
+    if len(given) > 1:
+        raise ModelFileError(f"{SOURCE} is damaged: it has two lists of the weights of trees")
+    if not given and not is_wrapped:
         return forest, np.ones(n)
-    if len(booster.weight_drop) != n:
-        raise ModelFileError(
-            f"{SOURCE} is damaged: {len(booster.weight_drop)} weights for {n} trees"
-        )
+    dropped = given[0] if given else []
+    if len(dropped) != n:
+        raise ModelFileError(f"{SOURCE} is damaged: {len(dropped)} weights for {n} trees")
     with np.errstate(over="ignore"):
-        weights = np.array(booster.weight_drop).astype(np.float32)
+        weights = np.array(dropped).astype(np.float32)
     if not np.all(np.isfinite(weights)):
         raise ModelFileError(f"{SOURCE} is damaged: a tree's weight is not finite")
     return forest, weights.astype(np.float64)
@@ -381,11 +407,17 @@ def _make_outcome(objective: str, n_margins: int, version: list[int]) -> tuple[O
             f"{SOURCE} has the objective 'binary:logitraw' and a version before 3, in which "
             "the meaning of base_score varies; train again with XGBoost 3"
         )
+    if objective == "reg:expectileerror" and n_margins > 1:
+        raise ModelError(
+            f"{SOURCE} has the objective 'reg:expectileerror' with {n_margins} expectiles, each the "
+            "one below it and softplus of its sum, which treekit does not support; train a model "
+            "for each expectile_alpha"
+        )
     if objective not in _REGRESSION_LINKS:
         raise ModelError(
             f"{SOURCE} has the unknown objective {objective!r:.60}; known: "
             "binary:logistic, multi:softprob, multi:softmax, binary:hinge, "
-            f"{', '.join(_REGRESSION_LINKS)}"
+            f"{', '.join(_REGRESSION_LINKS)}; train with one of these"
         )
     link, start = _REGRESSION_LINKS[objective]
     return Outcome(link), start
@@ -527,21 +559,25 @@ def _read_levels(categories: Categories, feature: int) -> tuple[str, ...]:
 
 
 # ---------------------------------------------------------------- files
-# Records of XGBoost's model files, JSON or UBJSON.
+# Records of XGBoost's model files, JSON or UBJSON, of the versions 1.6 to 3.4.
 #
-# The schema is ``doc/model.schema`` of XGBoost; keys that are not declared here are
-# ignored.
+# The fields of a record are all known keys: a file with another one is refused.  Fields of
+# type Any are not read, as predictions do not depend on them.
 
 JsonInteger = Annotated[int, msgspec.Meta(ge=-(2**53), le=2**53)]
 """Integers of arrays, limited to the exact integers of a double."""
 Count = Annotated[int, msgspec.Meta(ge=0, lt=10**9)]
 """Counts, which are stored as text."""
+_FEATURE_TYPES = {"int", "float", "i", "q", "c"}
 
 
 class TreeParam(msgspec.Struct):
     """Sizes of a tree."""
 
     size_leaf_vector: Count = 1
+    num_deleted: Any = None
+    num_feature: Any = None
+    num_nodes: Any = None
 
 
 class TreeRecord(msgspec.Struct):
@@ -562,6 +598,8 @@ class TreeRecord(msgspec.Struct):
     loss_changes: list[float] = []
     base_weights: list[float] = []
     leaf_weights: list[float] = []
+    id: Any = None
+    parents: Any = None
 
 
 class Categories(msgspec.Struct):
@@ -569,34 +607,42 @@ class Categories(msgspec.Struct):
 
     values: list[float]
     offsets: list[JsonInteger] | None = None
+    type: Any = None
+    """XGBoost's number of the type of `values`."""
 
 
 class Encodings(msgspec.Struct):
     """The vocabularies of all columns; empty if the training data had codes."""
 
     enc: list[Categories] = []
+    feature_segments: Any = None
+    sorted_idx: Any = None
 
 
 class ForestParam(msgspec.Struct):
     """Sizes of a forest."""
 
     num_parallel_tree: Count = 1
+    num_trees: Any = None
+    size_leaf_vector: Any = None
 
 
 class Forest(msgspec.Struct):
-    """All trees, and the margin that each adds to."""
+    """All trees, and the margin that each adds to; ``weight_drop`` since XGBoost 3.4."""
 
     trees: list[TreeRecord] = []
     tree_info: list[JsonInteger] = []
     iteration_indptr: list[JsonInteger] = []
     gbtree_model_param: ForestParam = msgspec.field(default_factory=ForestParam)
     cats: Encodings = msgspec.field(default_factory=Encodings)
+    weight_drop: list[float] = []
 
 
 class GbTree(msgspec.Struct):
     """The inner booster of ``dart``."""
 
-    model: Forest
+    model: Forest | None = None
+    name: str = "gbtree"
 
 
 class Booster(msgspec.Struct):
@@ -615,16 +661,50 @@ class ModelParam(msgspec.Struct):
     num_class: Count = 0
     num_feature: Count = 0
     num_target: Count = 1
+    boost_from_average: Any = None
+
+
+class ObjectiveParam(msgspec.Struct):
+    """Parameters of objectives, on which only training depends."""
+
+    aft_loss_distribution: Any = None
+    aft_loss_distribution_scale: Any = None
+    expectile_alpha: Any = None
+    fix_list_weight: Any = None
+    huber_slope: Any = None
+    lambdarank_bias_norm: Any = None
+    lambdarank_normalization: Any = None
+    lambdarank_num_pair_per_sample: Any = None
+    lambdarank_pair_method: Any = None
+    lambdarank_score_normalization: Any = None
+    lambdarank_unbiased: Any = None
+    max_delta_step: Any = None
+    ndcg_exp_gain: Any = None
+    num_class: Any = None
+    num_pairsample: Any = None
+    quantile_alpha: Any = None
+    scale_pos_weight: Any = None
+    tweedie_variance_power: Any = None
 
 
 class Objective(msgspec.Struct):
-    """The objective's name; its other fields are ignored."""
+    """The objective's name and parameters."""
 
     name: str
+    aft_loss_param: ObjectiveParam | None = None
+    expectile_loss_param: ObjectiveParam | None = None
+    lambda_rank_param: ObjectiveParam | None = None
+    lambdarank_param: ObjectiveParam | None = None
+    poisson_regression_param: ObjectiveParam | None = None
+    pseudo_huber_param: ObjectiveParam | None = None
+    quantile_loss_param: ObjectiveParam | None = None
+    reg_loss_param: ObjectiveParam | None = None
+    softmax_multiclass_param: ObjectiveParam | None = None
+    tweedie_regression_param: ObjectiveParam | None = None
 
 
 class Attributes(msgspec.Struct):
-    """Attributes that training sets; others are ignored."""
+    """Attributes, of which users may set others: XGBoost predicts without them."""
 
     best_iteration: Count | None = None
 
@@ -636,6 +716,7 @@ class Learner(msgspec.Struct):
     learner_model_param: ModelParam
     objective: Objective
     feature_names: list[str] = []
+    feature_types: list[str] = []
     attributes: Attributes = msgspec.field(default_factory=Attributes)
 
 
@@ -646,20 +727,56 @@ class XgboostFile(msgspec.Struct):
     version: list[JsonInteger] = []
 
 
-def _parse_model(content: bytes) -> XgboostFile:
-    """Parse JSON or UBJSON.
+_FILE_TYPE = msgspec.inspect.type_info(XgboostFile)
+
+
+def _decode(content: bytes) -> Any:
+    """Decode JSON or UBJSON.
 
     Raises
     ------
     ModelFileError
-        If it is neither, or lacks required fields.
+        If it is neither.
     """
+    # UBJSON's first key starts with a length, JSON's with a quotation mark.
+    if content[:1] == b"{" and content[1:2] in b"LlIUi#$" and content[1:2]:
+        return decode_ubjson(content)
     try:
-        # UBJSON's first key starts with a length, JSON's with a quotation mark.
-        if content[:1] == b"{" and content[1:2] in b"LlIUi#$" and content[1:2]:
-            return msgspec.convert(decode_ubjson(content), XgboostFile, strict=False)
-        return msgspec.json.decode(content, type=XgboostFile, strict=False)
+        return msgspec.json.decode(content)
     except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
         raise ModelFileError(
             f"the XGBoost model is damaged, or not an XGBoost model: {error}"
         ) from error
+
+
+def _convert(content: Any) -> XgboostFile:
+    """Convert a decoded file to its record; other keys are ignored.
+
+    Raises
+    ------
+    ModelFileError
+        If it lacks required fields, or one has another type.
+    """
+    try:
+        return msgspec.convert(content, XgboostFile, strict=False)
+    except (msgspec.MsgspecError, RecursionError) as error:
+        raise ModelFileError(
+            f"the XGBoost model is damaged, or not an XGBoost model: {error}"
+        ) from error
+
+
+def _refuse_unknown_keys(content: Any, kind: msgspec.inspect.Type, path: str) -> None:
+    """Raise `ModelError` for a key of `content` that its record does not have."""
+    if isinstance(kind, msgspec.inspect.UnionType):
+        for one in kind.types:
+            _refuse_unknown_keys(content, one, path)
+    elif isinstance(kind, msgspec.inspect.ListType) and isinstance(content, list):
+        if isinstance(kind.item_type, msgspec.inspect.StructType):
+            for number, one in enumerate(content):
+                _refuse_unknown_keys(one, kind.item_type, f"{path[:-1]}[{number}].")
+    elif isinstance(kind, msgspec.inspect.StructType) and isinstance(content, dict):
+        fields = {field.encode_name: field.type for field in kind.fields}
+        if kind.cls is not Attributes:
+            refuse_unknown(content, fields, SOURCE, path)
+        for name in fields.keys() & content.keys():
+            _refuse_unknown_keys(content[name], fields[name], f"{path}{name}.")
