@@ -34,6 +34,7 @@ __all__ = [
     "importer_of",
     "read_model",
     "read_whole",
+    "refuse_overrides",
     "refuse_unknown",
 ]
 
@@ -192,6 +193,42 @@ def find_class_name(source: Any, package: str, names: tuple[str, ...]) -> str | 
     return None
 
 
+_HARMLESS_OVERRIDES = (
+    *("__abstractmethods__", "__annotations__", "__dict__", "__doc__", "__init__", "__module__"),
+    *("__firstlineno__", "__getstate__", "__repr__", "__setstate__", "__sklearn_tags__"),
+    *("__slots__", "__static_attributes__", "__weakref__", "_abc_impl", "_get_param_names"),
+    *("_more_tags", "_parameter_constraints", "_repr_html_", "fit", "get_params", "set_params"),
+)
+"""What subclasses may override: the predictions of a fitted object do not depend on it."""
+
+
+def refuse_overrides(source: Any, package: str, name: str) -> None:
+    """Raise an error if an object overrides what predicts in the class of a library.
+
+    Parameters
+    ----------
+    source : object
+    package, name : str
+        Top-level package and name of the class of the library; see `find_class_name`.
+
+    Raises
+    ------
+    ModelError
+        If a subclass, or the object itself, defines something that the library's class has.
+    """
+    kinds = type(source).__mro__
+    base = next(kind for kind in kinds if kind.__module__.partition(".")[0] == package)
+    of_object = {key for key, value in vars(source).items() if callable(getattr(base, key, None))}
+    for names in (of_object, *(vars(kind) for kind in kinds[: kinds.index(base)])):
+        for member in sorted(names):
+            if hasattr(base, member) and member not in _HARMLESS_OVERRIDES:
+                raise ModelError(
+                    f"the {type(source).__name__} overrides {member!r} of {package}'s "
+                    f"{base.__name__}, on which predictions may depend; pass a {name} of {package} "
+                    f"itself, or remove {member!r}"
+                )
+
+
 UNKNOWN_REMEDY = (
     "update treekit and its plugins, or train or save it with an earlier version of its library"
 )
@@ -199,7 +236,11 @@ UNKNOWN_REMEDY = (
 
 
 def refuse_unknown(
-    found: Mapping[str, Any], known: Container[str], source: str, path: str = ""
+    found: Mapping[str, Any],
+    known: Container[str],
+    source: str,
+    path: str = "",
+    remedy: str = UNKNOWN_REMEDY,
 ) -> None:
     """Raise an error for the first entry that is not known, as predictions may depend on it.
 
@@ -212,6 +253,7 @@ def refuse_unknown(
         Description of the source in messages: ``"the LightGBM model"``.
     path : str
         Position of the entries in the source, which precedes their names.
+    remedy : str
 
     Raises
     ------
@@ -222,7 +264,7 @@ def refuse_unknown(
         if name not in known:
             raise ModelError(
                 f"{source} has the unknown entry {path + name!r:.120} = {reprlib.repr(value)}, "
-                f"on which predictions may depend; {UNKNOWN_REMEDY}"
+                f"on which predictions may depend; {remedy}"
             )
 
 

@@ -55,7 +55,7 @@ from treekit.contracts import Importer
 from treekit.data.schema import Column, Dtype, Output, Schema, python_label
 from treekit.errors import ModelError
 from treekit.hookspecs import hookimpl
-from treekit.interop import find_class_name
+from treekit.interop import UNKNOWN_REMEDY, find_class_name, refuse_overrides, refuse_unknown
 from treekit.interop.tree_assembly import (
     ANSWER_SETTING,
     DTYPE_SETTING,
@@ -93,6 +93,72 @@ _FAMILY_OF_CLASS = {
 }
 CLASS_NAMES = tuple(_FAMILY_OF_CLASS)
 """Supported classes of scikit-learn."""
+
+
+_TREE_CLASSES = tuple(name for name, family in _FAMILY_OF_CLASS.items() if family == "tree")
+_TREE = (
+    *("ccp_alpha", "class_weight", "criterion", "max_depth", "max_features", "max_leaf_nodes"),
+    *("min_impurity_decrease", "min_impurity_split", "min_samples_leaf", "min_samples_split"),
+    *("min_weight_fraction_leaf", "monotonic_cst", "random_state"),
+)
+_FITTED = (
+    *("classes_", "feature_names_in_", "max_features_", "n_classes_", "n_features_"),
+    *("n_features_in_", "n_outputs_", "_estimator_type", "_metadata_requests"),
+    *("_sklearn_output_config", "_sklearn_version"),
+)
+_ENSEMBLE = (
+    *("base_estimator", "base_estimator_", "bootstrap", "estimator", "estimator_"),
+    *("estimator_params", "estimators_", "max_samples", "n_estimators", "n_jobs"),
+    *("oob_decision_function_", "oob_prediction_", "oob_score", "oob_score_", "verbose"),
+    *("warm_start", "_n_samples", "_n_samples_bootstrap", "_sample_weight"),
+)
+_ROUNDS = (
+    *("learning_rate", "loss", "n_iter_no_change", "n_trees_per_iteration_", "tol", "train_score_"),
+    *("validation_fraction", "verbose", "warm_start", "_loss"),
+)
+_ATTRIBUTES = {
+    "tree": {*_TREE, *_FITTED, "splitter", "tree_"},
+    "forest": {*_TREE, *_FITTED, *_ENSEMBLE},
+    "bagging": {
+        *_FITTED,
+        *_ENSEMBLE,
+        *("bootstrap_features", "estimators_features_", "max_features", "random_state"),
+        *("_max_features", "_max_samples", "_seeds"),
+    },
+    "boosting": {
+        *_TREE,
+        *_FITTED,
+        *_ROUNDS,
+        *("alpha", "estimators_", "init", "init_", "loss_", "n_estimators", "n_estimators_"),
+        *("oob_improvement_", "oob_score_", "oob_scores_", "subsample", "_rng"),
+    },
+    "histograms": {
+        *_TREE,
+        *_FITTED,
+        *_ROUNDS,
+        *("categorical_features", "do_early_stopping_", "early_stopping", "interaction_cst"),
+        *("is_categorical_", "l2_regularization", "max_bins", "max_iter", "quantile", "scoring"),
+        *("validation_score_", "_baseline_prediction", "_bin_mapper", "_feature_subsample_rng"),
+        *("_in_fit", "_is_categorical_remapped", "_label_encoder", "_n_features", "_predictors"),
+        *("_preprocessor", "_random_seed", "_scorer", "_use_validation_data"),
+    },
+}
+"""Known parameters and fitted attributes of each family."""
+_NODE_FIELDS = frozenset(
+    (
+        *("left_child", "right_child", "feature", "threshold", "impurity", "n_node_samples"),
+        *("weighted_n_node_samples", "missing_go_to_left"),
+    )
+)
+_PREDICTOR_FIELDS = frozenset(
+    (
+        *("value", "count", "feature_idx", "num_threshold", "missing_go_to_left", "left", "right"),
+        *("gain", "depth", "is_leaf", "bin_threshold", "is_categorical", "bitset_idx"),
+    )
+)
+"""Known fields of the nodes of trees, and of histogram boosting."""
+_TREE_STATE = frozenset(("max_depth", "node_count", "nodes", "values"))
+_PREDICTOR_STATE = frozenset(("nodes", "binned_left_cat_bitsets", "raw_left_cat_bitsets"))
 
 
 @hookimpl
@@ -145,6 +211,7 @@ def read_sklearn(source: Any, *, dtype: str = "auto", answer: str = "predictions
         raise ModelError(
             f"expected a tree or forest of scikit-learn, got {type(source).__qualname__}"
         )
+    refuse_overrides(source, "sklearn", kind)
     version = sys.modules["sklearn"].__version__
     return read_estimator(source, kind, type(source).__name__, version, dtype, answer)
 
@@ -171,6 +238,12 @@ def read_estimator(
     if not hasattr(source, needed):
         raise ModelError(f"the {name} is not fitted: call fit first")
     source_name = f"the {name}"
+    refuse_unknown(
+        _list_attributes(source),
+        _ATTRIBUTES[family],
+        source_name,
+        remedy=f"delete it if it is yours, or {UNKNOWN_REMEDY}",
+    )
     is_boosted = family in ("boosting", "histograms")
     if dtype == "float64" and family != "histograms":
         raise ModelError(f"{source_name} rounds numbers to float32: omit dtype='float64'")
@@ -206,7 +279,7 @@ def read_estimator(
         margins = np.asarray(source._baseline_prediction, dtype=np.float64).reshape(-1)
         input_type: Dtype = "float32" if dtype == "float32" else "float64"
     else:
-        tables = [make_tree_table(member.tree_, [0]) for member in members]
+        tables = [make_tree_table(_get_tree(member, source_name), [0]) for member in members]
         margins = _compute_initial_margins(source, outcome, source_name, n_margins)
         input_type = "float32"
     if len(margins) != n_margins:
@@ -229,6 +302,43 @@ def read_estimator(
         settings=settings,
         provenance=provenance,
     )
+
+
+def _list_attributes(source: Any) -> dict[str, Any]:
+    """Return the attributes of an estimator that scikit-learn sets: parameters and fitted ones.
+
+    An attribute of another name, without an underscore at an end, is the user's.
+    """
+    if hasattr(source, "stored_attributes"):
+        stored: dict[str, Any] = source.stored_attributes
+        return stored
+    base = next(kind for kind in type(source).__mro__ if kind.__module__.startswith("sklearn."))
+    parameters = base._get_param_names()  # type: ignore[attr-defined]
+    return {
+        name: value
+        for name, value in vars(source).items()
+        if name in parameters or (name.strip("_") != name and not name.startswith("__"))
+    }
+
+
+def _get_tree(member: Any, source_name: str) -> Any:
+    """Return the ``tree_`` of a decision tree; raise `ModelError` if it has unknown parts."""
+    tree = member.tree_
+    if not hasattr(member, "stored_name"):
+        kind = find_class_name(member, "sklearn", _TREE_CLASSES)
+        if kind is None:
+            raise ModelError(
+                f"{source_name} has a {type(member).__name__} as a member, which treekit does not "
+                "know; use decision trees of scikit-learn"
+            )
+        refuse_overrides(member, "sklearn", kind)
+    state = tree.__getstate__()
+    refuse_unknown(state, _TREE_STATE, source_name, "tree_.")
+    nodes = state["nodes"]
+    refuse_unknown(
+        {name: nodes[name] for name in nodes.dtype.names}, _NODE_FIELDS, source_name, "tree_.nodes."
+    )
+    return tree
 
 
 # ---------------------------------------------------------------- trees
@@ -258,7 +368,7 @@ def _make_tables(source: Any, family: str, schema: Schema, source_name: str) -> 
     if family != "bagging":
         sizes = [len(output.classes) for output in schema.outputs]
         members = [source] if family == "tree" else source.estimators_
-        return [make_tree_table(member.tree_, sizes) for member in members]
+        return [make_tree_table(_get_tree(member, source_name), sizes) for member in members]
     tables = []
     for member, features in zip(source.estimators_, source.estimators_features_, strict=True):
         if not hasattr(member, "tree_") or getattr(member, "n_outputs_", 1) != 1:
@@ -269,7 +379,8 @@ def _make_tables(source: Any, family: str, schema: Schema, source_name: str) -> 
         classes = getattr(member, "classes_", None)
         if (classes is not None) != bool(schema.classes):
             raise ModelError(f"{source_name} bags trees of another task")
-        table = make_tree_table(member.tree_, [0 if classes is None else len(classes)])
+        tree = _get_tree(member, source_name)
+        table = make_tree_table(tree, [0 if classes is None else len(classes)])
         table.feature = _map_features(table.feature, np.asarray(features, dtype=np.int64))
         if classes is not None:  # positions in the classes of the bag
             if not np.all(np.isin(classes, np.arange(len(schema.classes)))):
@@ -346,21 +457,27 @@ def _compute_values(tree: Any, sizes: Sequence[int]) -> Floats:
 # ---------------------------------------------------------------- gradient boosting
 
 _LOG_LINKS = ("poisson", "gamma")
+_LOSSES = ("squared_error", "absolute_error", "huber", "quantile", *_LOG_LINKS)
 _ENCODER = "encoder"
 """Name of the OrdinalEncoder of `HistGradientBoosting*`."""
 
 
 def _make_outcome(source: Any, source_name: str, n_margins: int) -> Outcome:
     """Return the conversion of margins to predictions by the loss."""
-    if not hasattr(source, "classes_"):
+    is_regression = not hasattr(source, "classes_")
+    known = _LOSSES if is_regression else ("log_loss", "exponential")
+    if source.loss not in known:
+        raise ModelError(
+            f"{source_name} has the unknown loss {source.loss!r:.40}; treekit reads "
+            f"{', '.join(known)}: {UNKNOWN_REMEDY}"
+        )
+    if is_regression:
         return Outcome("exp" if source.loss in _LOG_LINKS else "identity")
     labels = tuple(python_label(label) for label in source.classes_)
     if n_margins != (1 if len(labels) == 2 else len(labels)):
         raise ModelError(
             f"{source_name} is damaged: {len(labels)} classes, but {n_margins} margins"
         )
-    if source.loss not in ("log_loss", "exponential"):
-        raise ModelError(f"{source_name} has the unknown loss {source.loss!r:.40}")
     if len(labels) > 2:
         return Outcome("softmax", labels)
     # The exponential loss fits half the log odds (Friedman, Hastie and Tibshirani 2000).
@@ -423,6 +540,10 @@ def _read_categories(
 def _make_predictor_table(predictor: Any, order: Ints, source_name: str) -> NodeTable:
     """Make the nodes of a ``TreePredictor``, whose features are preprocessed columns."""
     nodes = predictor.nodes
+    parts = getattr(predictor, "stored_attributes", None) or vars(predictor)
+    refuse_unknown(parts, _PREDICTOR_STATE, source_name, "_predictors.")
+    fields = {name: nodes[name] for name in nodes.dtype.names}
+    refuse_unknown(fields, _PREDICTOR_FIELDS, source_name, "_predictors.nodes.")
     inner = nodes["is_leaf"] == 0
     categorical = inner & (nodes["is_categorical"] != 0)
     sets = np.asarray(predictor.raw_left_cat_bitsets).reshape(-1, 8)

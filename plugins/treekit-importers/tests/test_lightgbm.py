@@ -274,7 +274,11 @@ def test_what_cannot_be_expressed_is_refused_by_name(
         (r"leaf_value=\S+", "leaf_value=nan", "leaf's value is not finite"),
         (r"leaf_value=\S+", "leaf_value=one", "could not convert"),
         (r"threshold=\S+", "threshold=nan", "threshold is NaN"),
-        ("num_tree_per_iteration=1", "num_tree_per_iteration=5", "not a multiple of 5"),
+        (
+            "num_tree_per_iteration=1",
+            "num_tree_per_iteration=5",
+            "5 trees per round for num_class=1",
+        ),
         ("objective=binary", "objective=multiclass", "damaged: objective 'multiclass'"),
         ("sigmoid:1", "sigmoid:-3", "sigmoid is '-3'"),
         ("feature_names=", "feature_names=a b ", "distinct names"),

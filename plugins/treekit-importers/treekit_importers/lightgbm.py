@@ -38,6 +38,7 @@ Probabilities and exponentials
 
 from __future__ import annotations
 
+import re
 from typing import Annotated, Any
 
 import msgspec
@@ -47,7 +48,14 @@ import numpy.typing as npt
 from treekit import Model
 from treekit.data.schema import Dtype, python_label
 from treekit.errors import ModelError, ModelFileError
-from treekit.interop import beginning, find_class_name, read_whole
+from treekit.interop import (
+    UNKNOWN_REMEDY,
+    beginning,
+    find_class_name,
+    read_whole,
+    refuse_overrides,
+    refuse_unknown,
+)
 from treekit.interop.tree_assembly import (
     NodeTable,
     Outcome,
@@ -75,6 +83,12 @@ _REGRESSION_LINKS: dict[str, Any] = {
     **dict.fromkeys(_IDENTITY_OBJECTIVES, "identity"),
 }
 """Regression objectives and their link functions."""
+_OBJECTIVE_OPTIONS = {
+    "binary": ("sigmoid",),
+    "multiclass": ("num_class",),
+    "multiclassova": ("num_class", "sigmoid"),
+}
+"""Options of objectives; those of regression have ``sqrt``."""
 
 
 _CLASSES = ("Booster", "LGBMModel")
@@ -127,6 +141,11 @@ def read_lightgbm(
     tables = [_parse_tree(block) for block in blocks][: rounds * per_round]
     nodes = concatenate_tables(tables, SOURCE)
     infos = header.feature_infos.split()
+    if strange := [info for info in infos if not _INFO.fullmatch(info)]:
+        raise ModelError(
+            f"{SOURCE} has a column of the unknown form {strange[0]!r:.60} in feature_infos; "
+            f"{UNKNOWN_REMEDY}"
+        )
     width = len(infos) or header.max_feature_idx + 1
     names = check_names(header.feature_names.split(), width, SOURCE)
     listed = {
@@ -160,6 +179,7 @@ def _read_source(source: Any) -> tuple[str, tuple[Any, ...] | None, int | None]:
             return read_whole(source).decode("utf-8"), None, None
         except UnicodeDecodeError as error:
             raise ModelFileError(f"{SOURCE} is damaged: not UTF-8 text: {error}") from error
+    refuse_overrides(source, "lightgbm", kind)
     labels = None
     if kind == "LGBMModel":
         if not getattr(source, "fitted_", False):
@@ -174,6 +194,8 @@ def _make_outcome(header: _Header, labels: tuple[Any, ...] | None) -> Outcome:
     """Return the outcome of an objective with options, such as ``binary sigmoid:1``."""
     objective, *texts = header.objective.split() or ["custom"]
     options = {key: value for key, _, value in (text.partition(":") for text in texts)}
+    known = _OBJECTIVE_OPTIONS.get(objective, ("sqrt",))
+    refuse_unknown(options, known, SOURCE, f"objective {objective} ")
     per_round = header.num_tree_per_iteration
     if objective in ("binary", "multiclass", "multiclassova"):
         n_classes = 2 if objective == "binary" else per_round
@@ -187,9 +209,9 @@ def _make_outcome(header: _Header, labels: tuple[Any, ...] | None) -> Outcome:
         return Outcome("sigmoid", labels, scale=_parse_sigmoid(options.get("sigmoid", "1")))
     if objective not in _REGRESSION_LINKS or "sqrt" in options:
         full_name = objective + (" sqrt" if "sqrt" in options else "")
-        return Outcome(
-            "identity", unsupported_reason=f"the objective {full_name!r} transforms the sums"
-        )
+        is_known = objective in (*_REGRESSION_LINKS, "cross_entropy_lambda")
+        effect = "transforms the sums" if is_known else "is unknown, and may transform the sums"
+        return Outcome("identity", unsupported_reason=f"the objective {full_name!r:.80} {effect}")
     return Outcome(_REGRESSION_LINKS[objective])
 
 
@@ -224,31 +246,49 @@ def _name_categories(
 # ---------------------------------------------------------------- text
 # LightGBM's model text is defined by ``gbdt_model_text.cpp`` and ``Tree::ToString`` (LightGBM
 # 3 and 4, ``version=v3`` and ``v4``): ``key=value`` lines of a header, a block of such lines
-# for each tree, and JSON of the training frame's categories at the end.  Unknown keys are
-# ignored.
+# for each tree, and at the end importances of columns, parameters of training, on which
+# predictions do not depend, and JSON of the training frame's categories.  The known keys are
+# those of `_Header` and `_TREE_KEYS`: a text with another one is refused.
 
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
 
 _END_OF_TREES = "end of trees"
+_SECTIONS = ("feature_importances:", "feature importances:", "parameters:")
+"""Sections after the trees, which are not read."""
+_END_OF_PARAMETERS = "end of parameters"
 _CATEGORIES_PREFIX = "pandas_categorical:"
+_TREE_KEYS = frozenset(
+    (
+        *("num_leaves", "num_cat", "split_feature", "split_gain", "threshold", "decision_type"),
+        *("left_child", "right_child", "leaf_value", "leaf_weight", "leaf_count", "internal_value"),
+        *("internal_weight", "internal_count", "cat_boundaries", "cat_threshold", "is_linear"),
+        "shrinkage",
+    )
+)
 _CATEGORICAL_BIT, _DEFAULT_LEFT_BIT = 1, 2
-_MISSING_NONE, _MISSING_ZERO = 0, 1
-"""Missing types, bits 2 and 3 of the decision type; NaN is 2."""
+_MISSING_NONE, _MISSING_ZERO, _MISSING_NAN = 0, 1, 2
+"""Missing types, bits 2 and 3 of the decision type."""
+_INFO = re.compile(r"none|\[.*\]|-?\d+(:-?\d+)*")
+"""Entry of feature_infos: of an unused, a numeric and a nominal column."""
 _ZERO_BAND = float(np.float32(1e-35))
 """``kZeroThreshold``: LightGBM replaces numbers this close to 0 by 0 before it compares."""
 
 
 class _Header(msgspec.Struct):
-    """The lines of the header."""
+    """The lines of the header; predictions do not depend on those of type Any."""
 
     version: str = "none"
+    num_class: Annotated[int, msgspec.Meta(ge=1)] | None = None
     num_tree_per_iteration: Annotated[int, msgspec.Meta(ge=1)] = 1
     max_feature_idx: Annotated[int, msgspec.Meta(ge=0)] = 0
     feature_names: str = ""
     feature_infos: str = ""
     objective: str = "custom"
     average_output: str | None = None
+    label_index: Any = None
+    monotone_constraints: Any = None
+    tree_sizes: Any = None
 
 
 def _parse_text(text: str) -> tuple[_Header, list[dict[str, str]], list[list[Any]] | None]:
@@ -256,14 +296,11 @@ def _parse_text(text: str) -> tuple[_Header, list[dict[str, str]], list[list[Any
     lines = text.split("\n")
     if lines[0].strip() != "tree":
         raise ModelFileError("the text is not a LightGBM model: its first line is not 'tree'")
-    head, *blocks = _split_blocks(lines)
+    (head, *blocks), end = _split_blocks(lines)
     try:
         header = msgspec.convert(head, _Header, strict=False)
-        categories = None
-        for line in lines[-8:]:
-            if line.startswith(_CATEGORIES_PREFIX):
-                content = line.removeprefix(_CATEGORIES_PREFIX)
-                categories = msgspec.json.decode(content, type=list[list[Any]] | None)
+        found = _find_categories(lines[end + 1 :])
+        categories = found and msgspec.json.decode(found, type=list[list[Any]] | None)
     except (msgspec.MsgspecError, RecursionError) as error:
         raise ModelFileError(f"{SOURCE} is damaged: {error}") from error
     if header.version not in ("v2", "v3", "v4"):
@@ -275,11 +312,35 @@ def _parse_text(text: str) -> tuple[_Header, list[dict[str, str]], list[list[Any
             f"{SOURCE} was trained with linear_tree: its leaves are linear models, "
             "which treekit does not support; train with linear_tree=False"
         )
+    refuse_unknown(head, _Header.__struct_fields__, SOURCE)
+    for number, block in enumerate(blocks):
+        refuse_unknown(block, _TREE_KEYS, SOURCE, f"Tree={number} ")
+    if header.num_class not in (None, header.num_tree_per_iteration):
+        raise ModelError(
+            f"{SOURCE} has {header.num_tree_per_iteration} trees per round for num_class="
+            f"{header.num_class}, a form that treekit does not know; {UNKNOWN_REMEDY}"
+        )
     return header, blocks, categories
 
 
-def _split_blocks(lines: list[str]) -> list[dict[str, str]]:
-    """Parse the ``key=value`` lines of the header and of each tree."""
+def _find_categories(lines: list[str]) -> str:
+    """Return the JSON of the training frame's categories, or an empty text."""
+    categories, section = "", ""
+    for line in map(str.strip, lines):
+        if line.startswith(_CATEGORIES_PREFIX):
+            categories, section = line.removeprefix(_CATEGORIES_PREFIX), ""
+        elif line in (*_SECTIONS, _END_OF_PARAMETERS):
+            section = line if line in _SECTIONS else ""
+        elif line and not section:
+            raise ModelError(
+                f"{SOURCE} has the unknown line {line!r:.80} after its trees, on which predictions "
+                f"may depend; {UNKNOWN_REMEDY}"
+            )
+    return categories
+
+
+def _split_blocks(lines: list[str]) -> tuple[list[dict[str, str]], int]:
+    """Parse the ``key=value`` lines of the header and of each tree; return their last line, too."""
     blocks: list[dict[str, str]] = [{}]
     for number, line in enumerate(lines[1:], start=1):
         if line.startswith("Tree="):
@@ -290,12 +351,12 @@ def _split_blocks(lines: list[str]) -> list[dict[str, str]]:
                 )
             blocks.append({})
         elif line.startswith(_END_OF_TREES):
-            return blocks
+            return blocks, number
         elif line.strip():
-            key, _, value = line.partition("=")
+            key, _, value = map(str.strip, line.partition("="))
             if key in blocks[-1]:
                 raise ModelFileError(f"{SOURCE} has {key!r:.40} twice in one block")
-            blocks[-1][key.strip()] = value.strip()
+            blocks[-1][key] = value
     raise ModelFileError(f"{SOURCE} is truncated: it has no line 'end of trees'")
 
 
@@ -317,7 +378,12 @@ def _parse_tree(block: dict[str, str]) -> NodeTable:
     decision = _parse_integers(block, "decision_type", n)
     threshold = _parse_numbers(block, "threshold", n)
     categorical = (decision & _CATEGORICAL_BIT) != 0
-    default_left, missing_type = (decision & _DEFAULT_LEFT_BIT) != 0, (decision >> 2) & 3
+    default_left, missing_type = (decision & _DEFAULT_LEFT_BIT) != 0, decision >> 2
+    if np.any(strange := (decision < 0) | (missing_type > _MISSING_NAN)):
+        raise ModelError(
+            f"{SOURCE} has a split of the unknown decision_type {decision[strange][0]}; treekit "
+            f"reads 0 to {4 * _MISSING_NAN + 3}: {UNKNOWN_REMEDY}"
+        )
     set_sizes, set_codes = _parse_sets(block, threshold[categorical])
     threshold = np.where(categorical, 0.0, _clear_zero_band(threshold))
     zero_as_missing = ~categorical & (missing_type == _MISSING_ZERO)

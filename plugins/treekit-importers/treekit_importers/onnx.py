@@ -44,6 +44,7 @@ import numpy.typing as npt
 from treekit._version import __version__
 from treekit.data.schema import Label, Schema
 from treekit.errors import ModelError, ModelFileError
+from treekit.interop import refuse_unknown
 from treekit.interop.tree_assembly import (
     NodeTable,
     Outcome,
@@ -65,6 +66,7 @@ from treekit_importers.onnx_nodes import (
     SOURCE,
     Attributes,
     OnnxTrees,
+    check_versions,
     find_tree_operator,
     load_proto,
     make_nodes,
@@ -110,6 +112,7 @@ def read_onnx(source: Any, *, answer: str = "predictions") -> Model:
         If the source is not such a graph, is damaged, or uses unsupported features.
     """
     proto = load_proto(source)
+    check_versions(proto)
     if is_treekit_graph(proto):
         return read_treekit_graph(proto, answer)
     attributes, dtype, n_features = find_tree_operator(proto.graph)
@@ -265,7 +268,15 @@ def _make_outcome(
 Ints = npt.NDArray[np.int64]
 
 
-class _Policies(msgspec.Struct):
+_METADATA = tuple(
+    f"treekit.{name}"
+    for name in (
+        *("classes", "features", "inputs", "policies", "runtime", "schema", "units", "version"),
+    )
+)
+
+
+class _Policies(msgspec.Struct, forbid_unknown_fields=True):
     """``treekit.policies`` of the metadata."""
 
     missing: MissingPolicy
@@ -275,11 +286,14 @@ class _Policies(msgspec.Struct):
     costs: list[list[int]] | None
 
 
-class _Units(msgspec.Struct):
-    """``treekit.units`` of the metadata."""
+class _Units(msgspec.Struct, forbid_unknown_fields=True):
+    """``treekit.units`` of the metadata; those of type Any follow from the others."""
 
     exponent: int | tuple[int, ...] = 0
     link: Link = "identity"
+    divisor: Any = None
+    trees: Any = None
+    unit_total: Any = None
 
 
 def is_treekit_graph(proto: ModelProto) -> bool:
@@ -297,6 +311,8 @@ def read_treekit_graph(proto: ModelProto, answer: str) -> Model:
         If it is damaged, or cannot be converted back.
     """
     metadata = {one.key: one.value for one in proto.metadata_props}
+    own = {key: value for key, value in metadata.items() if key.startswith("treekit.")}
+    refuse_unknown(own, _METADATA, SOURCE, "metadata ")
     try:
         schema = msgspec.json.decode(metadata.get("treekit.schema", ""), type=Schema)
         policies = msgspec.json.decode(metadata["treekit.policies"], type=_Policies)

@@ -15,7 +15,13 @@ import numpy.typing as npt
 
 from treekit.data.schema import Dtype
 from treekit.errors import ModelError, ModelFileError
-from treekit.interop import beginning, find_class_name, read_whole
+from treekit.interop import (
+    UNKNOWN_REMEDY,
+    beginning,
+    find_class_name,
+    read_whole,
+    refuse_unknown,
+)
 from treekit.interop.tree_assembly import MAX_ENTRIES, NodeTable
 from treekit.model.fixed_point import MAX_TREES
 from treekit.model.tree import MAX_DEPTH
@@ -29,6 +35,65 @@ if TYPE_CHECKING:
 SOURCE = "the ONNX model"
 OPERATORS = ("TreeEnsembleRegressor", "TreeEnsembleClassifier", "TreeEnsemble")
 """Tree operators of ai.onnx.ml."""
+_TREE_DOMAIN, _NEWEST_TREE_VERSION = "ai.onnx.ml", 5
+_STANDARD_DOMAINS = ("", "ai.onnx")
+_FLOATS, _INTS, _STRINGS = ("floats", "tensor"), ("ints",), ("strings",)
+_TREE_ATTRIBUTES: dict[str, tuple[str, ...]] = {
+    **dict.fromkeys(
+        (
+            *("nodes_treeids", "nodes_nodeids", "nodes_featureids", "nodes_truenodeids"),
+            *("nodes_falsenodeids", "nodes_missing_value_tracks_true"),
+        ),
+        _INTS,
+    ),
+    **dict.fromkeys(
+        (
+            *("nodes_values", "nodes_values_as_tensor", "base_values", "base_values_as_tensor"),
+            *("nodes_hitrates", "nodes_hitrates_as_tensor"),
+        ),
+        _FLOATS,
+    ),
+    "nodes_modes": _STRINGS,
+    "post_transform": ("string",),
+}
+_ATTRIBUTES: dict[str, dict[str, tuple[str, ...]]] = {
+    "TreeEnsembleRegressor": {
+        **_TREE_ATTRIBUTES,
+        **dict.fromkeys(("target_treeids", "target_nodeids", "target_ids"), _INTS),
+        **dict.fromkeys(("target_weights", "target_weights_as_tensor"), _FLOATS),
+        "n_targets": ("int",),
+        "aggregate_function": ("string",),
+    },
+    "TreeEnsembleClassifier": {
+        **_TREE_ATTRIBUTES,
+        **dict.fromkeys(("class_treeids", "class_nodeids", "class_ids"), _INTS),
+        **dict.fromkeys(("class_weights", "class_weights_as_tensor"), _FLOATS),
+        "classlabels_int64s": _INTS,
+        "classlabels_strings": _STRINGS,
+    },
+    "TreeEnsemble": {
+        **dict.fromkeys(
+            (
+                *("tree_roots", "nodes_featureids", "nodes_truenodeids", "nodes_falsenodeids"),
+                *("nodes_trueleafs", "nodes_falseleafs", "nodes_missing_value_tracks_true"),
+                "leaf_targetids",
+            ),
+            _INTS,
+        ),
+        **dict.fromkeys(
+            (
+                *("nodes_modes", "nodes_splits", "nodes_hitrates", "membership_values"),
+                "leaf_weights",
+            ),
+            ("tensor",),
+        ),
+        **dict.fromkeys(("n_targets", "aggregate_function", "post_transform"), ("int",)),
+    },
+    "Cast": {"to": ("int",), "saturate": ("int",), "round_mode": ("string",)},
+}
+"""Attributes of the operators and their types, up to version 5 of ai.onnx.ml and 28 of ai.onnx;
+those of other operators change only shapes.
+"""
 _FLOAT, _INT32, _INT64, _DOUBLE = 1, 6, 7, 11
 """Values of `TensorProto.DataType`."""
 _EXTERNAL_DATA = 1
@@ -83,6 +148,7 @@ class Attributes:
     def __init__(self, node: NodeProto) -> None:
         self.operator = node.op_type
         self.by_name: dict[str, Any] = {one.name: one for one in node.attribute}
+        check_attributes(node)
 
     def get_integers(self, name: str) -> npt.NDArray[np.int64]:
         """Return integers of a list or a tensor."""
@@ -120,6 +186,57 @@ class Attributes:
             read_tensor(attribute.t, name)
             if attribute.HasField("t")
             else np.array(getattr(attribute, field))
+        )
+
+
+def check_attributes(node: NodeProto) -> None:
+    """Check that an operator has only attributes that are known, each once and of its type."""
+    known = _ATTRIBUTES[node.op_type]
+    seen: set[str] = set()
+    for one in node.attribute:
+        type_name = one.AttributeType.Name(one.type).lower()
+        value = f"{type_name} attribute"
+        if one.name not in known:
+            value = list(one.strings or one.ints or one.floats) or one.s or one.f or one.i or value
+        refuse_unknown({one.name: value}, known, SOURCE, f"{node.op_type}.")
+        if one.name in seen or one.ref_attr_name or type_name not in known[one.name]:
+            raise ModelFileError(
+                f"{SOURCE} is damaged: the {type_name} {one.name} of its {node.op_type}, expected "
+                f"one {' or '.join(known[one.name])}"
+            )
+        seen.add(one.name)
+
+
+def check_versions(proto: ModelProto) -> None:
+    """Check that a model contains nothing that is later than this importer, or of its own.
+
+    Raises
+    ------
+    ModelError
+        If it has a later version of ai.onnx.ml, a field that the installed package onnx does not
+        know, or functions, which may replace operators.
+    """
+    from google.protobuf.unknown_fields import UnknownFieldSet
+
+    for one in proto.opset_import:
+        if one.domain == _TREE_DOMAIN and not 1 <= one.version <= _NEWEST_TREE_VERSION:
+            raise ModelError(
+                f"{SOURCE} has version {one.version} of {_TREE_DOMAIN}; treekit reads 1 to "
+                f"{_NEWEST_TREE_VERSION}: {UNKNOWN_REMEDY}"
+            )
+    parts = [proto, proto.graph]
+    for node in proto.graph.node:
+        parts += [node, *node.attribute]
+    for part in parts:
+        for field in UnknownFieldSet(part):
+            raise ModelError(
+                f"{SOURCE} has the unknown field {field.field_number} in a {type(part).__name__}, "
+                f"on which predictions may depend; update onnx, or {UNKNOWN_REMEDY}"
+            )
+    if proto.functions:
+        raise ModelError(
+            f"{SOURCE} has the function {proto.functions[0].name!r:.60} of its own, which may "
+            "replace an operator; convert only the trees, without functions"
         )
 
 
@@ -162,6 +279,11 @@ def find_tree_operator(graph: GraphProto) -> tuple[Attributes, Dtype, int]:
             f"reads models with one; its operators: {others}"
         )
     (tree,) = trees
+    if tree.domain != _TREE_DOMAIN:
+        raise ModelError(
+            f"{SOURCE} has a {tree.op_type} of the unknown domain {tree.domain!r:.60}; treekit "
+            f"reads those of {_TREE_DOMAIN}: convert the model with another converter"
+        )
     ancestors, start = _list_ancestors(graph, tree)
     _check_outputs(graph, tree, ancestors)
     return Attributes(tree), *_find_input(graph, ancestors, start)
@@ -180,15 +302,17 @@ def _list_ancestors(graph: GraphProto, tree: NodeProto) -> tuple[list[NodeProto]
 
 def _get_cast_type(node: NodeProto) -> int:
     """Return the type that a Cast converts to; 0 for other operators."""
-    if node.op_type != "Cast":
+    if node.op_type != "Cast" or node.domain not in _STANDARD_DOMAINS:
         return 0
+    check_attributes(node)
     return next((int(one.i) for one in node.attribute if one.name == "to"), 0)
 
 
 def _find_input(graph: GraphProto, ancestors: Sequence[NodeProto], start: str) -> tuple[Dtype, int]:
     """Return the type of the numbers that the trees compare, and the number of columns."""
     for node in ancestors:
-        if node.op_type != "Identity" and _get_cast_type(node) not in (_FLOAT, _DOUBLE):
+        is_identity = node.op_type == "Identity" and node.domain in _STANDARD_DOMAINS
+        if not is_identity and _get_cast_type(node) not in (_FLOAT, _DOUBLE):
             raise _make_operator_error(node, "before its trees")
     constants = {one.name for one in graph.initializer}
     inputs = {one.name: one for one in graph.input if one.name not in constants}
@@ -217,8 +341,9 @@ def _check_outputs(graph: GraphProto, tree: NodeProto, ancestors: Sequence[NodeP
         if content is None and node.op_type == "Constant":
             continue
         casts = (_INT64,) if content == "label" else (_FLOAT, _DOUBLE)
-        plain = node.op_type in _SHAPE_OPERATORS or _get_cast_type(node) in casts
-        zipped = node.op_type == "ZipMap" and content == "scores"
+        shaped = node.op_type in _SHAPE_OPERATORS and node.domain in _STANDARD_DOMAINS
+        plain = shaped or _get_cast_type(node) in casts
+        zipped = (node.op_type, node.domain, content) == ("ZipMap", _TREE_DOMAIN, "scores")
         if content is None or not (plain or zipped):
             raise _make_operator_error(node, "after its trees")
         contents |= dict.fromkeys(node.output, content)
@@ -226,9 +351,11 @@ def _check_outputs(graph: GraphProto, tree: NodeProto, ancestors: Sequence[NodeP
 
 def _make_operator_error(node: NodeProto, where: str) -> ModelError:
     """Return the error for an unsupported operator."""
+    is_usual = node.domain in (*_STANDARD_DOMAINS, _TREE_DOMAIN)
+    domain = "" if is_usual else f" of {node.domain!r:.60}"
     return ModelError(
-        f"{SOURCE} has the operator {node.op_type!r:.60} {where}, which treekit does not support; "
-        "convert only the trees, without scaling and post-processing"
+        f"{SOURCE} has the operator {node.op_type!r:.60}{domain} {where}, which treekit does not "
+        "support; convert only the trees, without scaling and post-processing"
     )
 
 

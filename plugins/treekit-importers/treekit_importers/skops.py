@@ -103,6 +103,11 @@ class StoredObject:
             self._parsed[name] = _build_value(self._attributes[name], self._entries, 0)
         return self._parsed[name]
 
+    @property
+    def stored_attributes(self) -> dict[str, Any]:
+        """The attributes, as nodes of the schema."""
+        return self._attributes
+
     def get_params(self, deep: bool = False) -> dict[str, Any]:
         """Return the plain parameters: attributes that are not set by fitting."""
         del deep
@@ -124,7 +129,9 @@ def _make_stored_tree(state: StoredObject) -> SimpleNamespace:
     fields = {renamed.get(name, name): nodes[name] for name in nodes.dtype.names}
     # Before scikit-learn 1.3 there are no missing values.
     fields.setdefault("missing_go_to_left", np.zeros(len(nodes), dtype=np.uint8))
-    return SimpleNamespace(value=values, **fields)
+    return SimpleNamespace(
+        value=values, __getstate__=lambda: {**state.stored_attributes, "nodes": nodes}, **fields
+    )
 
 
 def parse_schema(entries: Mapping[str, bytes]) -> StoredObject:

@@ -49,7 +49,14 @@ import numpy.typing as npt
 
 from treekit import Model
 from treekit.errors import ModelError, ModelFileError
-from treekit.interop import UNKNOWN_REMEDY, beginning, find_class_name, read_whole, refuse_unknown
+from treekit.interop import (
+    UNKNOWN_REMEDY,
+    beginning,
+    find_class_name,
+    read_whole,
+    refuse_overrides,
+    refuse_unknown,
+)
 from treekit.interop.tree_assembly import (
     NodeTable,
     Outcome,
@@ -320,6 +327,7 @@ def _read_source(source: Any) -> bytes:
         if not isinstance(source, Path) or not recognises_xgboost(source):
             raise ModelError(f"expected an XGBoost model, got {type(source).__qualname__}")
         return read_whole(source)
+    refuse_overrides(source, "xgboost", kind)
     if kind == "XGBModel":
         if not source.__sklearn_is_fitted__():
             raise ModelError(f"the {type(source).__name__} is not fitted: call fit first")
@@ -409,9 +417,9 @@ def _make_outcome(objective: str, n_margins: int, version: list[int]) -> tuple[O
         )
     if objective == "reg:expectileerror" and n_margins > 1:
         raise ModelError(
-            f"{SOURCE} has the objective 'reg:expectileerror' with {n_margins} expectiles, each the "
-            "one below it and softplus of its sum, which treekit does not support; train a model "
-            "for each expectile_alpha"
+            f"{SOURCE} has the objective 'reg:expectileerror' with {n_margins} expectiles, each "
+            "the one below it and the softplus of a sum, which treekit does not support; train a "
+            "model for each expectile_alpha"
         )
     if objective not in _REGRESSION_LINKS:
         raise ModelError(
@@ -475,6 +483,11 @@ def _make_table(tree: TreeRecord, weight: float, n_margins: int) -> NodeTable:
     categorical = np.zeros(n, dtype=np.bool_)
     categorical[set_node] = True
     split_type = read_field("split_type", np.int64, optional=True)
+    if np.any(strange := inner & ~np.isin(split_type, (0, _CATEGORICAL_TYPE))):
+        raise ModelError(
+            f"{SOURCE} has splits of the unknown type {split_type[strange][0]}; treekit reads 0 "
+            f"(numbers) and {_CATEGORICAL_TYPE} (categories): {UNKNOWN_REMEDY}"
+        )
     if np.any(inner & ((split_type == _CATEGORICAL_TYPE) != categorical)):
         raise ModelFileError(
             f"{SOURCE} is damaged: categorical splits without a category set, or the reverse"
