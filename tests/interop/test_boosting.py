@@ -179,6 +179,24 @@ def test_what_cannot_be_expressed_is_refused_by_name() -> None:
             read_sklearn(endless)
 
 
+def test_unknown_losses_and_fields_of_nodes_are_refused_by_name() -> None:
+    table = frame(100, categories=False)
+    estimator = HistGradientBoostingRegressor(max_iter=2).fit(table, dyed(table))
+    estimator.loss = "tomorrow_error"
+    with pytest.raises(ModelError, match="unknown loss 'tomorrow_error'; treekit reads squared_"):
+        read_sklearn(estimator)
+    estimator.loss = "squared_error"
+    predictor = estimator._predictors[0][0]
+    predictor.leaf_scale = 7
+    with pytest.raises(ModelError, match=r"unknown entry '_predictors.leaf_scale' = 7"):
+        read_sklearn(estimator)
+    del predictor.leaf_scale
+    dtype = [*predictor.nodes.dtype.descr, ("leaf_scale", "f8")]
+    predictor.nodes = np.zeros(len(predictor.nodes), dtype)
+    with pytest.raises(ModelError, match=r"unknown entry '_predictors.nodes.leaf_scale'"):
+        read_sklearn(estimator)
+
+
 def test_what_is_read_is_listed_as_rules_that_are_proved_equal(tmp_path: Path) -> None:
     table = frame(200)
     estimator = HistGradientBoostingClassifier(max_iter=3, categorical_features="from_dtype")

@@ -339,11 +339,80 @@ def test_other_objects_are_not_recognised(other: Any) -> None:
         read_model(other)
 
 
-def test_subclasses_of_the_estimators_are_recognised() -> None:
-    class Mine(RandomForestClassifier):
-        pass
+class OwnFit(RandomForestClassifier):
+    """A subclass that predicts like its class."""
 
-    assert recognises_sklearn(Mine())
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> OwnFit:
+        super().fit(X, np.asarray(y), sample_weight)
+        return self
+
+    def report(self) -> str:
+        return "mine"
+
+
+class OwnAnswers(RandomForestClassifier):
+    def predict_proba(self, X: Any) -> Any:
+        return 1.0 - super().predict_proba(X)
+
+
+class OwnMembers(DecisionTreeRegressor):
+    def predict(self, X: Any, check_input: bool = True) -> Any:
+        return -super().predict(X, check_input)
+
+
+def test_subclasses_that_override_what_predicts_are_refused_by_name() -> None:
+    X, y = classification_rows(100)
+    assert recognises_sklearn(OwnFit())
+    read = read_sklearn(fitted(OwnFit, X, y))
+    assert read.provenance["estimator"] == "OwnFit"
+    message = r"OwnAnswers overrides 'predict_proba' of sklearn's .*pass an object of RandomForest"
+    with pytest.raises(ModelError, match=message):
+        read_sklearn(fitted(OwnAnswers, X, y))
+    bag = BaggingRegressor(OwnMembers(max_depth=2), n_estimators=2).fit(X, y)
+    with pytest.raises(ModelError, match="OwnMembers overrides 'predict' of sklearn's Decision"):
+        read_sklearn(bag)
+    forest = fitted(RandomForestClassifier, X, y)
+    forest.predict = lambda X: np.zeros(len(X))
+    with pytest.raises(ModelError, match="RandomForestClassifier overrides 'predict'"):
+        read_sklearn(forest)
+
+
+def test_unknown_attributes_of_estimators_are_refused_by_name() -> None:
+    X, y = classification_rows(100)
+    forest = fitted(RandomForestClassifier, X, y)
+    forest.columns = ["mine"]  # no name of scikit-learn's for what a fit sets
+    assert read_sklearn(forest).n_trees == 10
+    forest.leaf_scale_ = 7
+    with pytest.raises(
+        ModelError, match=r"unknown entry 'leaf_scale_' = 7.*delete it if it is you"
+    ):
+        read_sklearn(forest)
+
+
+class OtherNodes:
+    """A tree of a later scikit-learn, whose nodes have another field."""
+
+    def __init__(self, tree: Any, **more: Any) -> None:
+        self.tree, self.more = tree, more
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.tree, name)
+
+    def __getstate__(self) -> dict[str, Any]:
+        state = self.tree.__getstate__() | self.more
+        fields = [(name, kind) for name, (kind, _) in state["nodes"].dtype.fields.items()]
+        nodes = np.zeros(len(state["nodes"]), [*fields, ("category_set", "u8")])
+        return state if self.more else state | {"nodes": nodes}
+
+
+@pytest.mark.parametrize(
+    ("more", "entry"), [({"category_sets": 7}, "category_sets"), ({}, "nodes.category_set")]
+)
+def test_unknown_parts_of_trees_are_refused_by_name(more: dict[str, Any], entry: str) -> None:
+    estimator = DecisionTreeRegressor(max_depth=2).fit([[0.0], [1.0]], [0.0, 1.0])
+    estimator.tree_ = OtherNodes(estimator.tree_, **more)
+    with pytest.raises(ModelError, match=f"unknown entry 'tree_.{entry}'"):
+        read_sklearn(estimator)
 
 
 @pytest.mark.system

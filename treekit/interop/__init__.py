@@ -194,22 +194,21 @@ def find_class_name(source: Any, package: str, names: tuple[str, ...]) -> str | 
 
 
 _HARMLESS_OVERRIDES = (
-    *("__abstractmethods__", "__annotations__", "__dict__", "__doc__", "__init__", "__module__"),
-    *("__firstlineno__", "__getstate__", "__repr__", "__setstate__", "__sklearn_tags__"),
-    *("__slots__", "__static_attributes__", "__weakref__", "_abc_impl", "_get_param_names"),
-    *("_more_tags", "_parameter_constraints", "_repr_html_", "fit", "get_params", "set_params"),
+    *("_abc_impl", "_get_param_names", "_more_tags", "_parameter_constraints", "_repr_html_"),
+    *("fit", "get_params", "score"),
 )
-"""What subclasses may override: the predictions of a fitted object do not depend on it."""
+"""What subclasses may override, besides special names and ``set_*``: predictions do without it."""
 
 
-def refuse_overrides(source: Any, package: str, name: str) -> None:
+def refuse_overrides(source: Any, package: str) -> None:
     """Raise an error if an object overrides what predicts in the class of a library.
 
     Parameters
     ----------
     source : object
-    package, name : str
-        Top-level package and name of the class of the library; see `find_class_name`.
+        Its class is one of `package`, or a subclass.
+    package : str
+        Top-level package: ``"sklearn"``.
 
     Raises
     ------
@@ -218,14 +217,15 @@ def refuse_overrides(source: Any, package: str, name: str) -> None:
     """
     kinds = type(source).__mro__
     base = next(kind for kind in kinds if kind.__module__.partition(".")[0] == package)
-    of_object = {key for key, value in vars(source).items() if callable(getattr(base, key, None))}
+    of_object = {name for name in vars(source) if callable(getattr(base, name, None))}
     for names in (of_object, *(vars(kind) for kind in kinds[: kinds.index(base)])):
-        for member in sorted(names):
-            if hasattr(base, member) and member not in _HARMLESS_OVERRIDES:
+        for name in sorted(names):
+            is_harmless = name in _HARMLESS_OVERRIDES or name.startswith(("__", "set_"))
+            if hasattr(base, name) and (not is_harmless or name == "__getattribute__"):
                 raise ModelError(
-                    f"the {type(source).__name__} overrides {member!r} of {package}'s "
-                    f"{base.__name__}, on which predictions may depend; pass a {name} of {package} "
-                    f"itself, or remove {member!r}"
+                    f"the {type(source).__name__} overrides {name!r} of {package}'s "
+                    f"{base.__name__}, on which predictions may depend; pass an object of "
+                    f"{base.__name__} itself, or remove {name!r}"
                 )
 
 

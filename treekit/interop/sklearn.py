@@ -211,7 +211,7 @@ def read_sklearn(source: Any, *, dtype: str = "auto", answer: str = "predictions
         raise ModelError(
             f"expected a tree or forest of scikit-learn, got {type(source).__qualname__}"
         )
-    refuse_overrides(source, "sklearn", kind)
+    refuse_overrides(source, "sklearn")
     version = sys.modules["sklearn"].__version__
     return read_estimator(source, kind, type(source).__name__, version, dtype, answer)
 
@@ -325,13 +325,12 @@ def _get_tree(member: Any, source_name: str) -> Any:
     """Return the ``tree_`` of a decision tree; raise `ModelError` if it has unknown parts."""
     tree = member.tree_
     if not hasattr(member, "stored_name"):
-        kind = find_class_name(member, "sklearn", _TREE_CLASSES)
-        if kind is None:
+        if find_class_name(member, "sklearn", _TREE_CLASSES) is None:
             raise ModelError(
                 f"{source_name} has a {type(member).__name__} as a member, which treekit does not "
                 "know; use decision trees of scikit-learn"
             )
-        refuse_overrides(member, "sklearn", kind)
+        refuse_overrides(member, "sklearn")
     state = tree.__getstate__()
     refuse_unknown(state, _TREE_STATE, source_name, "tree_.")
     nodes = state["nodes"]

@@ -179,7 +179,7 @@ def _read_source(source: Any) -> tuple[str, tuple[Any, ...] | None, int | None]:
             return read_whole(source).decode("utf-8"), None, None
         except UnicodeDecodeError as error:
             raise ModelFileError(f"{SOURCE} is damaged: not UTF-8 text: {error}") from error
-    refuse_overrides(source, "lightgbm", kind)
+    refuse_overrides(source, "lightgbm")
     labels = None
     if kind == "LGBMModel":
         if not getattr(source, "fitted_", False):

@@ -38,6 +38,7 @@ Rounds
 from __future__ import annotations
 
 import itertools
+import json
 import re
 import struct
 from pathlib import Path
@@ -327,7 +328,7 @@ def _read_source(source: Any) -> bytes:
         if not isinstance(source, Path) or not recognises_xgboost(source):
             raise ModelError(f"expected an XGBoost model, got {type(source).__qualname__}")
         return read_whole(source)
-    refuse_overrides(source, "xgboost", kind)
+    refuse_overrides(source, "xgboost")
     if kind == "XGBModel":
         if not source.__sklearn_is_fitted__():
             raise ModelError(f"the {type(source).__name__} is not fitted: call fit first")
@@ -756,7 +757,11 @@ def _decode(content: bytes) -> Any:
         return decode_ubjson(content)
     try:
         return msgspec.json.decode(content)
-    except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
+    except (msgspec.MsgspecError, UnicodeError, RecursionError):
+        pass
+    try:
+        return json.loads(content)  # XGBoost writes -Infinity, which JSON does not have
+    except (ValueError, RecursionError) as error:
         raise ModelFileError(
             f"the XGBoost model is damaged, or not an XGBoost model: {error}"
         ) from error
