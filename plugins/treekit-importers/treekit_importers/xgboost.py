@@ -31,6 +31,9 @@ Probabilities and exponentials
 Rounds
     up to the best one, if training stopped early, like XGBoost's scikit-learn
     estimators; ``Booster.predict`` uses all rounds: request them by ``iterations``.
+Dropout
+    leaves are multiplied by the weight of their tree in double and rounded with the
+    sums; XGBoost rounds each product to float32.
 
 `tests/test_xgboost.py` measures these differences.
 """
@@ -573,7 +576,7 @@ def _read_levels(categories: Categories, feature: int) -> tuple[str, ...]:
 
 
 # ---------------------------------------------------------------- files
-# Records of XGBoost's model files, JSON or UBJSON, of the versions 1.6 to 3.4.
+# Records of XGBoost's model files, JSON or UBJSON, tested with the versions 2.1 to 3.4.
 #
 # The fields of a record are all known keys: a file with another one is refused.  Fields of
 # type Any are not read, as predictions do not depend on them.
