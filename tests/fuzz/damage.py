@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import io
 import json
 import re
@@ -208,11 +209,11 @@ def _places(value: Any) -> list[tuple[Any, Any]]:
 def _other_value(value: Any, rng: Rng) -> Any:
     places = _places(value) if isinstance(value, (dict, list)) else []
     if not places or rng.random() < 0.02:
-        return pick(rng, HOSTILE_VALUES)
+        return copy.deepcopy(pick(rng, HOSTILE_VALUES))
     container, key = pick(rng, places)
     way = rng.random()
     if way < 0.5:
-        container[key] = pick(rng, HOSTILE_VALUES)
+        container[key] = copy.deepcopy(pick(rng, HOSTILE_VALUES))
     elif way < 0.6:
         del container[key]
     elif way < 0.7:
