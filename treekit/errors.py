@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import sys
 import warnings
+from collections.abc import Iterable
 from types import FrameType
+from typing import Any
 
 __all__ = [
     "AbsentError",
@@ -34,6 +36,16 @@ def warn(text: str) -> None:
     while frame is not None and frame.f_globals.get("__name__", "").split(".")[0] == "treekit":
         level, frame = level + 1, frame.f_back
     warnings.warn(text, TreekitWarning, stacklevel=level)
+
+
+def find_repeated(names: Iterable[Any]) -> Any | None:
+    """Return the first name that occurs twice; None if all differ.  The time is linear."""
+    seen: set[Any] = set()
+    for name in names:
+        if name in seen:
+            return name
+        seen.add(name)
+    return None
 
 
 class TreekitError(Exception):

@@ -41,7 +41,7 @@ from treekit.data.schema import (
 )
 from treekit.data.sparse import SparseColumns
 from treekit.data.table import Table, convert_to_cells, is_dataframe, make_table, read_table
-from treekit.errors import DataError, SettingError, warn
+from treekit.errors import DataError, SettingError, find_repeated, warn
 
 # ---------------------------------------------------------------- target
 
@@ -549,8 +549,7 @@ def _parse_target_names(target: str | Sequence[str]) -> list[str]:
     names = [str(name) for name in target]
     if not names:
         raise DataError("no target is given; name the column to predict")
-    if len(set(names)) != len(names):
-        twice = next(name for name in names if names.count(name) > 1)
+    if (twice := find_repeated(names)) is not None:
         raise DataError(f"the target {twice!r} is named twice; name each target once")
     return names
 

@@ -93,6 +93,7 @@ def read_inputs(
     columns: list[Column] = []
     sources: list[ColumnArray | str] = []
     losses: dict[str, RoundingLoss] = {}
+    lossy = False
     for name in names:
         cells = table.get_typed_cells(name)  # read only once from a file
         source: ColumnArray | str
@@ -103,8 +104,9 @@ def read_inputs(
             n_present = int(np.count_nonzero(codes >= 0))
         else:
             column, values = Column(name), _read_numeric(table, name, cells)
-            if dtype == "float32" or (dtype == "auto" and not any(losses.values())):
+            if dtype == "float32" or (dtype == "auto" and not lossy):
                 losses[name] = find_loss(values)
+                lossy = lossy or bool(losses[name])
             # Keep numbers parsed from text: parsing them again would cost more than the memory.
             source, n_present = values if cells.dtype.kind == "O" else name, len(values)
         if not kinds.declares(name):

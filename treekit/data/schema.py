@@ -16,7 +16,7 @@ import msgspec
 import numpy as np
 
 from treekit.data.text_format import MISSING_MARKS, NUMBER_MARKS, TextFormat, get_number_marks
-from treekit.errors import DataError
+from treekit.errors import DataError, find_repeated
 
 __all__ = [
     "MISSING_MARKS",
@@ -120,8 +120,7 @@ class Schema(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         names = [column.name for column in self.columns]
         if not names:
             raise DataError("a model needs at least one input column")
-        if len(set(names)) != len(names):
-            twice = next(name for name in names if names.count(name) > 1)
+        if (twice := find_repeated(names)) is not None:
             raise DataError(f"column name {twice!r} appears twice; rename one of them")
         targets = [output.name for output in self.outputs]
         if len(set(targets)) != len(targets):

@@ -31,7 +31,7 @@ from treekit.data.cells import (
 )
 from treekit.data.sparse import SparseColumns, is_sparse
 from treekit.data.text_format import TextFormat
-from treekit.errors import DataError
+from treekit.errors import DataError, find_repeated
 
 # ---------------------------------------------------------------- table
 
@@ -350,8 +350,7 @@ def check_column_names(names: Iterable[Any]) -> tuple[str, ...]:
                 )
             )
             raise DataError(f"the name of column {position + 1} is {what}")
-    if len(set(texts)) != len(texts):
-        twice = next(name for name in texts if texts.count(name) > 1)
+    if (twice := find_repeated(texts)) is not None:
         raise DataError(f"column name {twice!r} appears twice; rename one of them")
     return texts
 
@@ -433,7 +432,7 @@ def read_frame(source: Any) -> Table | None:
             return _read_columns(frame.columns, _convert_frame(frame))
     except DuplicateError as error:
         names = [str(name) for name in getattr(source, "column_names", source.columns)]
-        twice = next((name for name in names if names.count(name) > 1), "?")
+        twice = find_repeated(names)
         raise DataError(f"column name {twice!r} appears twice; rename one of them") from error
     if isinstance(frame, nw.Series):
         raise DataError(

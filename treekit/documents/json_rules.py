@@ -19,7 +19,7 @@ from msgspec import UNSET, Meta, UnsetType
 
 from treekit.data.schema import MISSING_MARKS, Column, Dtype, Label, Notation, Output, Schema
 from treekit.documents import Listing
-from treekit.errors import ModelFileError
+from treekit.errors import ModelFileError, find_repeated
 from treekit.model.fixed_point import MASS, count_tree_units, floor_to_dtype
 from treekit.model.links import Combine, Link
 from treekit.model.model import MissingPolicy, UnknownPolicy, Voting
@@ -403,8 +403,7 @@ def _collect_members(pairs: list[tuple[str, Any]]) -> dict[str, Any] | _Repeated
     found = dict(pairs)
     if len(found) == len(pairs):
         return found
-    names = [name for name, _ in pairs]
-    return _RepeatedKey(next(name for name in names if names.count(name) > 1))
+    return _RepeatedKey(str(find_repeated(name for name, _ in pairs)))
 
 
 def _refuse_constant(constant: str) -> Any:

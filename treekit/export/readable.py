@@ -7,6 +7,7 @@ by the other forms of a language.
 from __future__ import annotations
 
 import unicodedata
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -242,14 +243,15 @@ def readable_names(
     equal, or nothing, are numbered by position; reserved words end in an underscore.
     """
     clean = [_clean_name(name, language) for name in names]
-    made: list[Code] = []
+    counts = Counter(clean)
+    made: dict[str, None] = {}  # in order
     for position, text in zip(positions, clean, strict=True):
-        distinct = clean.count(text) == 1 and text != "column"
+        distinct = counts[text] == 1 and text != "column"
         name = text if distinct else f"{text}_{position}"
-        while name in made or (name != text and name in clean):
+        while name in made or (name != text and name in counts):
             name += "_"
-        made.append(Code(name))
-    return made
+        made[name] = None
+    return [Code(name) for name in made]
 
 
 def _clean_name(name: str, language: Language) -> str:

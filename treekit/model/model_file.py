@@ -31,6 +31,7 @@ from treekit.errors import (
     ModelFileError,
     ModelFileNotFoundError,
     TreekitError,
+    find_repeated,
 )
 from treekit.model.fixed_point import MAX_TREES
 from treekit.model.json_values import from_json, to_json
@@ -444,8 +445,7 @@ def _read_archive(file: IO[bytes], size: int, path: str | Path) -> dict[str, byt
         with zipfile.ZipFile(file) as archive:
             infos = archive.infolist()
             names = [info.filename for info in infos]
-            if len(set(names)) != len(names):
-                twice = next(name for name in names if names.count(name) > 1)
+            if (twice := find_repeated(names)) is not None:
                 raise ModelFileError(f"entry {twice!r:.80} appears twice")
             if any(info.compress_type != zipfile.ZIP_STORED for info in infos):
                 raise ModelFileError("an entry is compressed; expected uncompressed entries")

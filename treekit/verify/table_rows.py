@@ -17,7 +17,7 @@ from treekit.data.features import UNSEEN, encode_levels
 from treekit.data.parquet_files import find_files, read_file
 from treekit.data.table import Table, read_table
 from treekit.distributed.cluster import connect, count_threads, locate_part
-from treekit.errors import DataError
+from treekit.errors import DataError, find_repeated
 from treekit.model.model import Model
 from treekit.model.scoring import sum_leaf_values
 from treekit.verify.answers import answers_from_sums
@@ -76,8 +76,7 @@ def verify_table(
     files = find_files(source)
     paths = [choice.path for choice in choices]
     names = [path.name for path in paths]
-    if len(set(names)) < len(names):
-        twice = next(name for name in names if names.count(name) > 1)
+    if (twice := find_repeated(names)) is not None:
         raise DataError(f"two artifacts are named {twice!r}; verify each in its own run")
     contents = {
         path.name: path.read_bytes()
