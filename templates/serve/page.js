@@ -20,7 +20,7 @@ const keyOf = (model) => JSON.stringify([model.version, model.state]);
 const current = () => state.models.find((model) => model.name === state.model?.name);
 
 async function readModels() {
-  state.models = await ask("/models");
+  state.models = await ask("models");
   showModels();
 }
 
@@ -189,7 +189,7 @@ async function predict() {
   busy("work", "rule-part", "change-part");
   find("waiting").hidden = state.said !== null;
   try {
-    const said = await ask("/predict", { body: { model: model.name, rows: [row] }, signal });
+    const said = await ask("predict", { body: { model: model.name, rows: [row] }, signal });
     if (isOther(said.version)) return await anew();
     find("trouble").hidden = true;
     state.answers = answersOf(model, said.rows[0]);
@@ -211,7 +211,7 @@ async function predict() {
 async function explain(row, signal) {
   const { model } = state;
   const body = { model: model.name, row, lang: language(), tree: state.tree, changes: 0 };
-  const said = await ask("/explain", { body, signal });
+  const said = await ask("explain", { body, signal });
   if (isOther(said.version)) return anew();
   state.said = said;
   showReasons();
@@ -222,7 +222,7 @@ async function explain(row, signal) {
     return drawing;
   }
   await pause(LATER, signal);
-  const more = await ask("/explain", { body: { ...body, changes: 2 }, signal });
+  const more = await ask("explain", { body: { ...body, changes: 2 }, signal });
   if (isOther(more.version)) return anew();
   state.said = more;
   showChange(more.explanation.counterfactuals, tryOut);
@@ -246,7 +246,7 @@ async function draw(signal) {
   const leaves = explanation.leaves.map((leaf) => leaf.node).slice(0, 300);
   const query = new URLSearchParams({ tree: String(state.tree), lang: language(), version, view: find("view").value, path: leaves.join(",") });
   try {
-    showPicture(await picture(`/models/${encodeURIComponent(state.model.name)}/tree.svg?${query}`, signal));
+    showPicture(await picture(`models/${encodeURIComponent(state.model.name)}/tree.svg?${query}`, signal));
   } catch (error) {
     if (error.name !== "AbortError") noPicture(error.status === 413 ? "serve_picture_large" : "serve_picture_none");
   }

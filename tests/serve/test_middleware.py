@@ -156,7 +156,7 @@ def test_an_allowed_host_that_is_none_is_refused_at_the_start(host: str) -> None
 def test_many_spellings_of_a_host_are_not_all_kept(service: Any) -> None:
     access = Access(ServeSettings(("-",)))
     for port in range(5000):
-        access.check_source("http", b"localhost:%d" % port, None, None)
+        access.check_source("http", b"localhost:%d" % port, None, None, None)
     assert access.check_source.cache_info().currsize <= 64
 
 
@@ -179,7 +179,15 @@ def test_a_page_of_the_server_asks_it(service: Any) -> None:
     headers = {"Host": "localhost:8080", "Origin": "http://localhost:8080"}
     headers["Sec-Fetch-Site"] = "same-origin"
     assert ask(app, "POST", INFER, json=rows(1), headers=headers).status_code == 200
-    headers["Origin"] = "https://localhost:8080"
+    headers["Origin"] = "https://localhost:8080"  # a proxy ends TLS
+    assert ask(app, "POST", INFER, json=rows(1), headers=headers).status_code == 200
+    headers["Origin"] = "http://localhost:8081"
+    assert ask(app, "POST", INFER, json=rows(1), headers=headers).status_code == 403
+
+
+def test_the_name_of_a_proxy_is_no_name_of_the_server(service: Any) -> None:
+    headers = {"Host": "evil.example", "X-Forwarded-Host": "localhost:8080"}
+    app = gated(service)
     assert ask(app, "POST", INFER, json=rows(1), headers=headers).status_code == 403
 
 

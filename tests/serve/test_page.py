@@ -6,6 +6,7 @@ import contextlib
 import json
 import re
 import socket
+import subprocess
 import threading
 import time
 from pathlib import Path
@@ -796,3 +797,88 @@ def test_a_model_that_is_not_loaded_says_why(page):
     page.wait("document.querySelector('#off').checkVisibility()")
     assert "no <i>zip</i>" in page.text("#off")
     assert Path(FOLDER, "page.html").is_file()
+
+
+# ---------------------------------------------------------------- behind a proxy
+
+NGINX = """
+daemon off; pid {folder}/nginx.pid; error_log {folder}/errors; worker_processes 1;
+events {{}}
+http {{
+  access_log off; client_body_temp_path {folder}; proxy_temp_path {folder};
+  fastcgi_temp_path {folder}; uwsgi_temp_path {folder}; scgi_temp_path {folder};
+  server {{
+    listen 127.0.0.1:{port} ssl;
+    ssl_certificate {folder}/one.pem; ssl_certificate_key {folder}/one.key;
+    location /trees/ {{ proxy_pass {address}/; {headers} }}
+  }}
+}}
+"""
+CERTIFICATE = (
+    "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2 -subj "
+    "/CN=localhost -addext subjectAltName=IP:127.0.0.1 -keyout one.key -out one.pem"
+)
+
+
+@contextlib.contextmanager
+def proxy(folder, address, headers):
+    """Run nginx, which ends TLS and serves the server under a prefix; yield its address."""
+    with socket.create_server(("127.0.0.1", 0)) as opened:
+        port = opened.getsockname()[1]
+    subprocess.run(CERTIFICATE.split(), check=True, capture_output=True, cwd=folder)
+    text = NGINX.format(folder=folder, port=port, address=address, headers=headers)
+    (folder / "nginx.conf").write_text(text)
+    process = subprocess.Popen(["nginx", "-e", folder / "errors", "-c", folder / "nginx.conf"])
+    try:
+        end = time.monotonic() + 20
+        while not (folder / "nginx.pid").exists():
+            assert time.monotonic() < end, "nginx did not start"
+            time.sleep(0.05)
+        yield f"https://127.0.0.1:{port}/trees/"
+    finally:
+        process.terminate()
+        process.wait(20)
+
+
+@pytest.mark.parametrize(
+    "headers",
+    ["proxy_set_header Host $http_host;", "proxy_set_header X-Forwarded-Host $http_host;"],
+)
+def test_the_page_works_behind_a_proxy_with_tls_and_a_prefix(page, served, tmp_path, headers):
+    need("nginx", "openssl")
+    page.browser.call("Security.setIgnoreCertificateErrors", ignore=True)
+    with proxy(tmp_path, served.address, headers) as address:
+        behind = SimpleNamespace(address=address.rstrip("/"))
+        own = Page(page.browser, behind).open("melon")
+        shares = own.shares()
+        asked = [one for one in page.browser.requests if not one.startswith("data:")]
+        assert {f"{address}{name}" for name in ("page.js", "page/words.json", "predict")} < {*asked}
+        assert all(one.startswith(address) for one in asked)
+        assert shares == page.open("melon").shares() != []
+
+
+@pytest.mark.parametrize(
+    ("sent", "status"),
+    [
+        ({"Origin": "https://trees.example.org"}, 403),
+        ({"Origin": "https://{host}"}, 200),
+        ({"Origin": "https://{host}.example.org"}, 403),
+        ({"Origin": "https://trees.example.org", "X-Forwarded-Host": "trees.example.org"}, 200),
+        ({"Origin": "http://trees.example.org", "X-Forwarded-Host": "trees.example.org, b"}, 200),
+        ({"Origin": "https://trees.example.org", "X-Forwarded-Host": "example.org"}, 403),
+        ({"Origin": "null", "X-Forwarded-Host": ""}, 403),
+    ],
+)
+def test_pages_of_the_name_that_was_asked_for_are_the_servers_own(served, sent, status):
+    host = served.address.removeprefix("http://")
+    headers = {name: value.format(host=host) for name, value in sent.items()}
+    assert httpx.get(f"{served.address}/models", headers=headers).status_code == status
+
+
+def test_a_page_of_another_site_cannot_claim_the_name_of_a_proxy(served):
+    headers = {
+        "Origin": "https://trees.example.org",
+        "Access-Control-Request-Method": "GET",
+        "Access-Control-Request-Headers": "x-forwarded-host",
+    }
+    assert httpx.options(f"{served.address}/models", headers=headers).status_code == 403

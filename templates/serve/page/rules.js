@@ -45,7 +45,7 @@ export class Rules {
     if (search) query.set("search", search);
     if (tree) query.set("tree", tree);
     try {
-      const path = `/models/${encodeURIComponent(this.model.name)}/rules?${query}`;
+      const path = `models/${encodeURIComponent(this.model.name)}/rules?${query}`;
       this.fill(await ask(path, { signal: stop.signal }), Math.max(first, 0));
     } catch (error) {
       if (error.name === "AbortError") return;

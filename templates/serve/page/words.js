@@ -5,7 +5,7 @@ let spoken = {}, chosen = "en";
 export let pictures = false;  // whether the server draws trees
 
 export async function learn() {
-  ({ spoken, pictures } = await (await fetch("/page/words.json")).json());
+  ({ spoken, pictures } = await (await fetch("page/words.json")).json());
   return Object.keys(spoken);
 }
 

@@ -237,7 +237,8 @@ class HttpApp:
         origin = headers.get(b"origin")
         # Any page may link to the files of the page, which contain no data.
         site = None if is_public else headers.get(b"sec-fetch-site")
-        if access.check_source(scope["scheme"], headers.get(b"host"), origin, site):
+        names = headers.get(b"host"), headers.get(b"x-forwarded-host")
+        if access.check_source(scope["scheme"], *names, origin, site):
             allowed = b"access-control-allow-origin", origin or b""
             record.extra_headers += (allowed, _EXPOSE_HEADER)
             if scope["method"] == "OPTIONS" and b"access-control-request-method" in headers:

@@ -65,9 +65,9 @@ class Access:
     Attributes
     ----------
     check_source : callable
-        ``check_source(scheme, host, origin, site)`` returns whether a request is from another,
-        allowed origin.  Raises InvalidRequestError if the header Host is missing or malformed,
-        ForbiddenError if it is another name or the origin is not allowed.
+        ``check_source(scheme, host, forwarded_host, origin, site)`` returns whether a request is
+        from another, allowed origin.  Raises InvalidRequestError if the header Host is missing or
+        malformed, ForbiddenError if it is another name or the origin is not allowed.
     extra_headers : tuple of headers
         Headers of all responses, if other origins are allowed: responses depend on the origin.
     """
@@ -87,7 +87,12 @@ class Access:
         self.extra_headers = ((b"vary", b"Origin"),) if settings.allow_origins else ()
 
     def _check_source(
-        self, scheme: str, host: bytes | None, origin: bytes | None, site: bytes | None
+        self,
+        scheme: str,
+        host: bytes | None,
+        forwarded_host: bytes | None,
+        origin: bytes | None,
+        site: bytes | None,
     ) -> bool:
         if not self._any_host:
             name = _parse_host_header(host)
@@ -105,7 +110,11 @@ class Access:
             return False
         if self._any_origin or origin in self._origins:
             return True
-        if host is not None and origin == b"%s://%s" % (scheme.encode(), host):
+        # Behind a proxy, the page has the proxy's name and TLS.  A page of another site cannot send
+        # X-Forwarded-Host: a browser asks first (preflight), without that header, and is refused.
+        names = filter(None, (host, forwarded_host and forwarded_host.partition(b",")[0].strip()))
+        schemes = (scheme.encode(), b"https")
+        if any(origin == b"%s://%s" % (own, name) for name in names for own in schemes):
             return False
         raise ForbiddenError(
             f"origin {shown(origin.decode('latin-1'))} is not allowed; to allow it, start the "
