@@ -66,6 +66,7 @@
     button.textContent = head.textContent;
     button.title = table.dataset.hint.replace("{column}", () => head.textContent);
     button.addEventListener("click", () => sort(k));
+    head.dataset.head = head.textContent;  // for print: browsers repeat no buttons on each page
     head.replaceChildren(button);
     head.setAttribute("aria-sort", k ? "none" : "ascending");
   });

@@ -8,6 +8,7 @@ import io
 import itertools
 import json
 import re
+import subprocess
 import sys
 from functools import cache
 
@@ -919,6 +920,11 @@ def test_print_shows_all_rules_a_place_to_sign_and_no_controls(shown):
     pdf = page.printed()
     assert pdf.startswith(b"%PDF")
     assert len(re.findall(rb"/Type\s*/Page\b", pdf)) > 10
+    need("pdftotext")
+    command = ["pdftotext", "-layout", "-", "-"]
+    text = subprocess.run(command, input=pdf, capture_output=True, check=True).stdout.decode()
+    pages = text.removesuffix("\f").split("\f")
+    assert all("support" in one and "coverage" in one for one in pages[:-1])
 
 
 @pytest.mark.system
