@@ -189,7 +189,41 @@ def test_a_stopped_command_ends_with_the_code_of_an_interrupt(
     assert "stopped" in call("inspect", tree, code=130).stderr
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+STOPPED = """
+import os, signal, sys
+
+class Stop:
+    def find_spec(self, name, path=None, target=None):
+        if name == {module!r}:
+            os.kill(os.getpid(), signal.SIGINT)
+
+signal.signal(signal.SIGINT, signal.default_int_handler)
+sys.meta_path.insert(0, Stop())
+"""
+"""Module that presses Ctrl-C during an import; Python runs it at its start."""
+
+
+@pytest.mark.parametrize("module", ["treekit.cli", "click", "treekit.training", "numba"])
+def test_ctrl_c_during_an_import_ends_without_a_traceback(tmp_path: Path, module: str):
+    (tmp_path / "sitecustomize.py").write_text(STOPPED.format(module=module))
+    (tmp_path / "t.csv").write_text("x,y\n1,a\n2,b\n")
+    command = [
+        *(sys.executable, "-m", "treekit", "train", "t.csv"),
+        "--target",
+        "y",
+        "-o",
+        "t.treekit",
+    ]
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, (tmp_path, Path.cwd())))}
+    done = subprocess.run(
+        command, capture_output=True, text=True, cwd=tmp_path, env=env, check=False
+    )
+    assert done.returncode in (-signal.SIGINT, 128 + signal.SIGINT)
+    assert "Traceback" not in done.stderr
+    assert not list(tmp_path.glob("*.treekit"))
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_that_ends_a_command_lets_it_clean_up(
     tree: Path, number: signal.Signals, monkeypatch: pytest.MonkeyPatch
 ):

@@ -100,7 +100,7 @@ class Commands(click.Group):
 
 @contextmanager
 def _handle_signals() -> Iterator[None]:
-    """Handle SIGTERM and SIGHUP like Ctrl-C, so that temporary files and bars are removed."""
+    """Raise KeyboardInterrupt at Ctrl-C, SIGTERM and SIGHUP, to remove temporary files and bars."""
 
     def raise_interrupt(number: int, frame: object) -> None:
         del frame
@@ -108,7 +108,7 @@ def _handle_signals() -> Iterator[None]:
 
     before = {}
     if threading.current_thread() is threading.main_thread():
-        for name in ("SIGTERM", "SIGHUP"):
+        for name in ("SIGINT", "SIGTERM", "SIGHUP"):
             number = getattr(signal, name, None)  # Windows has no SIGHUP
             if number is not None and signal.getsignal(number) == signal.SIG_DFL:
                 before[number] = signal.signal(number, raise_interrupt)

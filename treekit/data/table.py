@@ -29,6 +29,7 @@ from treekit.data.cells import (
     sort_naturally,
     tidy_column,
 )
+from treekit.data.schema import check_names
 from treekit.data.sparse import SparseColumns, is_sparse
 from treekit.data.text_format import TextFormat
 from treekit.errors import DataError, find_repeated
@@ -340,18 +341,7 @@ def check_column_names(names: Iterable[Any]) -> tuple[str, ...]:
     texts = tuple(str(name) for name in names)
     if not texts:
         raise DataError("the table has no columns; it needs at least one")
-    for position, name in enumerate(texts):
-        if not name.strip():
-            what = (
-                f"{name!r}, only white space; rename it"
-                if name
-                else (
-                    "empty; name it, or write the file without its row index (pandas: index=False)"
-                )
-            )
-            raise DataError(f"the name of column {position + 1} is {what}")
-    if (twice := find_repeated(texts)) is not None:
-        raise DataError(f"column name {twice!r} appears twice; rename one of them")
+    check_names(texts)
     return texts
 
 
