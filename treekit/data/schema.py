@@ -137,7 +137,8 @@ class Schema(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         names = [column.name for column in self.columns]
         if not names:
             raise DataError("a model needs at least one input column")
-        check_names(names)
+        if (twice := find_repeated(names)) is not None:
+            raise DataError(f"column name {twice!r} appears twice; rename one of them")
         targets = [output.name for output in self.outputs]
         if len(set(targets)) != len(targets):
             raise DataError("a target column is named twice; name each target once")

@@ -6,6 +6,7 @@ import importlib.util
 import itertools
 import json
 import os
+import re
 import subprocess
 import sys
 import time
@@ -512,8 +513,8 @@ def test_a_rule_costs_a_fraction_of_a_millisecond_rules_pmml(form: str) -> None:
 CANNOT_SAY = {
     "dmn": {"oblique": "sums columns", "divided": "do not support fractional instances"},
     "pmml": {
-        "oblique": "split on single columns",
-        "surrogates": "split on single columns",
+        "oblique": "tests single columns",
+        "surrogates": "tests single columns",
         "divided": "cannot represent fractional instances",
         "weighted": "only rules",
         "ordered": "only rules",
@@ -534,8 +535,10 @@ CANNOT_SAY = {
 def test_every_kind_of_rules_is_written_or_refused(form):
     for (name, _), one in kinds().items():
         if name in CANNOT_SAY[form]:
-            with pytest.raises(SettingError, match=CANNOT_SAY[form][name]):
+            with pytest.raises(SettingError, match=CANNOT_SAY[form][name]) as refused:
                 "".join(render_listing(form, one))
+            for advised in re.findall(r"'([a-z-]+)'(?! for)", str(refused.value)):
+                assert advised == "fractional" or "".join(render_listing(advised, one))
             continue
         text = "".join(render_listing(form, one))
         assert text.endswith("\n")

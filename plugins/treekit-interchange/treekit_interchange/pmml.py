@@ -101,13 +101,14 @@ def _check_model(model: Model) -> None:
     for tree in model.trees:
         if not np.isin(tree.kind, _SUPPORTED_SPLITS).all() or len(tree.surrogate_feature):
             raise SettingError(
-                "PMML trees split on single columns, and the model has other splits; write form "
-                "'text', or 'pmml-rules' for one ordered list of rules for classes"
+                "PMML tests single columns, and the model has oblique splits or surrogates; write "
+                "form 'text'"
             )
         if tree.depth > _MAX_DEPTH:
+            votes = model.schema.task == "classification" and model.n_trees == 1
             raise SettingError(
                 f"a tree of depth {tree.depth} is too deep for XML readers (at most "
-                f"{_MAX_DEPTH}); write form 'pmml-rules'"
+                f"{_MAX_DEPTH}); write form {'pmml-rules' if votes else 'text'!r}"
             )
 
 
