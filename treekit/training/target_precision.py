@@ -149,8 +149,7 @@ def _measure_errors(
         in_training = float(np.abs(round_to_step(distance, step) - distance).max())
     error = in_model + in_training
     errors = in_model + in_training * lightness
-    numbers = np.abs(y)
-    lost = _are_digits_lost(y, numbers, errors, _WIDE * share)
+    lost = _are_digits_lost(y, errors, _WIDE * share)
     relative = max(_ACCURACY / 16, len(y) * _ROW_ERROR, _FAR * share)
     samples = (distance, y, y[distance != 0.0])
     if not lost and error <= relative * min(map(_compute_median_size, samples)):
@@ -158,6 +157,7 @@ def _measure_errors(
     # If most numbers are one fill value, it is the center, and the others are the ordinary ones.
     *both, others = map(_compute_ordinary_size, samples)
     ordinary = min(both)
+    numbers = np.abs(y)
     wrong = (numbers > 0.0) & (numbers * max(_ACCURACY, _FAR * share) < errors)
     size = min(ordinary, others)
     if not wrong.any() or (error <= relative * size and not lost):
@@ -167,19 +167,17 @@ def _measure_errors(
     return _Imprecision(error, int(np.count_nonzero(wrong)), far, error > _LOST * ordinary)
 
 
-def _are_digits_lost(y: Numbers, numbers: Numbers, errors: Numbers, accepted: float) -> bool:
+def _are_digits_lost(y: Numbers, errors: Numbers, accepted: float) -> bool:
     """Return whether too many numbers have errors (rows,) that are large relative to themselves.
 
     Numbers of both signs have leaves near 0 as well, and need only be larger than their error.
 
     Parameters
     ----------
-    numbers : (rows,) float64
-        Magnitudes of `y`.
     accepted : float
         Relative error that is always accepted for numbers of one sign.
     """
-    counted = max(int(np.count_nonzero(numbers)), 1)
+    numbers, counted = np.abs(y), max(int(np.count_nonzero(y)), 1)
     one_sign = not y.min() < 0.0 < y.max()
     few = max(_FEW, accepted) if one_sign else 1.0
     n_few = np.count_nonzero((numbers > 0.0) & (numbers * few < errors))
