@@ -11,7 +11,13 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from rich.console import Console
 
-__all__ = ["get_console", "report_compilation", "reports_compilation", "show_progress"]
+__all__ = [
+    "get_console",
+    "report_compilation",
+    "reports_compilation",
+    "show_progress",
+    "show_waiting",
+]
 
 _choice: dict[str, bool] = {}
 
@@ -71,3 +77,27 @@ def show_progress(
         yield update_bar
     finally:
         bar.stop()
+
+
+@contextmanager
+def show_waiting() -> Iterator[Callable[[str], None]]:
+    """Yield a function that shows a line on a terminal or in a notebook, or none for no text."""
+    if not reports_compilation():
+        yield lambda _: None
+        return
+    from rich.status import Status
+    from rich.text import Text
+
+    line = Status("", console=get_console())
+
+    def show(text: str) -> None:
+        if text:
+            line.update(Text(text))
+            line.start()
+        else:
+            line.stop()
+
+    try:
+        yield show
+    finally:
+        line.stop()

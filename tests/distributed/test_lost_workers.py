@@ -19,9 +19,9 @@ import treekit
 from tests.distributed import ANY, FOREST, make_frame
 from treekit import evaluation
 from treekit.data.parquet_files import find_files
-from treekit.distributed import cluster as clusters
-from treekit.distributed import collections
-from treekit.distributed.cluster import ClusterError, DaskEngine
+from treekit.distributed import collections, failures
+from treekit.distributed.cluster import DaskEngine
+from treekit.distributed.failures import ClusterError
 from treekit.evaluation import evaluate_files
 from treekit.model import score_files
 from treekit.model.score_files import predict_files
@@ -168,7 +168,7 @@ def test_a_killed_worker_verifies_again(
 def test_a_cluster_without_workers_is_an_error(
     client: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(clusters, "_PATIENCE", 2)
+    monkeypatch.setattr(failures, "PATIENCE", 2)
     task = client.submit(time.sleep, 100, pure=False)
     client.cluster.scale(0)
     with pytest.raises(ClusterError, match="the cluster has had no worker for 2 seconds; start"):

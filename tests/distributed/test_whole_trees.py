@@ -25,7 +25,8 @@ from tests.distributed import ANY, FOREST, make_frame, save
 from treekit.data.parquet_files import find_files
 from treekit.discovery import find_plugins
 from treekit.distributed import cluster as clusters
-from treekit.distributed.cluster import ClusterError, DaskEngine, check_workers
+from treekit.distributed.cluster import DaskEngine, check_workers
+from treekit.distributed.failures import ClusterError, Watch
 from treekit.errors import DataError, SettingError
 from treekit.estimators import (
     DecisionTreeClassifier,
@@ -327,7 +328,7 @@ def test_errors_of_the_data_are_those_of_one_process(client: Any) -> None:
 
 
 def test_a_worker_that_differs_is_named(client: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    check_workers(client)
+    check_workers(Watch(client))
     only_here = SimpleNamespace(source=SimpleNamespace(distribution="treekit-one", version="1.0"))
     monkeypatch.setattr(
         clusters, "find_plugins", lambda complain: [*find_plugins(complain), only_here]
@@ -336,7 +337,7 @@ def test_a_worker_that_differs_is_named(client: Any, monkeypatch: pytest.MonkeyP
         ClusterError,
         match=r"worker tcp://\S+ has plugin treekit-one not installed, this process 1\.0",
     ):
-        check_workers(client)
+        check_workers(Watch(client))
 
 
 def test_every_difference_is_named() -> None:
@@ -344,7 +345,7 @@ def test_every_difference_is_named() -> None:
     assert clusters.describe_process() == own
     other = {**own, "numba": "0.1", "plugin x": "2", "checksum of log and exp": "0"}
     with pytest.raises(ClusterError) as raised:
-        clusters.compare_workers(own, {"tcp://b": own, "tcp://a": other})
+        clusters.compare_workers(own, {"worker tcp://b": own, "worker tcp://a": other})
     message = str(raised.value)
     assert f"worker tcp://a has numba 0.1, this process {own['numba']}" in message
     assert "worker tcp://a has plugin x 2, this process not installed" in message
@@ -354,8 +355,8 @@ def test_every_difference_is_named() -> None:
 
 def test_a_table_that_does_not_fit_a_worker_is_refused_with_figures(monkeypatch: Any) -> None:
     table = whole_trees._Held([], [("partition 0", 1)], 10_000_000_000, 1)
-    limits = iter([4_000_000_000, None])
+    limits = iter([(4_000_000_000, "worker tcp://a"), None])
     monkeypatch.setattr(whole_trees, "find_smallest_memory", lambda _: next(limits))
     error = whole_trees._find_unfit([table], SimpleNamespace(client=None))
-    assert re.search(r"the table takes 10 GB .* the smallest has 4 GB", str(error))
+    assert re.search(r"the table takes 10 GB .* but worker tcp://a has 4 GB", str(error))
     assert whole_trees._find_unfit([table], SimpleNamespace(client=None)) is None

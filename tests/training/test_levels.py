@@ -12,7 +12,7 @@ import pytest
 
 import treekit
 from tests.distributed import make_frame, save
-from treekit.distributed.cluster import ClusterError
+from treekit.distributed.failures import ClusterError
 from treekit.errors import DataError, SettingError
 from treekit.grow.level_builder import LocalEngine
 from treekit.training import levels

@@ -120,10 +120,12 @@ def _handle_signals() -> Iterator[None]:
 
 
 def _format_error(error: Exception) -> str:
-    if isinstance(error, OSError) and not isinstance(error, TreekitError) and error.strerror:
-        place = f"{os.fspath(error.filename)!r}: " if error.filename is not None else ""
-        return f"{place}{error.strerror}"
-    return str(error)
+    if isinstance(error, OSError) and not isinstance(error, TreekitError):
+        place, reason = error.filename, error.strerror
+        if isinstance(reason, str) and reason:  # libraries derive classes with other arguments
+            place = os.fspath(place) if isinstance(place, os.PathLike) else place
+            return reason if place is None else f"{place!r}: {reason}"
+    return str(error) or type(error).__name__
 
 
 def _print_message(what: str, colour: str, message: str) -> None:

@@ -6,16 +6,18 @@ another one.
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import logging
 import pickle
 import platform
+import queue
 import re
-import threading
+import time
 import warnings
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
@@ -23,17 +25,23 @@ import numpy as np
 
 from treekit._version import __version__
 from treekit.discovery import find_plugins
-from treekit.errors import DataError, MissingExtraError, SettingError, TreekitError
-from treekit.progress import report_compilation
+from treekit.distributed import failures
+from treekit.distributed.failures import (
+    ClusterError,
+    Watch,
+    describe_error,
+    explain_connection_error,
+    explain_error,
+    join_some,
+    label_worker,
+)
+from treekit.errors import DataError, MissingExtraError, SettingError, warn
+from treekit.progress import report_compilation, show_waiting
 
 if TYPE_CHECKING:
     from distributed import Client, Future
 
 # ---------------------------------------------------------------- connect
-
-
-class ClusterError(TreekitError):
-    """Work on a cluster failed because of its workers, not because of the data."""
 
 
 @contextmanager
@@ -51,12 +59,25 @@ def connect(cluster: Any = None) -> Iterator[DaskEngine]:
     SettingError
         If there is no such cluster.
     ClusterError
-        If workers differ from this process.
+        If workers differ from this process, or the work fails because of the cluster: all errors
+        of Dask that happen in the ``with`` block become one.
     """
-    with _open_client(cluster) as client:
-        check_workers(client)
-        with DaskEngine(client) as engine:
-            yield engine
+    engine = None
+    try:
+        with _open_client(cluster) as client, show_waiting() as show:
+            watch = Watch(client, show)
+            check_workers(watch)
+            with DaskEngine(client, watch) as engine:
+                yield engine
+    except (Exception, asyncio.CancelledError) as error:
+        scheduler = str(cluster) if engine is None else engine.watch.scheduler
+        failed, failed_on = (None, None) if engine is None else engine.failure
+        explained = explain_error(error, scheduler, failed_on if error is failed else None)
+        if explained is None:
+            if error is failed:
+                error.add_note(f"raised on {failed_on}")
+            raise
+        raise explained from error
 
 
 def _open_client(cluster: Any) -> AbstractContextManager[Client]:
@@ -65,29 +86,75 @@ def _open_client(cluster: Any) -> AbstractContextManager[Client]:
     except ImportError:
         raise MissingExtraError("dask.distributed", "dask") from None
     if isinstance(cluster, Client):
-        return nullcontext(cluster)
+        return nullcontext(_check_client(cluster))
     if cluster is None:
         try:
-            return nullcontext(get_client())
+            active = get_client()
         except ValueError:
             raise SettingError(
                 "the table is a Dask collection and no client is active; create one "
                 "(dask.distributed.Client()), set cluster, or train on table.compute()"
             ) from None
+        return nullcontext(_check_client(active))
     if local := re.fullmatch(r"local:([1-9]\d*)", str(cluster)):
         return _start_local_cluster(int(local[1]))
     if not re.match(r"(tcp|tls|ucx|inproc)://", str(cluster)):
         raise SettingError(
             f"expected a cluster such as tcp://HOST:8786 or local:4, got {cluster!r}"
         )
-    try:
-        client: AbstractContextManager[Client] = Client(str(cluster), timeout=10)
-    except OSError as error:
+    return _connect_client(str(cluster))
+
+
+def _check_client(client: Client) -> Client:
+    """Return a client that is connected and not asynchronous; else raise `SettingError`."""
+    if client.asynchronous:
         raise SettingError(
-            f"cannot connect to a scheduler at {cluster}: {error}; check the address, and start "
-            "the scheduler if it is not running"
-        ) from None
+            "an asynchronous client cannot wait for the work; create dask.distributed.Client() "
+            "without asynchronous=True, outside of coroutines"
+        )
+    if client.status in ("closing", "closed"):
+        raise SettingError("the client is closed; create another dask.distributed.Client()")
     return client
+
+
+@contextmanager
+def _connect_client(address: str) -> Iterator[Client]:
+    from distributed import Client
+    from distributed.versions import VersionMismatchWarning
+
+    with _silence_logs():
+        try:
+            with warnings.catch_warnings(record=True) as caught:
+                warnings.simplefilter("ignore")
+                warnings.simplefilter("always", VersionMismatchWarning)
+                client = Client(address, timeout=10)
+        except Exception as error:
+            raise explain_connection_error(error, address) from error
+        if caught:
+            warn(
+                f"the scheduler at {address} or its workers have other versions of Dask or its "
+                "libraries than this process; if the work fails, install the same ones: "
+                "client.get_versions(check=True) lists them"
+            )
+        try:
+            yield client
+        finally:
+            with suppress(Exception):  # of a lost scheduler; the result or its error is there
+                client.close(timeout=10)
+
+
+@contextmanager
+def _silence_logs() -> Iterator[None]:
+    """Keep Dask's logs from the terminal: errors are raised here."""
+    handlers = logging.getLogger("distributed").handlers
+    levels = [handler.level for handler in handlers]
+    for handler in handlers:
+        handler.setLevel(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        for handler, level in zip(handlers, levels, strict=True):
+            handler.setLevel(level)
 
 
 @contextmanager
@@ -135,43 +202,90 @@ def _compute_checksum() -> str:
     return hashlib.sha256(values.tobytes()).hexdigest()[:16]
 
 
-def check_workers(client: Client) -> None:
-    """Raise `ClusterError` if there are no workers, or one differs from this process."""
-    client.wait_for_workers(1, timeout=30)
-    compare_workers(describe_process(), client.run(describe_process))
+def check_workers(watch: Watch) -> None:
+    """Raise `ClusterError` if no worker can run tasks, or one differs from this process."""
+    end = time.monotonic() + failures.PATIENCE
+    while True:
+        workers = watch.wait_for_workers()
+        answers = watch.call(_describe_workers, watch.client, list(workers))
+        labels = {address: label_worker(address, worker) for address, worker in workers.items()}
+        errors = {
+            labels[address]: answer
+            for address, answer in answers.items()
+            if isinstance(answer, BaseException)
+        }
+        if not errors:
+            break
+        lost = all(isinstance(error, OSError) for error in errors.values())
+        if not lost or time.monotonic() >= end:
+            raise _explain_answers(errors)
+        watch.check()
+        time.sleep(0.1)  # a worker that has ended leaves, and may restart
+    compare_workers(
+        describe_process(), {labels[address]: answer for address, answer in answers.items()}
+    )
+
+
+async def _describe_workers(client: Client, addresses: Sequence[str]) -> dict[str, Any]:
+    """Return the description that each worker sends, or its error."""
+    asked = {
+        address: asyncio.ensure_future(
+            client.run(describe_process, workers=[address], on_error="return")
+        )
+        for address in addresses
+    }
+    await asyncio.wait(asked.values(), timeout=failures.PATIENCE)
+    found: dict[str, Any] = {}
+    for address, answer in asked.items():
+        if answer.cancel():
+            found[address] = TimeoutError(f"no answer for {failures.PATIENCE:g} seconds")
+        else:
+            found[address] = answer.exception() or answer.result()[address]
+    return found
+
+
+def _explain_answers(errors: Mapping[str, BaseException]) -> ClusterError:
+    """Return the error for workers that cannot describe themselves."""
+    if any(isinstance(error, ImportError) for error in errors.values()):
+        remedy = f"install treekit-ml {__version__} and what it needs there"
+    elif any(isinstance(error, MemoryError) for error in errors.values()):
+        remedy = "give it more memory"
+    else:
+        remedy = "read its log, and restart it; the first import of treekit may be slow: try again"
+    texts = [f"{label} fails: {describe_error(error)}" for label, error in errors.items()]
+    return ClusterError(f"{join_some(texts, 'workers')}; {remedy}")
 
 
 def compare_workers(own: Mapping[str, str], workers: Mapping[str, Mapping[str, str]]) -> None:
     """Raise `ClusterError` if a worker's description differs from that of this process."""
     differences = []
-    for address, found in sorted(workers.items()):
+    for worker, found in sorted(workers.items()):
         for name in sorted(own.keys() | found.keys()):
             here, there = own.get(name, "not installed"), found.get(name, "not installed")
             if here != there:
-                differences.append(f"worker {address} has {name} {there}, this process {here}")
+                differences.append(f"{worker} has {name} {there}, this process {here}")
     if differences:
-        more = f"; {len(differences) - 3} more differences" if len(differences) > 3 else ""
         raise ClusterError(
-            "; ".join(differences[:3])
-            + more
+            join_some(differences, "differences")
             + "; use the same versions and the same kind of processor on all machines"
         )
 
 
-def count_threads(client: Client) -> int:
+def count_threads(engine: DaskEngine) -> int:
     """Return the number of threads of all workers."""
-    return sum(client.nthreads().values())
+    return sum(worker["nthreads"] for worker in engine.watch.read_workers().values())
 
 
-def find_smallest_memory(client: Client) -> int | None:
-    """Return the memory limit in bytes of the smallest worker; None without limits."""
-    workers = client.scheduler_info(n_workers=-1)["workers"].values()
-    return min((own["memory_limit"] for own in workers if own["memory_limit"]), default=None)
+def find_smallest_memory(engine: DaskEngine) -> tuple[int, str] | None:
+    """Return the least memory limit of a worker in bytes, and the worker; None without limits."""
+    workers = engine.watch.read_workers().items()
+    limits = [(own["memory_limit"], label_worker(where, own)) for where, own in workers]
+    return min((limit for limit in limits if limit[0]), default=None)
 
 
-def find_thread_memory(client: Client) -> int | None:
+def find_thread_memory(engine: DaskEngine) -> int | None:
     """Return the least memory limit in bytes for each thread of a worker; None without limits."""
-    workers = client.scheduler_info(n_workers=-1)["workers"].values()
+    workers = engine.watch.read_workers().values()
     limits = [own["memory_limit"] // own["nthreads"] for own in workers if own["memory_limit"]]
     return min(limits, default=None)
 
@@ -186,8 +300,10 @@ class DaskEngine:
     forget all results, also those that the traceback of an error still refers to.
     """
 
-    def __init__(self, client: Client) -> None:
+    def __init__(self, client: Client, watch: Watch | None = None) -> None:
         self.client = client
+        self.watch = watch or Watch(client)
+        self.failure: tuple[BaseException | None, str | None] = (None, None)
         self._submitted: weakref.WeakSet[Future] = weakref.WeakSet()
 
     def __enter__(self) -> DaskEngine:
@@ -235,73 +351,59 @@ class DaskEngine:
         Raises
         ------
         ClusterError
-            If several workers died while running a function, usually because they ran out of
-            memory, or if no worker is left.
+            If no worker can run the functions for `failures.PATIENCE` seconds.
         """
-        from distributed import as_completed
-        from distributed.scheduler import KilledWorker
+        ended: queue.SimpleQueue[int] = queue.SimpleQueue()
+        for k, task in enumerate(results):
+            task.add_done_callback(lambda _, k=k: ended.put(k))
+        with self._cancel_on_errors():
+            for _ in results:
+                k = self._wait_for_one(ended)
+                self._raise_error_of(results[k])
+                if done is not None:
+                    done(k)
 
-        position = {task.key: k for k, task in enumerate(results)}
-        try:
-            with _watch_workers(self.client, results) as none_left:
-                for task in as_completed(results):
-                    if none_left.is_set():
-                        raise ClusterError(
-                            f"the cluster has had no worker for {_PATIENCE} seconds; start "
-                            "workers, check the logs of the lost workers, and run again"
-                        )
-                    if task.status == "error":
-                        task.result()
-                    if done is not None:
-                        done(position[task.key])
-        except KilledWorker as error:
-            raise ClusterError(
-                f"{error.allowed_failures + 1} workers died while running task {error.task}, "
-                "usually because they ran out of memory; give workers more memory, or train on "
-                "fewer rows"
-            ) from None
-        except BaseException:
-            self.client.cancel(list(self._submitted), force=True)
-            raise
+    def _wait_for_one(self, ended: queue.SimpleQueue[int]) -> int:
+        while True:
+            self.watch.check()
+            with suppress(queue.Empty):
+                return ended.get(timeout=1.0)
 
     def take(self, results: Sequence[Future]) -> list[Any]:
         """Wait for results and fetch them."""
         self.wait(results)
-        return list(self.client.gather(list(results)))
+        with self._cancel_on_errors():
+            try:
+                return list(self.watch.call(self.client.gather, list(results)))
+            except Exception:
+                for task in results:  # run again as its worker was lost
+                    self._raise_error_of(task)
+                raise
+
+    def _raise_error_of(self, task: Future) -> None:
+        """Raise the error of a task, if any, after finding out the workers on which it failed."""
+        if task.status not in ("error", "cancelled"):
+            return
+        where = self.watch.find_failed_workers(task.key) if task.status == "error" else None
+        try:
+            task.result()
+        except BaseException as error:
+            self.failure = (error, where)
+            raise
+
+    @contextmanager
+    def _cancel_on_errors(self) -> Iterator[None]:
+        """Cancel all functions after an error or Ctrl-C."""
+        try:
+            yield
+        except BaseException:
+            with suppress(Exception):  # of a lost scheduler
+                self.client.cancel(list(self._submitted), force=True)
+            raise
 
     def _add(self, result: Future) -> Future:
         self._submitted.add(result)
         return result
-
-
-_PATIENCE = 60
-"""Seconds without any worker until tasks are cancelled; a restart takes some seconds."""
-
-
-@contextmanager
-def _watch_workers(client: Client, tasks: Sequence[Future]) -> Iterator[threading.Event]:
-    """If no worker is left, set the yielded event and cancel the tasks, which would not end."""
-    none_left, ended = threading.Event(), threading.Event()
-
-    def watch() -> None:
-        absent = 0.0
-        while not ended.wait(1.0):
-            try:
-                absent = 0.0 if client.nthreads() else absent + 1.0
-            except (OSError, TimeoutError):  # the scheduler is gone, too: Dask ends the tasks
-                return
-            if absent >= _PATIENCE and not ended.is_set():
-                none_left.set()
-                client.cancel(list(tasks), force=True)
-                return
-
-    watcher = threading.Thread(target=watch, daemon=True)
-    watcher.start()
-    try:
-        yield none_left
-    finally:
-        ended.set()
-        watcher.join()
 
 
 # ---------------------------------------------------------------- collections

@@ -59,7 +59,7 @@ def predict_files(
         def write(k: int) -> None:
             nonlocal done
             with open_file(f"part-{k:05}.parquet") as stream:
-                tasks[k].result().to_parquet(stream)
+                engine.take([tasks[k]])[0].to_parquet(stream)
             tasks[k].release()  # the worker need not keep it
             done += 1
             if progress is not None:

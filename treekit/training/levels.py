@@ -42,7 +42,8 @@ from treekit.data.features import convert_to_numbers, find_loss, round_to_dtype
 from treekit.data.parquet_files import join_parts
 from treekit.data.schema import Schema
 from treekit.data.table import read_table
-from treekit.distributed.cluster import ClusterError, locate_row
+from treekit.distributed.cluster import locate_row
+from treekit.distributed.failures import ClusterError
 from treekit.errors import DataError, SettingError, TreekitWarning, warn
 from treekit.grow.forest_builder import (
     BootstrapSampler,

@@ -19,7 +19,6 @@ from treekit.data.dataset import Dataset, make_dataset
 from treekit.data.parquet_files import ParquetFiles, find_if_many, join_parts, read_file
 from treekit.data.table import is_dask_collection
 from treekit.distributed.cluster import (
-    ClusterError,
     DaskEngine,
     connect,
     count_threads,
@@ -27,6 +26,7 @@ from treekit.distributed.cluster import (
     find_thread_memory,
     locate_row,
 )
+from treekit.distributed.failures import ClusterError
 from treekit.errors import DataError, SettingError
 from treekit.grow.forest_builder import BootstrapSampler
 from treekit.training import Fitted, fit, make_fitted, prepare_fit, read_validation
@@ -175,15 +175,15 @@ def _hold(source: Any, engine: DaskEngine) -> _Held:
 
 def _find_unfit(tables: Sequence[_Held], engine: DaskEngine) -> ClusterError | None:
     """Return the error for a table that does not fit into a worker's memory; None if all fit."""
-    limit = find_smallest_memory(engine.client)
+    smallest = find_smallest_memory(engine)
     for table in tables:
         # The partitions and the joined table, then its columns, codes and a bag for each thread.
         needed = int(2.2 * table.size) + table.cells
-        if limit is not None and needed > limit:
+        if smallest is not None and needed > smallest[0]:
             return ClusterError(
                 f"the table takes {table.size / 1e9:.3g} GB and each worker needs about "
-                f"{needed / 1e9:.3g} GB to train on it, but the smallest has "
-                f"{limit / 1e9:.3g} GB; give workers more memory, or train on fewer rows"
+                f"{needed / 1e9:.3g} GB to train on it, but {smallest[1]} has "
+                f"{smallest[0] / 1e9:.3g} GB; give workers more memory, or train on fewer rows"
             )
     return None
 
@@ -214,8 +214,7 @@ def _train_by_levels(
             f"training by levels does not support {what}; give a Dask collection or Parquet "
             "files and no validation table, or set cluster_mode='trees'"
         )
-    client = engine.client
-    resources = Resources(count_threads(client), find_thread_memory(client) or DEFAULT_MEMORY)
+    resources = Resources(count_threads(engine), find_thread_memory(engine) or DEFAULT_MEMORY)
     rows = sum(n for _, n in table.places)
     free = psutil.virtual_memory().available
     check_chunk_memory(table.size, table.cells, rows, resources, free)
@@ -268,7 +267,7 @@ def _grow_model(
     data.release()
     if n_trees is None:
         return prepared
-    n_shares = min(n_trees, _SHARES_PER_THREAD * count_threads(engine.client))
+    n_shares = min(n_trees, _SHARES_PER_THREAD * count_threads(engine))
     ends = [n_trees * k // n_shares for k in range(n_shares + 1)]
     shares = [engine.submit(_grow, prepared, ends[k], ends[k + 1]) for k in range(n_shares)]
     finished = 0

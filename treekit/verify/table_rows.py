@@ -85,7 +85,7 @@ def verify_table(
         if path.is_file()
     }
     with connect(cluster) as engine:
-        n_tasks = min(len(files.paths), _TASKS_PER_THREAD * count_threads(engine.client))
+        n_tasks = min(len(files.paths), _TASKS_PER_THREAD * count_threads(engine))
         ends = [len(files.paths) * k // n_tasks for k in range(n_tasks + 1)]
         sent, artifacts = engine.send(model), engine.send(contents)
         shares = [files.paths[a:b] for a, b in itertools.pairwise(ends)]
