@@ -127,7 +127,7 @@ def _connect_client(address: str) -> Iterator[Client]:
             with warnings.catch_warnings(record=True) as caught:
                 warnings.simplefilter("ignore")
                 warnings.simplefilter("always", VersionMismatchWarning)
-                client = Client(address, timeout=10)
+                client = Client(address, timeout=failures.ANSWER_TIME)
         except Exception as error:
             raise explain_connection_error(error, address) from error
         if caught:
@@ -140,7 +140,7 @@ def _connect_client(address: str) -> Iterator[Client]:
             yield client
         finally:
             with suppress(Exception):  # of a lost scheduler; the result or its error is there
-                client.close(timeout=10)
+                client.close(timeout=failures.ANSWER_TIME)
 
 
 @contextmanager

@@ -26,6 +26,9 @@ _T = TypeVar("_T")
 PATIENCE = 45.0
 """Seconds without a worker, scheduler or answer until an error; a restart takes some seconds."""
 
+ANSWER_TIME = 10.0
+"""Seconds until a scheduler must answer."""
+
 _TICK = 1.0
 """Seconds between two looks at the cluster."""
 
@@ -42,8 +45,8 @@ class _State(NamedTuple):
     remedy: str
 
 
-_STARTING = _State("starting", "read the log of a worker that does not finish starting")
-_CLOSING = _State("shutting down", "start other workers")
+_STARTING = _State("is still starting", "read the log of a worker that does not finish starting")
+_CLOSING = _State("is shutting down", "start other workers")
 
 STATES = {
     "undefined": _STARTING,
@@ -51,7 +54,7 @@ STATES = {
     "init": _STARTING,
     "starting": _STARTING,
     "paused": _State(
-        "paused because its memory is full",
+        "is paused because its memory is full",
         "give workers more memory, free what other work holds there, or use fewer rows",
     ),
     "closing_gracefully": _CLOSING,
@@ -60,7 +63,7 @@ STATES = {
     "stopping": _CLOSING,
     "stopped": _CLOSING,
     "dont_reply": _CLOSING,
-    "failed": _State("failed", "read the log of a failed worker, and restart it"),
+    "failed": _State("has failed", "read the log of a failed worker, and restart it"),
 }
 """All of Dask's states of a worker in which it starts no task."""
 
@@ -108,9 +111,9 @@ def find_obstacle(workers: Mapping[str, Mapping[str, Any]]) -> _Obstacle | None:
     names, counts, remedies = [], Counter[str](), []
     for address, worker in sorted(workers.items()):
         status = worker["status"]
-        state = STATES.get(status, _State(f"in the state {status!r}", "read the worker's log"))
+        state = STATES.get(status, _State(f"is in the state {status!r}", "read the worker's log"))
         memory = _describe_memory(worker) if status == "paused" else ""
-        names.append(f"{label_worker(address, worker)} is {state.words}{memory}")
+        names.append(f"{label_worker(address, worker)} {state.words}{memory}")
         counts[status.replace("_", " ")] += 1
         remedies.append(state.remedy)
     return _Obstacle(
@@ -159,7 +162,7 @@ class Watch:
         if self.client.scheduler is None:
             raise ConnectionError("the client is closed")
         found: dict[str, dict[str, Any]] = self.client.sync(
-            self.client.scheduler.identity, callback_timeout=min(10.0, PATIENCE)
+            self.client.scheduler.identity, callback_timeout=ANSWER_TIME
         )["workers"]
         return found
 
@@ -252,7 +255,7 @@ class Watch:
         with suppress(Exception):
             found: _T = self.client.sync(  # in the event loop, clients return awaitables
                 lambda: self.client.run_on_scheduler(function, *arguments),
-                callback_timeout=min(10.0, PATIENCE),
+                callback_timeout=ANSWER_TIME,
             )
             return found
         return None
