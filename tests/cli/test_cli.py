@@ -923,6 +923,35 @@ def test_an_error_of_the_disk_names_the_file_asked_for(
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ((2, "gone", "a\nb"), "'a\\nb': gone"),
+        ((2, "gone", b"a"), "b'a': gone"),
+        ((2, "gone", Path("a")), "'a': gone"),
+        ((9, "bad descriptor", 7), "7: bad descriptor"),
+        ((2, "gone", 1.5), "1.5: gone"),
+        ((2, "gone", ("a", 1)), "('a', 1): gone"),
+        ((2, "gone", None), "gone"),
+        ((0, 1, 30), "Errno 0"),  # such as distributed's error of workers that do not start
+        ((0, None, object()), "Errno 0"),
+        (("only text",), "only text"),
+        ((), "OSError"),
+    ],
+)
+def test_any_error_of_the_system_is_one_line(
+    arguments: tuple[object, ...], message: str, monkeypatch: pytest.MonkeyPatch
+):
+    def fail(*_: object) -> None:
+        raise OSError(*arguments)
+
+    monkeypatch.setattr("treekit.data.demo_table", fail)
+    said = call("demo", code=2).stderr
+    assert said.count("\n") == 1
+    assert said.startswith("Error: ")
+    assert message in said
+
+
 # ---------------------------------------------------------------- export and verify
 
 

@@ -17,6 +17,7 @@ import time
 import warnings
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
@@ -35,7 +36,7 @@ from treekit.distributed.failures import (
     join_some,
     label_worker,
 )
-from treekit.errors import DataError, MissingExtraError, SettingError, warn
+from treekit.errors import DataError, MissingExtraError, SettingError, TreekitError, warn
 from treekit.progress import report_compilation, show_waiting
 
 if TYPE_CHECKING:
@@ -74,7 +75,7 @@ def connect(cluster: Any = None) -> Iterator[DaskEngine]:
         failed, failed_on = (None, None) if engine is None else engine.failure
         explained = explain_error(error, scheduler, failed_on if error is failed else None)
         if explained is None:
-            if error is failed:
+            if error is failed and not isinstance(error, TreekitError):
                 error.add_note(f"raised on {failed_on}")
             raise
         raise explained from error
@@ -127,6 +128,7 @@ def _connect_client(address: str) -> Iterator[Client]:
             with warnings.catch_warnings(record=True) as caught:
                 warnings.simplefilter("ignore")
                 warnings.simplefilter("always", VersionMismatchWarning)
+                _try_connection(address)
                 client = Client(address, timeout=failures.ANSWER_TIME)
         except Exception as error:
             raise explain_connection_error(error, address) from error
@@ -141,6 +143,22 @@ def _connect_client(address: str) -> Iterator[Client]:
         finally:
             with suppress(Exception):  # of a lost scheduler; the result or its error is there
                 client.close(timeout=failures.ANSWER_TIME)
+
+
+def _try_connection(address: str) -> None:
+    """Raise an error if there is no scheduler; a client waits for ever for one that is silent."""
+    from distributed import Security
+    from distributed.comm import connect
+
+    async def connect_and_close() -> None:
+        async with asyncio.timeout(1.5 * failures.ANSWER_TIME):
+            options = Security().get_connection_args("client")
+            comm = await connect(address, timeout=failures.ANSWER_TIME, **options)
+            await comm.close()
+
+    if address.startswith(("tcp:", "tls:")):
+        with ThreadPoolExecutor(1) as thread:  # a notebook's own thread runs an event loop
+            thread.submit(asyncio.run, connect_and_close()).result()
 
 
 @contextmanager
@@ -246,14 +264,16 @@ async def _describe_workers(client: Client, addresses: Sequence[str]) -> dict[st
 
 def _explain_answers(errors: Mapping[str, BaseException]) -> ClusterError:
     """Return the error for workers that cannot describe themselves."""
-    if any(isinstance(error, ImportError) for error in errors.values()):
+    text = join_some(
+        [f"{label} fails: {describe_error(error)}" for label, error in errors.items()], "workers"
+    )
+    if "ModuleNotFoundError" in text or "ImportError" in text:
         remedy = f"install treekit-ml {__version__} and what it needs there"
-    elif any(isinstance(error, MemoryError) for error in errors.values()):
+    elif "MemoryError" in text:
         remedy = "give it more memory"
     else:
         remedy = "read its log, and restart it; the first import of treekit may be slow: try again"
-    texts = [f"{label} fails: {describe_error(error)}" for label, error in errors.items()]
-    return ClusterError(f"{join_some(texts, 'workers')}; {remedy}")
+    return ClusterError(f"{text}; {remedy}")
 
 
 def compare_workers(own: Mapping[str, str], workers: Mapping[str, Mapping[str, str]]) -> None:

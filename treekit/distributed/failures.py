@@ -422,15 +422,13 @@ def _is_failure_of_cluster(error: BaseException) -> bool:
     return module.partition(".")[0] in _LIBRARIES
 
 
-def _explain_killed_worker(error: BaseException) -> ClusterError:
-    task, worker, allowed = (*error.args, None, None, None)[:3]
-    number = "several" if allowed is None else allowed + 1
-    last = ""
-    if worker is not None:
-        last = f", the last one {label_worker(worker.address, {'name': worker.name})},"
+def _explain_killed_worker(error: Any) -> ClusterError:
+    worker = error.last_worker
+    last = label_worker(getattr(worker, "address", worker), {"name": getattr(worker, "name", None)})
     return ClusterError(
-        f"{number} workers died while running task {task}{last} usually because they ran out of "
-        "memory; give workers more memory, or use fewer rows"
+        f"{error.allowed_failures + 1} workers died while running task {error.task}, the last one "
+        f"{last}, usually because they ran out of memory; give workers more memory, or use fewer "
+        "rows"
     )
 
 
@@ -460,10 +458,10 @@ def _explain_task_error(error: BaseException, failed_on: str) -> TreekitError | 
 
 def explain_connection_error(error: BaseException, address: str) -> SettingError:
     """Return the error for a scheduler that cannot be reached."""
-    causes: list[BaseException] = [error]
-    while (cause := causes[-1].__cause__) is not None:
-        causes.append(cause)
-    text = ", by ".join(describe_error(one) for one in causes if str(one))
+    cause = error
+    while cause.__cause__ is not None:
+        cause = cause.__cause__
+    text = describe_error(error) + ("" if cause is error else f" ({describe_error(cause)})")
     remedy = "check the address, and start the scheduler if it is not running"
     if "TLS" in text or "ssl" in text.lower() or "encryption" in text:
         remedy = _TLS[1]
