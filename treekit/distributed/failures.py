@@ -400,10 +400,11 @@ def explain_error(
         for kind in (*type(error).__mro__, Exception)
         if kind.__name__ in _EXPLANATIONS
     )
-    if getattr(error, "reason", None) in ("scheduler-connection-lost", "scheduler-restart"):
-        what, remedy = _LOST
+    text, reason = describe_error(error), getattr(error, "reason", None)
+    if reason in ("scheduler-connection-lost", "scheduler-restart"):
+        (what, remedy), text = _LOST, str(reason)
     where = f"on {failed_on}" if failed_on else f"scheduler {scheduler}"
-    return ClusterError(f"{what} ({where}; {describe_error(error)}); {remedy}")
+    return ClusterError(f"{what} ({where}; {text}); {remedy}")
 
 
 def _is_of_libraries(kind: type) -> bool:
