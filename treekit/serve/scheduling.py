@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from treekit.errors import TreekitError
+from treekit.serve.cancellation import run_cancellable
 from treekit.serve.errors import (
     BusyError,
     ForbiddenError,
@@ -62,6 +63,7 @@ class _ThreadQueue:
         self._busy_message = f"server busy: {queued} {what} are already queued; retry later"
         self._seconds = seconds
         self._is_closed = False
+        self._events: set[threading.Event] = set()  # one for each work in progress
 
     async def run_bounded(self, function: Callable[..., T], *given: Any) -> T:
         """Run a function in a thread, or reject it if too many are queued."""
@@ -72,13 +74,15 @@ class _ThreadQueue:
     async def run(
         self, function: Callable[..., T], *given: Any, done: Callable[[], None] = lambda: None
     ) -> T:
-        """Run a function in a thread, then call `done`."""
+        """Run a function in a thread, then call `done`; cancel it if nobody waits any more."""
+        is_cancelled = threading.Event()
         try:
-            work = self._pool.submit(function, *given)
+            work = self._pool.submit(run_cancellable, is_cancelled, function, *given)
         except RuntimeError:  # the pool has been shut down
             done()
             raise UnavailableError(_CLOSING_MESSAGE) from None
         work.add_done_callback(lambda _: done())
+        self._events.add(is_cancelled)
         try:
             return await asyncio.wait_for(asyncio.wrap_future(work), self._seconds)
         except TimeoutError:
@@ -90,11 +94,16 @@ class _ThreadQueue:
             if self._is_closed and task is not None and not task.cancelling():
                 raise UnavailableError(_CLOSING_MESSAGE) from None  # cancelled by `close`
             raise
+        finally:
+            is_cancelled.set()
+            self._events.discard(is_cancelled)
 
-    def close(self) -> None:
-        """Cancel queued work; running threads finish."""
+    def close(self, *, wait: bool = False) -> None:
+        """Cancel all work; `wait` until it has ended."""
         self._is_closed = True
-        self._pool.shutdown(wait=False, cancel_futures=True)
+        for is_cancelled in tuple(self._events):
+            is_cancelled.set()
+        self._pool.shutdown(wait=wait, cancel_futures=True)
 
 
 class Runner:
@@ -106,8 +115,9 @@ class Runner:
     threads : int
         Number of threads for work that would block the event loop.
     queued : int
-        Maximum requests waiting for a thread; further requests are rejected.  A request that
-        times out is abandoned, not interrupted: it occupies its thread until it is done.
+        Maximum requests waiting for a thread; further requests are rejected.  The work of a
+        request that times out, or whose client is gone, ends at its next check
+        (`treekit.serve.cancellation`).
     """
 
     def __init__(self, limits: Limits, threads: int = 2, queued: int = 32) -> None:
@@ -174,10 +184,10 @@ class Runner:
         """
         return await self._explanations.run_bounded(function, *given)
 
-    def close(self) -> None:
-        """Accept no more work for threads and cancel queued work; running threads finish."""
-        self._predictions.close()
-        self._explanations.close()
+    def close(self, *, wait: bool = False) -> None:
+        """Accept no more work for threads and cancel all work; `wait` until it has ended."""
+        self._predictions.close(wait=wait)
+        self._explanations.close(wait=wait)
 
 
 # ---------------------------------------------------------------- service

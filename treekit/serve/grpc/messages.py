@@ -13,10 +13,11 @@ from google.protobuf.descriptor_pb2 import FileDescriptorSet
 from google.protobuf.descriptor_pool import DescriptorPool
 from google.protobuf.message_factory import GetMessageClass
 
-from treekit.serve.errors import InvalidRequestError, shown
+from treekit.serve.cancellation import check_cancelled
+from treekit.serve.errors import InvalidRequestError, TooLargeError, shown
 from treekit.serve.models.tensors import Tensor, check_datatype, input_error
 from treekit.serve.protocol import messages
-from treekit.serve.protocol.tensor_data import encode_bytes
+from treekit.serve.protocol.tensor_data import MAX_DIMENSIONS, encode_bytes
 
 # ---------------------------------------------------------------- messages
 
@@ -41,6 +42,63 @@ def get_method_classes() -> dict[str, tuple[Any, Any]]:
         method.name: (GetMessageClass(method.input_type), GetMessageClass(method.output_type))
         for method in _pool.FindServiceByName(SERVICE_NAME).methods
     }
+
+
+# ---------------------------------------------------------------- limits
+# The runtime of protobuf builds all messages of a request: 14 MB may be a million of them.
+
+_TENSOR_FIELDS = frozenset({5, 6})
+"""``inputs`` and ``outputs`` of a ``ModelInferRequest``."""
+
+_VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
+_FIXED_SIZES = {_FIXED64: 8, _FIXED32: 4}
+
+
+def check_fields(data: bytes, most: int) -> None:
+    """Reject an encoded message with many fields, before it is decoded.
+
+    Fields of the message are counted, and those of inputs and outputs, without their contents.
+
+    Raises
+    ------
+    TooLargeError
+        If there are more than `most`.
+    """
+    count, ends, at = 0, [len(data)], 0
+    while ends:
+        if at >= ends[-1]:
+            at = ends.pop()
+            continue
+        count += 1
+        if count > most:
+            raise TooLargeError(
+                f"the message has more than {most:,} fields, the limit for the models of this "
+                "server: give each input and output once, without unknown parameters"
+            )
+        tag, at = _read_varint(data, at)
+        kind = tag & 7
+        if kind == _VARINT:
+            _, at = _read_varint(data, at)
+        elif kind == _BYTES:
+            size, at = _read_varint(data, at)
+            if len(ends) == 1 and tag >> 3 in _TENSOR_FIELDS:
+                ends.append(min(at + size, len(data)))
+            else:
+                at += size
+        else:  # 0: the start or end of a group, or of no meaning: the decoder refuses it
+            at += _FIXED_SIZES.get(kind, 0)
+
+
+def _read_varint(data: bytes, at: int) -> tuple[int, int]:
+    """Return the number at a place, and the place after it."""
+    number = shift = 0
+    while at < len(data):
+        byte = data[at]
+        number |= (byte & 0x7F) << shift
+        at, shift = at + 1, shift + 7
+        if byte < 0x80 or shift >= 70:
+            break
+    return number, at
 
 
 # ---------------------------------------------------------------- tensor contents
@@ -87,6 +145,12 @@ def _convert_request(request: Any) -> messages.InferRequest:
         )
     inputs = []
     for number, given in enumerate(request.inputs):
+        check_cancelled()
+        if len(given.shape) > MAX_DIMENSIONS:
+            raise input_error(
+                given.name,
+                f"has a shape of {len(given.shape):,} lengths; it has at most {MAX_DIMENSIONS}",
+            )
         if raw and given.contents.ListFields():
             raise input_error(given.name, "has both contents and raw_input_contents; give only one")
         data = raw[number] if raw else _list_values(given)

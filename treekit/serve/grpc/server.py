@@ -29,13 +29,14 @@ from treekit.serve.errors import (
 from treekit.serve.grpc.messages import (
     SERVICE_NAME,
     add_outputs,
+    check_fields,
     decode_tensors,
     get_method_classes,
     get_parameters,
 )
 from treekit.serve.models.repository import Do
 from treekit.serve.protocol.messages import SERVER_METADATA
-from treekit.serve.scheduling import RequestRecord, Service
+from treekit.serve.scheduling import MAX_LOOP_BYTES, RequestRecord, Service
 from treekit.serve.settings import Limits, ServeSettings
 
 # ---------------------------------------------------------------- server
@@ -61,6 +62,9 @@ _HEALTH_METHODS = frozenset({"ServerLive", "ServerReady"})
 
 _MAX_DETAIL_BYTES = 2000
 """Maximum bytes of an error message: a trailer is limited to 8 KiB, and a byte may need three."""
+
+_EXTRA_PARTS, _MAX_FIELDS = 64, 32
+"""Inputs and outputs of a message beyond those of a model, and maximum fields of each."""
 
 _MAX_CONNECTION_SECONDS = 300
 """Age at which a connection is closed, so that no client blocks a response forever."""
@@ -99,9 +103,9 @@ class _CallHandler:
             call.status = 200
             await context.write(answer)
         except ServeError as error:
-            call.status, call.error = error.status, str(error)
+            call.status, call.error = error.status, _truncate_detail(str(error))
             code = _STATUS_CODES.get(error.status, grpc.StatusCode.UNKNOWN)
-            await context.abort(code, _truncate_detail(call.error))
+            await context.abort(code, call.error)
         except aio.BaseError:  # of the call itself: the client disconnected
             raise
         except Exception:
@@ -133,15 +137,24 @@ class _CallHandler:
             ) from None
         if not isinstance(data, bytes):
             raise InvalidRequestError("the call ended without a message")
+        size = len(data)
         try:
-            request = kind.FromString(data)
+            request = await self._service.runner.run_by_size(size, self._decode_message, kind, data)
         except DecodeError as error:
             raise InvalidRequestError(f"the message is not a {name}Request: {error}") from None
-        answer = await self._call_method(name, request, call)
+        del data
+        answer = await self._call_method(name, request, size, call)
         encoded: bytes = answer.SerializeToString()
         return encoded
 
-    async def _call_method(self, method: str, request: Any, call: CallRecord) -> Any:
+    def _decode_message(self, kind: Any, data: bytes) -> Any:
+        if len(data) > MAX_LOOP_BYTES:
+            served = self._service.repository.served
+            parts = (own.model.schema.n_features + len(own.outputs) for own in served)
+            check_fields(data, _MAX_FIELDS * (_EXTRA_PARTS + max(parts, default=0)))
+        return kind.FromString(data)
+
+    async def _call_method(self, method: str, request: Any, size: int, call: CallRecord) -> Any:
         """Return the response message of a method.
 
         Raises
@@ -163,7 +176,7 @@ class _CallHandler:
             case "ModelMetadata":
                 fields = self._get_metadata(request)
             case "ModelInfer":
-                return await self._infer(request, call)
+                return await self._infer(request, size, call)
             case "RepositoryIndex":
                 _check_repository(request)
                 entries = service.repository.index(ready=request.ready)
@@ -194,13 +207,14 @@ class _CallHandler:
             "outputs": [spec._asdict() for spec in served.outputs],
         }
 
-    async def _infer(self, request: Any, call: CallRecord) -> Any:
+    async def _infer(self, request: Any, size: int, call: CallRecord) -> Any:
         service = self._service
         name, version = request.model_name or None, request.model_version or None
         served = service.repository.get(name, version)
+        served.check_counts(len(request.inputs), len(request.outputs))
         names = [output.name for output in request.outputs] or None
         given = request, service.limits.rows
-        outputs = await service.infer(served, names, request.ByteSize(), decode_tensors, *given)
+        outputs = await service.infer(served, names, size, decode_tensors, *given)
         call.record_prediction(served, len(outputs[0].cells))
         answer = _RESPONSES["ModelInfer"](
             model_name=served.name, model_version=served.version, id=request.id

@@ -21,7 +21,9 @@ Send = Callable[[Message], Awaitable[None]]
 Header = tuple[bytes, bytes]
 
 _JSON_TYPE = b"application/json"
-_MAX_MESSAGE = 2_000
+MAX_MESSAGE = 2_000
+"""Maximum characters of an error message, in responses and in the log."""
+
 _MAX_BODIES = 16
 """Maximum pending bodies per process, in bodies of maximum size; bodies that arrive in one piece,
 about 64 KB, are not counted."""
@@ -82,6 +84,12 @@ class Request(RequestRecord, eq=False):
         Values of the path's ``{name}``.
     extra_headers : tuple of headers
         Headers added to those of the endpoint.
+    has_body : bool
+        Whether the body has arrived.
+    watcher : Task, optional
+        Task that waits for the end of the client.
+    is_gone : bool
+        Whether the task was cancelled as the client has disconnected.
     """
 
     scope: Scope
@@ -92,6 +100,9 @@ class Request(RequestRecord, eq=False):
     route: Route | None = None
     parameters: dict[str, str] = msgspec.field(default_factory=dict)
     extra_headers: tuple[Header, ...] = ()
+    has_body: bool = False
+    watcher: asyncio.Task[None] | None = None
+    is_gone: bool = False
 
     def count_header(self, name: bytes) -> int:
         """Return the number of headers of a name."""
@@ -105,8 +116,8 @@ def make_json_reply(value: Any, status: int = 200, headers: Iterable[Header] = (
 
 def make_error_reply(status: int, message: str, headers: Iterable[Header] = ()) -> Reply:
     """Return an ``$error_response`` of the protocol; long messages are truncated."""
-    if len(message) > _MAX_MESSAGE:
-        message = f"{message[:_MAX_MESSAGE]}..."
+    if len(message) > MAX_MESSAGE:
+        message = f"{message[:MAX_MESSAGE]}..."
     # File names may not be valid UTF-8.
     message = message.encode(errors="backslashreplace").decode()
     return make_json_reply({"error": message}, status, headers)
@@ -154,7 +165,8 @@ async def read_body(request: Request, limits: Limits) -> bytes:
             parts += message.get("body", b"")
         body = bytes(parts)
     request.deadline = math.inf
-    if message["type"] != "http.request":
+    request.has_body = message["type"] == "http.request"
+    if not request.has_body:
         raise InvalidRequestError("the client disconnected before its body had arrived")
     if len(body) > limits.body_bytes:
         raise _too_large_error(limits)

@@ -18,6 +18,7 @@ from time import perf_counter
 
 from treekit.serve.errors import InvalidRequestError, NotFoundError, ServeError
 from treekit.serve.http import (
+    MAX_MESSAGE,
     Header,
     Message,
     Receive,
@@ -149,7 +150,8 @@ class HttpApp:
         record.task = asyncio.current_task()
         working.begin(record)
         if not self._is_sweeping:
-            self._cancel_late()
+            self._is_sweeping = True
+            self._schedule_sweep()
         try:
             try:
                 record.route, record.parameters, is_found = self._find_route(method, path)
@@ -166,6 +168,8 @@ class HttpApp:
             await send({"type": "http.response.body", "body": reply.body})
         finally:
             working.end(record)
+            if record.watcher is not None:
+                record.watcher.cancel()
             seconds = perf_counter() - record.started
             kind = record.route.kind if record.route else "other"
             self._metrics.count_request(kind, record, seconds)
@@ -175,26 +179,36 @@ class HttpApp:
                     record, method, scope.get("raw_path") or path.encode(), client[0], seconds
                 )
 
+    def _schedule_sweep(self) -> None:
+        delay = min(_MAX_SWEEP_SECONDS, self._seconds / 4)
+        asyncio.get_running_loop().call_later(delay, self._cancel_late)
+
     def _cancel_late(self) -> None:
         """Cancel the tasks of late requests, and check again while there are requests.
 
         One timer for all requests: `asyncio.timeout` for each body and response takes 8 us of a
-        request (measured).
+        request (measured).  Only requests that are in progress at a check are watched for the
+        end of their client, which takes a task.
         """
         now, records = perf_counter(), self._working.records
         for record in records:
             if record.deadline < now and record.task is not None:
                 record.is_late = True
                 record.task.cancel()
+            elif isinstance(record, Request) and record.has_body and record.watcher is None:
+                record.watcher = asyncio.create_task(_watch_client(record))
         self._is_sweeping = bool(records)
         if self._is_sweeping:
-            delay = min(_MAX_SWEEP_SECONDS, self._seconds / 4)
-            asyncio.get_running_loop().call_later(delay, self._cancel_late)
+            self._schedule_sweep()
 
     def _make_error_reply(self, record: Request, error: BaseException) -> Reply:
         """Return the reply for an error; raise the error if another task cancelled this one."""
         if isinstance(error, ServeError):
             status, message, headers = error.status, str(error), error.headers
+        elif isinstance(error, asyncio.CancelledError) and record.is_gone:
+            if record.task is not None:
+                record.task.uncancel()
+            status, headers, message = 499, (), "the client disconnected before the response"
         elif isinstance(error, asyncio.CancelledError):
             if not record.is_late or record.task is None or record.task.uncancel():
                 raise error
@@ -206,7 +220,7 @@ class HttpApp:
             log_failure(record.id, error)
             status, headers = 500, ()
             message = f"internal server error; see the server log for request id {record.id}"
-        record.error = message
+        record.error = message[:MAX_MESSAGE]
         return make_error_reply(status, message, headers)
 
     def _match_route(self, method: str, path: str) -> tuple[Route | None, dict[str, str], bool]:
@@ -270,6 +284,15 @@ class HttpApp:
             # distinguished from the next request on this connection (RFC 9110, 10.1.1).
             headers.append(_CLOSE)
         return {"type": "http.response.start", "status": reply.status, "headers": headers}
+
+
+async def _watch_client(record: Request) -> None:
+    """Cancel the task of a request whose client disconnects before the response."""
+    while (await record.receive())["type"] != "http.disconnect":
+        pass
+    if record.task is not None and not record.status:
+        record.is_gone = True
+        record.task.cancel()
 
 
 def _make_error(status: int, message: str, *headers: Header) -> ServeError:

@@ -34,13 +34,14 @@ from treekit.rules.language import load_language
 from treekit.rules.merge import joined_rules
 from treekit.rules.rule_list import RuleList
 from treekit.rules.wording import OutcomeFormatter, format_numbers, join_outcomes
+from treekit.serve.cancellation import check_cancelled
 from treekit.serve.errors import InvalidRequestError, NotFoundError, TooLargeError, shown
 from treekit.serve.http import Reply, Request, Route, make_json_reply, read_body
 from treekit.serve.http.json_rows import RowConverter, parse_query
 from treekit.serve.models.repository import Repository
 from treekit.serve.models.served_model import Served
 from treekit.serve.models.tensors import Tensor
-from treekit.serve.protocol.messages import convert_request, parse_json
+from treekit.serve.protocol.messages import JsonLimits, convert_request, parse_json
 from treekit.serve.scheduling import Service
 
 # ---------------------------------------------------------------- requests
@@ -225,8 +226,8 @@ class RulesResponse(msgspec.Struct):
 
 # ---------------------------------------------------------------- routes
 
-_MAX_EXTRA_BRACES = 1000
-"""Opening braces allowed in a body in addition to those of rows: in strings, such as names."""
+_EXTRA_PARTS = 1000
+"""Objects, members and lists allowed in a body in addition to those of its rows."""
 
 _MAX_NAME = 255
 
@@ -249,11 +250,6 @@ class _JsonEndpoints:
         """Predict rows."""
         runner = self._service.runner
         body = await read_body(request, runner.limits)
-        if body.count(b"{") > 2 * runner.limits.rows + _MAX_EXTRA_BRACES:  # before slow parsing
-            raise TooLargeError(
-                f"the body contains more objects than the {runner.limits.rows:,} rows that this "
-                "server takes at once: send them in parts"
-            )
         query = request.scope["query_string"]
         served, matrix, wanted = await runner.run_by_size(
             len(body), self._parse_predict_request, query, body
@@ -267,6 +263,9 @@ class _JsonEndpoints:
         self, query: bytes, body: bytes
     ) -> tuple[Served, npt.NDArray[Any], tuple[str, ...]]:
         """Return the model, the encoded rows and the names of the outputs of a request."""
+        rows, repository = self._service.limits.rows, self._service.repository
+        width = max((own.model.schema.n_features for own in repository.served), default=0)
+        JsonLimits(rows + _EXTRA_PARTS, rows * width + _EXTRA_PARTS, _EXTRA_PARTS).check(body)
         given = convert_request(parse_json(body), PredictRequest | Rows)
         if not isinstance(given, PredictRequest):
             given = PredictRequest(rows=given)
@@ -656,6 +655,7 @@ class _TranslatedRules:
     def _search_rules(self, needle: str, start: int, stop: int) -> Iterator[int]:
         """Yield the rules from `start` to `stop` whose conditions or outcomes contain a text."""
         for block in range(start // _BLOCK_RULES, -(-stop // _BLOCK_RULES)):
+            check_cancelled()
             for rule, text in enumerate(self._get_search_texts(block), block * _BLOCK_RULES):
                 if needle in text and start <= rule < stop:
                     yield rule

@@ -16,6 +16,7 @@ import numpy.typing as npt
 
 from treekit.data.features import UNSEEN, LevelIndex
 from treekit.data.table import suggest_names
+from treekit.serve.cancellation import check_cancelled
 from treekit.serve.errors import InvalidRequestError, shown
 from treekit.serve.protocol.messages import convert_request, make_unique_dict
 
@@ -108,6 +109,7 @@ class RowConverter:
     def _convert_row(
         self, number: int, row: dict[str, Any], *, with_policies: bool = True
     ) -> list[float]:
+        check_cancelled()
         if row.keys() != self._names:
             raise self._columns_error(number, row)
         found = []

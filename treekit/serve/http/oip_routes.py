@@ -10,7 +10,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TypeVar
 
-from treekit.serve.errors import InvalidRequestError, UnavailableError
+from treekit.serve.errors import InvalidRequestError, TooLargeError, UnavailableError
 from treekit.serve.http import Reply, Request, Route, always_send, make_json_reply, read_body
 from treekit.serve.models.repository import Do
 from treekit.serve.protocol.messages import (
@@ -25,6 +25,7 @@ from treekit.serve.protocol.messages import (
     decode_tensors,
     encode_response,
     get_model_metadata,
+    make_json_limits,
     parse_json,
     read_request,
 )
@@ -36,6 +37,9 @@ from treekit.serve.scheduling import Service
 T = TypeVar("T")
 
 _BYTES_TYPE = b"application/octet-stream"
+
+_MAX_CONTROL_BYTES = 1 << 16
+"""Maximum bytes of a request to the model repository."""
 
 
 class _ProtocolEndpoints:
@@ -55,7 +59,9 @@ class _ProtocolEndpoints:
             http.record_prediction(served, rows)
             return Reply(answer)
         size = len(body)
-        request, rest = await service.runner.run_by_size(size, read_request, body, length)
+        most = make_json_limits(served, limits.rows)
+        request, rest = await service.runner.run_by_size(size, read_request, body, length, most)
+        served.check_counts(len(request.inputs), len(request.outputs or ()))
         given = request, rest, limits.rows
         outputs = await service.infer(served, request.output_names, size, decode_tensors, *given)
         http.record_prediction(served, len(outputs[0].cells))
@@ -100,10 +106,14 @@ class _ProtocolEndpoints:
 
     async def _read_request(self, kind: type[T], http: Request) -> T:
         """Decode the object in a body; an empty body has the defaults."""
-        runner, what = self._service.runner, "request to the model repository"
-        body = await read_body(http, runner.limits)
-        given = await runner.run_by_size(len(body), parse_json, body or b"{}", what)
-        request: T = convert_request(given, kind, what)
+        what = "request to the model repository"
+        body = await read_body(http, self._service.limits)
+        if len(body) > _MAX_CONTROL_BYTES:
+            raise TooLargeError(
+                f"the body of a {what} is longer than {_MAX_CONTROL_BYTES:,} bytes; models are "
+                "loaded from the server's files: leave out their content"
+            )
+        request: T = convert_request(parse_json(body or b"{}", what), kind, what)
         return request
 
     async def change_model(self, what: Do, http: Request) -> Reply:

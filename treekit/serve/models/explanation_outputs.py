@@ -19,6 +19,7 @@ from treekit.model.model import Model
 from treekit.model.scoring import leaf_indices, sum_leaf_values
 from treekit.model.split_tests import TreeNodes
 from treekit.model.tree import Split
+from treekit.serve.cancellation import check_cancelled
 from treekit.serve.errors import TooLargeError
 from treekit.serve.models.tensors import Tensor
 
@@ -101,6 +102,7 @@ class Explanations:
         size = 0
         texts = self._get_rule_texts({pair for own in leaves.tolist() for pair in enumerate(own)})
         for row, own in enumerate(leaves.tolist()):
+            check_cancelled()
             found[row] = [texts[pair] for pair in enumerate(own)]
             size += sum(map(len, found[row]))
             if size > _MAX_RULE_CHARS:
@@ -131,6 +133,7 @@ def _append_largest_parts(
     """Append the largest part to the texts of fractional instances."""
     find_path = make_path_finder(model)
     for row, cells in enumerate(round_to_dtype(matrix, model.schema.dtype)):
+        check_cancelled()
         if not (model.schema.nominal.any() or np.isnan(cells).any()):
             continue  # no value is missing, or an unseen category
         for tree in range(model.n_trees):
@@ -233,6 +236,7 @@ class FeatureContributions:
         find_path, n_values = make_path_finder(model), model.schema.n_values
         found = np.zeros((len(matrix), model.schema.n_features, n_values), dtype=object)
         for at, row in enumerate(round_to_dtype(matrix, model.schema.dtype).tolist()):
+            check_cancelled()
             walks = [(own, find_path(t, row)[0], model.mass) for t, own in enumerate(self._units)]
             for column, own in sum_contributions(walks, row, n_values).by_column.items():
                 found[at, column] = own

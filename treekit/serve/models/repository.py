@@ -27,6 +27,7 @@ from treekit.errors import (
 )
 from treekit.model.model_file import parse_model_file
 from treekit.serve.errors import InvalidRequestError, NotFoundError, UnavailableError
+from treekit.serve.models.model_copies import ModelCopies, ModelCopy
 from treekit.serve.models.served_model import Served
 
 # ---------------------------------------------------------------- loading
@@ -133,6 +134,8 @@ class Repository:
         Function that loads a model file, `read_served` unless in tests.
     clock : callable
         Monotonic clock in seconds.
+    copies : ModelCopies, optional
+        Copies of the files of served models, for workers that start later.
     """
 
     def __init__(
@@ -140,9 +143,10 @@ class Repository:
         sources: Iterable[str | Path],
         read: Read = read_served,
         clock: Callable[[], float] = time.monotonic,
+        copies: ModelCopies | None = None,
     ) -> None:
         self._locations = ModelFinder([Path(source) for source in sources])
-        self._read, self._clock = read, clock
+        self._read, self._clock, self._copies = read, clock, copies
         self._entries: dict[str, dict[str | None, ModelEntry]] = {}
         self._unloaded: set[str] = set()
         self._table = LookupTable()
@@ -194,6 +198,15 @@ class Repository:
 
     # --------------------------------------------------------------- changes
 
+    def restore(self) -> None:
+        """Load the copies, before the first refresh, as if this worker had served them before."""
+        for copy in self._copies.read_all() if self._copies else ():
+            name, path = os.fsdecode(copy.name), Path(os.fsdecode(copy.path))
+            entry = ModelEntry(name, ModelLocation(path, copy.version, copy.is_explicit))
+            if entry.restore(self._read, copy.data):
+                self._entries.setdefault(name, {})[copy.version] = entry
+                self._locations.remember(name, entry.location)
+
     def refresh(self, *, patient: bool = False) -> list[Change]:
         """Check the files and load new and changed ones.
 
@@ -213,7 +226,7 @@ class Repository:
         """
         with self._lock:
             found, troubles = self._locations.find_models()
-            if troubles and not self._is_started:
+            if troubles and not self._is_started and not self._entries:
                 raise troubles[0]
             changes: list[Change] = []
             for name in sorted({*self._entries, *found}):
@@ -306,13 +319,15 @@ class Repository:
             if entry.n_missed >= looks:
                 changes.append(Change(name, entry.version, "removed"))
                 del entries[version]
+                if self._copies is not None:
+                    self._copies.remove(name, version)
         for place in places:
             if place.version not in entries:
                 entries[place.version] = ModelEntry(name, place, is_required=not self._is_started)
             entry = entries[place.version]
             entry.location = place
             if name not in self._unloaded:  # an unloaded model stays so if its file returns
-                change = entry.check_file(self._read, self._clock())
+                change = entry.check_file(self._read, self._clock(), self._copies)
                 changes += [] if change is None else [change]
         if not entries:
             del self._entries[name]
@@ -375,7 +390,7 @@ class ModelEntry:
     _stamp: Stamp | None
     _digest: str  # of the content that was loaded or rejected last
 
-    def __init__(self, name: str, location: ModelLocation, *, is_required: bool) -> None:
+    def __init__(self, name: str, location: ModelLocation, *, is_required: bool = True) -> None:
         self.name, self.location, self.is_required = name, location, is_required
         self.n_missed = 0
         self._folder = location.path.parent  # with links resolved, once read
@@ -398,7 +413,20 @@ class ModelEntry:
         self._forget_content()
         self._is_forced = True
 
-    def check_file(self, read: Read, now: float) -> Change | None:
+    def restore(self, read: Read, data: bytes) -> bool:
+        """Load the content that was served last; return whether that succeeded."""
+        digest = hashlib.sha256(data).hexdigest()
+        try:
+            self._set_served(
+                read(data, self.location.path, self.name, self.location.version, digest)
+            )
+        except TreekitError:
+            return False
+        return True
+
+    def check_file(
+        self, read: Read, now: float, copies: ModelCopies | None = None
+    ) -> Change | None:
         """Check the file; load it if its content changed.
 
         Rejected content is not loaded again.  A file that cannot be opened is retried at each
@@ -409,11 +437,13 @@ class ModelEntry:
         read : callable
         now : float
             Current time of a monotonic clock in seconds.
+        copies : ModelCopies, optional
+            Copies, to which a loaded file is added.
         """
         try:
             if self._is_settled and _make_stamp(self.location.path.stat()) == self._stamp:
                 return None
-            return self._check_content(read, now)
+            return self._check_content(read, now, copies)
         except (TreekitError, OSError) as error:
             self._forget_content()
             known = self.reason
@@ -422,7 +452,7 @@ class ModelEntry:
         finally:
             self._is_forced = False
 
-    def _check_content(self, read: Read, now: float) -> Change | None:
+    def _check_content(self, read: Read, now: float, copies: ModelCopies | None) -> Change | None:
         path = Path(os.path.realpath(self.location.path))  # resolve() raises on link cycles
         self._folder = path.parent
         stamp, data = read_file(path)
@@ -436,10 +466,15 @@ class ModelEntry:
             return self._set_served(self.served)
         self._digest = digest
         try:
-            return self._set_served(read(data, path, self.name, self.location.version, digest))
+            served = read(data, path, self.name, self.location.version, digest)
         except TreekitError as error:
             self._set_reason(str(error))
             return self._make_rejection()
+        if copies is not None:
+            name, place = os.fsencode(self.name), self.location
+            own = os.fsencode(place.path)
+            copies.save(ModelCopy(name, place.version, own, place.is_explicit, data))
+        return self._set_served(served)
 
     def _set_served(self, fresh: Served) -> Change:
         what: Literal["replaced", "loaded"] = "replaced" if self.served else "loaded"
@@ -589,6 +624,13 @@ class ModelFinder:
         self._sources = sources
         self._last_found: dict[Path, list[tuple[str, ModelLocation]]] = {}
         self._known_paths: set[Path] = set()
+
+    def remember(self, name: str, location: ModelLocation) -> None:
+        """Add a location to those last found."""
+        self._known_paths.add(location.path)
+        for source in self._sources:
+            if location.path.is_relative_to(source):
+                self._last_found.setdefault(source, []).append((name, location))
 
     def find_models(self) -> tuple[LocationsByName, list[Exception]]:
         """Return the current locations of models, and the errors of the search.

@@ -7,7 +7,7 @@ targets), or ``value``; ``leaf``, ``rule``, ``contributions`` and ``bias`` are r
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -27,14 +27,22 @@ from treekit.model.scoring import (
     compute_probabilities,
     leaf_indices,
     sum_leaf_values,
+    validate_matrix,
 )
-from treekit.serve.errors import InvalidRequestError
+from treekit.serve.cancellation import check_cancelled
+from treekit.serve.errors import InvalidRequestError, TooLargeError
 from treekit.serve.models.explanation_outputs import Explanations
 from treekit.serve.models.fast_path import FastPath
 from treekit.serve.models.tensors import DATATYPES, Tensor, TensorSpec
 
 ONE_TENSOR = "input"
 """Name of the input with all columns."""
+
+_BLOCK_VISITS = 50_000_000.0
+"""Node visits of rows computed together, about 0.3 s; then work may be cancelled."""
+
+_EXTRA_INPUTS = 16
+"""Inputs and outputs accepted beyond those of a model, for messages that name the wrong one."""
 
 Matrix = npt.NDArray[Any]
 """Encoded rows (rows, features)."""
@@ -209,6 +217,20 @@ class Served:
             tensors.append(Tensor(name, datatype, cells))
         return tensors
 
+    def check_counts(self, n_inputs: int, n_outputs: int) -> None:
+        """Raise `TooLargeError` if a request has more inputs or outputs than the model."""
+        n_features, known = self.model.schema.n_features, len(self.outputs)
+        if n_inputs > n_features + _EXTRA_INPUTS:
+            raise TooLargeError(
+                f"the request has {n_inputs:,} inputs; model {self.name!r} takes {n_features:,} "
+                f"columns: give each once, or all in one tensor {ONE_TENSOR!r}"
+            )
+        if n_outputs > known + _EXTRA_INPUTS:
+            raise TooLargeError(
+                f"the request selects {n_outputs:,} outputs; model {self.name!r} has {known:,}: "
+                "select each once"
+            )
+
     # ---------------------------------------------------------------- outputs
 
     def select_outputs(self, names: Sequence[str] | None) -> tuple[str, ...]:
@@ -239,22 +261,40 @@ class Served:
         InvalidRequestError
             If a row has a missing or unseen value that is an error in the model.
         """
-        model = self.model
         try:
             has_default = not self._default_datatypes.keys().isdisjoint(wanted)
             total = None
             if has_default:
                 is_row = len(matrix) == 1
-                total = self._score.sums(matrix)[None] if is_row else sum_leaf_values(model, matrix)
+                total = (
+                    self._score.sums(matrix)[None]
+                    if is_row
+                    else self._compute_in_blocks(sum_leaf_values, matrix)
+                )
             return [self._compute_output(name, matrix, total) for name in wanted]
         except DataError as error:
             raise InvalidRequestError(f"model {self.name!r}: {error}") from error
 
+    def _compute_in_blocks(
+        self, function: Callable[[Model, Matrix], Matrix], matrix: Matrix
+    ) -> Matrix:
+        """Return ``function(model, matrix)``, computed in blocks of rows."""
+        size = int(_BLOCK_VISITS // self.visits_per_row) + 1
+        if len(matrix) <= size:
+            return function(self.model, matrix)
+        validate_matrix(self.model, matrix)  # its messages count rows from the first one
+        blocks = []
+        for start in range(0, len(matrix), size):
+            check_cancelled()
+            blocks.append(function(self.model, matrix[start : start + size]))
+        return np.concatenate(blocks)
+
     def _compute_output(self, name: str, matrix: Matrix, total: Sums | None) -> Tensor:
+        check_cancelled()
         if total is not None and name in self._default_datatypes:
             return Tensor(name, self._default_datatypes[name], self._convert_sums(name, total))
         if name == "leaf":
-            return Tensor(name, "INT32", leaf_indices(self.model, matrix))
+            return Tensor(name, "INT32", self._compute_in_blocks(leaf_indices, matrix))
         return self._explanations.compute_output(name, matrix)
 
     def _convert_sums(self, name: str, total: Sums) -> npt.NDArray[Any]:

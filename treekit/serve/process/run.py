@@ -92,6 +92,7 @@ def _serve_in_process(settings: ServeSettings, sockets: list[socket.socket]) -> 
         contextlib.suppress(SystemExit),  # of uvicorn if the start has failed
     ):
         server.run(sockets)
+        process.end_work()
     if process.error is not None:
         raise process.error
 

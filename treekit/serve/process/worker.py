@@ -9,6 +9,7 @@ import asyncio
 import contextlib
 import gc
 import importlib
+import logging
 import math
 import multiprocessing
 import os
@@ -39,6 +40,7 @@ from treekit.serve.http.app import make_app
 from treekit.serve.http.auth import Access
 from treekit.serve.http.logs import configure_logging, log_changes, log_event, log_request
 from treekit.serve.http.metrics import Metrics, forget_process
+from treekit.serve.models.model_copies import ModelCopies
 from treekit.serve.models.repository import Change, Repository
 from treekit.serve.scheduling import Runner, Service
 from treekit.serve.settings import ServeSettings
@@ -59,6 +61,9 @@ _SWITCH_SECONDS = 0.0005
 default of 5 ms slows down requests during loading, as each of them is blocked several times."""
 
 _UPGRADE_HEADER = re.compile(rb"(?i)\r\nupgrade:")
+
+EXIT_SECONDS = 5
+"""Seconds after the time limit of requests in which a server ends, whatever still runs."""
 
 _LOADING_SECONDS = 2.0
 """Seconds of loading before a message is logged."""
@@ -160,6 +165,9 @@ class ServiceProcess:
         self._grpc: Any = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._stopping: asyncio.Task[None] | None = None
+        seconds = settings.limits.seconds + EXIT_SECONDS - 1  # before the supervisor kills it
+        self._exit_timer = threading.Timer(seconds, _exit_late)
+        self._exit_timer.daemon = True
         self.error: Exception | None = None
         self.server: uvicorn.Server | None = None
 
@@ -206,9 +214,17 @@ class ServiceProcess:
         clients receive ``Connection: close`` with their next response.  Then it accepts no more
         connections, and only then uvicorn closes idle ones, so no request is lost.
         """
+        if self._service.closing:
+            return
         self._service.closing = True
+        self._exit_timer.start()
         if self._loop is not None:
             self._loop.call_soon_threadsafe(self._begin_shutdown, self._loop)
+
+    def end_work(self) -> None:
+        """Wait for the threads after shutdown; late ones end with the process."""
+        self._service.runner.close(wait=True)
+        self._exit_timer.cancel()
 
     def _begin_shutdown(self, loop: asyncio.AbstractEventLoop) -> None:
         self._stopping = loop.create_task(self._stop_grpc())
@@ -228,12 +244,22 @@ class ServiceProcess:
             log_request(call, call.method, call.path.encode(), call.client, call.seconds)
 
 
+def _exit_late() -> None:
+    """End the process although a thread still runs, which Python would wait for."""
+    text = "the process ends although work in a thread has not ended; it has no client any more"
+    log_event("stopped-late", text, level="warning")
+    for handler in logging.getLogger("treekit.serve").handlers:
+        handler.flush()
+    os._exit(0)
+
+
 # ---------------------------------------------------------------- models
 
 
-def make_service(settings: ServeSettings) -> Service:
+def make_service(settings: ServeSettings, copies: ModelCopies | None = None) -> Service:
     """Create the service for settings, without loading its models."""
-    return Service(Repository(settings.sources), Runner(settings.limits), control=settings.control)
+    repository = Repository(settings.sources, copies=copies)
+    return Service(repository, Runner(settings.limits), control=settings.control)
 
 
 def load_models(repository: Repository) -> list[Change]:
@@ -300,7 +326,7 @@ def make_worker_app(settings: ServeSettings, path: Path) -> Any:
     ----------
     settings : ServeSettings
     path : Path
-        File of the `SharedState`.
+        File of the `SharedState`; copies of the models are in the same folder.
     """
     # Only the parent handles Ctrl-C and a closed terminal, and stops its workers.
     for name in ("SIGINT", "SIGHUP"):
@@ -309,18 +335,24 @@ def make_worker_app(settings: ServeSettings, path: Path) -> Any:
     threading.Thread(target=_end_with_parent, name="treekit-parent", daemon=True).start()
     shared = SharedState(path)
     shared.join()
-    service = make_service(settings)
+    service = make_service(settings, ModelCopies(path.with_name("models")))
     configure_logging(settings.log, shared.number)
+    changes: list[Change] = []
     try:
+        if shared.is_started:
+            service.repository.restore()
         changes = load_models(service.repository)
     except (TreekitError, OSError) as error:
         if not shared.is_started:  # ends the server; later, the other workers serve
             shared.report_error(error)
             sys.exit(STARTUP_FAILURE)
-        text = f"worker {shared.number} cannot start: {error}"
-        log_event("worker-failed", text, level="error")
-        time.sleep(_RESTART_SECONDS)
-        sys.exit(1)
+        if not any(service.repository.served):
+            text = f"worker {shared.number} cannot start: {error}"
+            log_event("worker-failed", text, level="error")
+            time.sleep(_RESTART_SECONDS)
+            sys.exit(1)
+        # Of a folder or of two files; it serves what the others serve.
+        log_event("look-failed", f"checking model files failed: {error}", level="error")
     if shared.number == 1 and not shared.is_started:
         log_models(changes)
 
@@ -434,9 +466,6 @@ class SharedState:
 _HEALTH_SECONDS = 60
 """Seconds in which a new worker must be ready when SIGHUP replaces the workers."""
 
-_EXIT_SECONDS = 5.0
-"""Seconds that a worker has to end after its last response before it is killed."""
-
 
 class WorkerSupervisor(Multiprocess):
     """Supervisor of worker processes that share a port.
@@ -468,7 +497,7 @@ class WorkerSupervisor(Multiprocess):
         )
         super().__init__(config, sockets)
         self._shared, self._report_ready = SharedState(path), ready
-        self._seconds = settings.limits.seconds + _EXIT_SECONDS
+        self._seconds = settings.limits.seconds + EXIT_SECONDS
 
     def keep_subprocess_alive(self) -> None:
         """Restart ended workers; raise the error of one that ends at startup.

@@ -9,7 +9,7 @@ import contextlib
 import json
 import math
 import re
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_args
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeVar, get_args
 
 import msgspec
 import numpy as np
@@ -17,6 +17,7 @@ from msgspec import UNSET, Meta, UnsetType
 
 from treekit._version import __version__
 from treekit.data.table import suggest_names
+from treekit.serve.cancellation import check_cancelled
 from treekit.serve.errors import InvalidRequestError, TooLargeError, shown
 from treekit.serve.models.tensors import DATATYPES, Tensor, check_datatype, input_error
 from treekit.serve.protocol.tensor_data import (
@@ -249,6 +250,12 @@ class ControlResponse(msgspec.Struct):
 #   ``not_finite``; binary data contain them unchanged.
 
 _EMPTY = memoryview(b"")
+_EXTRA_OBJECTS = 256
+"""Objects of a request beyond its inputs, outputs and their parameters, such as unknown members."""
+
+_MAX_MEMBERS = 16
+"""Maximum members of its objects, on average."""
+
 _encode_json = msgspec.json.Encoder().encode
 _request_decoder = msgspec.json.Decoder(InferRequest)
 
@@ -256,7 +263,42 @@ _request_decoder = msgspec.json.Decoder(InferRequest)
 # ------------------------------------------------------------------------- requests
 
 
-def read_request(body: bytes, length: bytes | None = None) -> tuple[InferRequest, memoryview]:
+class JsonLimits(NamedTuple):
+    """Maximum objects, members and lists of a request, checked before it is decoded."""
+
+    objects: int
+    members: int
+    lists: int
+
+    def check(self, text: bytes) -> None:
+        """Raise `TooLargeError` if JSON exceeds a limit."""
+        for mark, what, most in zip((b"{", b":", b"["), self._fields, self, strict=True):
+            # Mostly there are no more of the characters, in or outside of strings.
+            if text.count(mark) > most and (found := _remove_strings(text).count(mark)) > most:
+                raise TooLargeError(
+                    f"the body has {found:,} JSON {what}; the rows that this server takes at once "
+                    f"have at most {most:,}: send them in parts"
+                )
+
+
+def _remove_strings(text: bytes) -> bytes:
+    """Return JSON without the content of its strings."""
+    plain = text.replace(rb"\\", b"").replace(rb"\"", b"")
+    cells = np.frombuffer(plain, np.uint8)
+    is_outside = np.cumsum(cells == ord('"'), dtype=np.uint8) % 2 == 0
+    return bytes(cells[is_outside])
+
+
+def make_json_limits(served: Served, rows: int) -> JsonLimits:
+    """Return the limits of an inference request of at most `rows` rows for a model."""
+    n_features = served.model.schema.n_features
+    objects = _EXTRA_OBJECTS + 2 * (n_features + len(served.outputs))
+    return JsonLimits(objects, _MAX_MEMBERS * objects, rows * n_features + 2 * objects)
+
+
+def read_request(
+    body: bytes, length: bytes | None = None, limits: JsonLimits | None = None
+) -> tuple[InferRequest, memoryview]:
     """Decode the request in a body; return it and the bytes of its tensors.
 
     Parameters
@@ -264,13 +306,18 @@ def read_request(body: bytes, length: bytes | None = None) -> tuple[InferRequest
     body : bytes
     length : bytes, optional
         Header `treekit.serve.protocol.tensor_data.LENGTH_HEADER`; None if all is JSON.
+    limits : JsonLimits, optional
 
     Raises
     ------
     InvalidRequestError
         If the body is not JSON or violates the protocol.
+    TooLargeError
+        If the JSON exceeds the limits.
     """
     text, rest = split_body(body, length)
+    if limits is not None:
+        limits.check(text)
     try:
         request = _request_decoder.decode(text)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
@@ -322,6 +369,7 @@ def decode_tensors(
     """
     tensors = []
     for given in request.inputs:
+        check_cancelled()
         if rows is not None and given.shape and given.shape[0] > rows:
             raise TooLargeError(
                 f"input {shown(given.name)} has shape {shown(given.shape)}; this server takes "
