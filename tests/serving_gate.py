@@ -43,7 +43,7 @@ class Twice(Served):
         self.explanation_outputs, self.other_inputs = frozenset({"why"}), ()
         schema = Schema((Column("x"),), task="regression")
         self.model = make_model(schema, [build_tree(leaf([0.0]), schema)])
-        self.visits_per_row = 1e9
+        self.visits_per_row, self.n_features = 1e9, 1
         self.meanwhile: Callable[[], None] = lambda: None
 
     def parse_inputs(self, tensors: Sequence[Tensor]) -> Any:

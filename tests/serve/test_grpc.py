@@ -42,12 +42,14 @@ from tests.serving_rpc import (
 from treekit.cli import main
 from treekit.errors import MissingExtraError, SettingError
 from treekit.serve import client as remote
+from treekit.serve.cancellation import check_cancelled
 from treekit.serve.client import Client
-from treekit.serve.errors import RemoteError, UnauthorisedError
+from treekit.serve.errors import RemoteError, TooLargeError, UnauthorisedError
 from treekit.serve.grpc import start_grpc
 from treekit.serve.grpc.messages import (
     DESCRIPTION_FILE,
     SERVICE_NAME,
+    check_fields,
     decode_tensors,
     get_message_class,
     get_method_classes,
@@ -71,6 +73,7 @@ class Echo(Served):
     name, version, digest, platform = "echo", "7", "0" * 64, "test"
     inputs = outputs = tuple(TensorSpec(f"of {name}", name, (-1,)) for name in DATATYPES)
     default_outputs = ()
+    n_features = 2
     visits_per_row = 1e9  # answers in a thread
 
     def __init__(self) -> None:
@@ -678,6 +681,50 @@ def test_what_is_larger_than_the_limits_is_refused(folder: Path, rows: Any):
         assert len(client.infer("whole", [given("input", rows[:10])]).as_numpy("label")) == 10
 
 
+EMPTY = typed("x", "FP32", [0], [])
+MANY = {
+    "inputs": {"inputs": [EMPTY] * 10_000},
+    "few inputs": {"inputs": [EMPTY] * 100},
+    "outputs": {"inputs": [EMPTY], "outputs": [{"name": "label"}] * 10_000},
+    "few outputs": {"inputs": [EMPTY], "outputs": [{"name": "label"}] * 100},
+    "contents": {"inputs": [EMPTY], "raw_input_contents": [b""] * 100_000},
+    "parameters": {"inputs": [EMPTY], "parameters": {f"{n:05}": {} for n in range(9_000)}},
+}
+
+
+@pytest.mark.parametrize("case", MANY)
+def test_more_parts_than_a_model_has_are_refused_before_they_are_read(
+    case: str, server: SimpleNamespace, monkeypatch: Any
+):
+    monkeypatch.setattr("treekit.serve.grpc.server.decode_tensors", lambda *_: pytest.fail("read"))
+    data = request_of("whole", **MANY[case]).SerializeToString()
+    code, text = refused(call, server.address, "ModelInfer", data)
+    what = "fields" if len(data) > 1 << 16 else f"the request .* 100 {case.split()[1]}"
+    assert (code, bool(re.search(what, text))) == ("RESOURCE_EXHAUSTED", True), text
+
+
+def test_fields_are_counted_without_contents_and_skipping_unknown_ones():
+    tensor = typed("x", "INT8", [1, 2], [7] * 50)  # name, type, packed shape, contents
+    tensor |= {"parameters": {"k": {"bool_param": True}}}
+    message = request_of(id="i", inputs=[tensor] * 3, outputs=[{"name": "y"}], model_version="")
+    message.raw_input_contents.extend([bytes([42] * 300)] * 2)  # of bytes that look like inputs
+    data = message.SerializeToString()
+    unknown = b"\xf8\x07\x01" + b"\xfd\x07abcd" + b"\xf9\x07abcdefgh" + b"\xfb\x07\x08\x01\xfc\x07"
+    assert get_message_class("ModelInferRequest").FromString(data + unknown).id == "i"
+    count = 2 + 3 * (1 + 5) + (1 + 1) + 2 + 3 + 3
+    check_fields(data + unknown, count)
+    with pytest.raises(TooLargeError, match=f"more than {count - 1} fields"):
+        check_fields(data + unknown, count - 1)
+
+
+@pytest.mark.parametrize(
+    "end", [b"\x2a", b"\x2a\xff", b"\x2a\xff\xff\xff\xff\x0f", b"\xff" * 9, b"\x0d"]
+)
+def test_counting_fields_ends_where_bytes_are_no_message(end: bytes):
+    check_fields(ONE + end, 20)
+    check_fields(end, 20)
+
+
 @pytest.fixture
 def slow(request: pytest.FixtureRequest, folder: Path) -> Iterator[SimpleNamespace]:
     """A service whose echo answers when `go` is set; its parameter: the limit of seconds."""
@@ -766,6 +813,26 @@ def test_a_client_that_goes_gives_its_place_back(slow: SimpleNamespace):
             time.sleep(0.1)
             slow.go.set()
         assert call(address, "ModelInfer", ONE).model_name == "echo"
+
+
+def test_the_work_of_a_client_that_goes_ends(slow: SimpleNamespace):
+    ended = threading.Event()
+
+    def work(given: Any) -> Any:
+        slow.started.release()
+        try:
+            for _ in range(1000):
+                check_cancelled()
+                time.sleep(0.01)
+        finally:
+            ended.set()
+
+    slow.service.repository.get("echo").say = work  # type: ignore[attr-defined]
+    with grpc_server(slow.service) as port, grpc.insecure_channel(f"127.0.0.1:{port}") as channel:
+        asked = channel.unary_unary(f"/{SERVICE_NAME}/ModelInfer").future(ONE, timeout=20)
+        assert slow.started.acquire(timeout=10)
+        asked.cancel()
+        assert ended.wait(5)
 
 
 def test_an_answer_that_is_not_taken_keeps_its_place_no_longer_than_its_connection(

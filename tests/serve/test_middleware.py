@@ -33,6 +33,7 @@ from tests.serving_gate import (
     until_closed,
 )
 from treekit.errors import SettingError, TreekitWarning
+from treekit.serve.cancellation import check_cancelled
 from treekit.serve.errors import UnauthorisedError
 from treekit.serve.http import Reply, Request, Route
 from treekit.serve.http.app import HttpApp, make_app
@@ -661,6 +662,35 @@ def test_an_answer_that_takes_too_long_is_503(hasty: Server) -> None:
     assert answer.status_code == 503
     assert answer.headers["retry-after"] == "1"
     assert "longer than 0.4 s" in answer.json()["error"]
+
+
+@pytest.mark.system
+@pytest.mark.parametrize("is_gone", [True, False])
+def test_work_whose_client_is_gone_or_whose_time_is_over_ends(
+    tmp_path: Path, is_gone: bool
+) -> None:
+    begun, ended = threading.Event(), threading.Event()
+
+    def work() -> None:
+        begun.set()
+        try:
+            for _ in range(2000):
+                check_cancelled()
+                time.sleep(0.01)
+        finally:
+            ended.set()
+
+    with served(tmp_path, seconds=20.0 if is_gone else 0.5) as own:
+        own.model.meanwhile = work
+        with connect(own.port) as connection:
+            connection.sendall(request(GOOD, LAST))
+            assert begun.wait(10)
+            assert not ended.is_set()
+            if not is_gone:
+                assert statuses(until_closed(connection))[0] == 503
+        assert ended.wait(5)
+        own.model.meanwhile = lambda: None
+        assert own.post().status_code == 200
 
 
 @pytest.mark.system

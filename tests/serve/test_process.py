@@ -42,7 +42,7 @@ from treekit.serve.process.run import (
     is_loopback,
     log_addresses,
 )
-from treekit.serve.process.worker import load_models
+from treekit.serve.process.worker import EXIT_SECONDS, load_models
 from treekit.serve.settings import ServeSettings
 
 # ---------------------------------------------------------------- serve run
@@ -537,6 +537,55 @@ def test_a_request_that_does_not_end_is_waited_for_as_long_as_any_other(model):
         assert 0.5 < time.monotonic() - started < 4
 
 
+STUCK = """
+import sys, time
+from treekit.serve.models.served_model import Served
+from treekit.serve.process.run import serve
+from treekit.serve.settings import Limits, ServeSettings
+
+compute = Served.compute_outputs
+
+def stick(self, matrix, wanted):
+    while len(matrix) == 5000:
+        time.sleep(0.1)
+    return compute(self, matrix, wanted)
+
+Served.compute_outputs = stick
+Served.fast_path = property(lambda self: None, lambda self, value: None)
+
+if __name__ == "__main__":
+    limits = Limits(seconds=0.5)
+    serve(ServeSettings((sys.argv[1],), port=0, workers=int(sys.argv[2]), limits=limits))
+"""
+
+
+@pytest.mark.system
+@posix
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_server_ends_in_its_grace_though_a_thread_never_ends(model, workers, tmp_path):
+    script = tmp_path / "stuck.py"
+    script.write_text(STUCK)
+    env = os.environ | {"PYTHONPATH": str(ROOT)}
+    log = tmp_path / "log"
+    with log.open("wb") as stream:
+        running = subprocess.Popen(
+            [sys.executable, script, model, str(workers)], stderr=stream, env=env
+        )
+    try:
+        wait_until(lambda: "listening on http" in log.read_text(), 60)
+        url = re.search(r"listening on (\S+)", log.read_text())[1]  # type: ignore[index]
+        with connect(url) as connection:
+            status, answer, _ = ask(connection, infer_body(*[(0.5, 0.25)] * 5000))
+        assert (status, "longer than 0.5 s" in answer["error"]) == (503, True)
+        started = time.monotonic()
+        running.terminate()
+        assert running.wait(20) == 0
+        assert 3 < time.monotonic() - started < 0.5 + EXIT_SECONDS + 2
+    finally:
+        running.kill()
+    assert "work in a thread has not ended" in log.read_text()
+
+
 @pytest.mark.system
 @posix
 @pytest.mark.parametrize("workers", [1, 2])
@@ -593,6 +642,43 @@ def test_workers_are_replaced_on_hup_without_a_lost_answer(two_workers):
     thread.join(20)
     assert set(answers) == {200}
     wait_until(lambda: len(children(two_workers.process.pid)) == 2)
+
+
+@pytest.mark.system
+@posix
+def test_new_workers_serve_what_the_others_serve_while_a_file_is_damaged(model, tmp_path):
+    folder = tmp_path / "models"
+    folder.mkdir()
+    shutil.copy(model, folder / "said.treekit")
+    (tmp_path / "bad").write_bytes(model.read_bytes()[:-100])
+    temporary = tmp_path / "tmp"
+    temporary.mkdir()
+    env = os.environ | {"TMPDIR": str(temporary)}
+    with server_process(folder, "--workers", 2, env=env) as running:
+        version = ask_once(running.url)[1]["model_version"]
+        (copies,) = temporary.glob("treekit-serve-*")
+        assert copies.stat().st_mode & 0o777 == 0o700
+        (tmp_path / "bad").replace(folder / "said.treekit")
+        for _ in range(2):
+            running.wait_for("is kept, as its new file was rejected")
+        before = set(children(running.process.pid))
+        running.process.send_signal(signal.SIGHUP)
+        wait_until(lambda: not before & set(children(running.process.pid)), 60)
+        wait_until(lambda: running.said.count("is ready") >= 4)
+        for pid in children(running.process.pid):
+            os.kill(pid, signal.SIGKILL)
+        wait_until(lambda: running.said.count("is ready") >= 6, 60)
+        answers = [ask_once(running.url) for _ in range(20)]
+        assert {(status, said["model_version"]) for status, said in answers} == {(200, version)}
+        save_forest(tmp_path / "good", seed=1)
+        (tmp_path / "good").replace(folder / "said.treekit")
+        wait_until(lambda: running.said.count("is replaced by version") >= 2)
+        (folder / "said.treekit").unlink()
+        wait_until(lambda: running.said.count("is removed") >= 2)
+        running.process.send_signal(signal.SIGHUP)
+        wait_until(lambda: running.said.count("is ready") >= 8, 60)
+        assert {ask_once(running.url)[0] for _ in range(10)} == {404}
+    assert not list(temporary.glob("treekit-serve-*"))
 
 
 @pytest.mark.system

@@ -9,6 +9,7 @@ import http.client
 import json
 import os
 import shutil
+import tempfile
 import threading
 import time
 import weakref
@@ -17,11 +18,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from tests.serving import infer_body, save_forest, server_process, server_thread
 from treekit.errors import DataError, ModelFileError
 from treekit.model.model_file import load
 from treekit.serve.errors import InvalidRequestError, NotFoundError, UnavailableError
+from treekit.serve.models.model_copies import ModelCopies
 from treekit.serve.models.repository import Change, Repository
 from treekit.serve.models.served_model import Served
 from treekit.serve.models.tensors import Tensor
@@ -544,6 +549,171 @@ def test_nobody_who_asks_waits_for_a_file_that_is_being_read(tmp_path, models, r
         go_on.set()
         thread.join(10)
     assert text_of(models, "a") == "two"
+
+
+# ------------------------------------------------------------------- workers
+
+
+PLACES = {"a": "a.treekit", "b": "b.treekit", "v": "v/1/model.treekit"}
+
+
+class Workers(RuleBasedStateMachine):
+    """Workers that check a folder, restart and crash, against what each must serve."""
+
+    @initialize()
+    def start(self) -> None:
+        self.root = Path(tempfile.mkdtemp())
+        self.folder = self.root / "models"
+        self.folder.mkdir()
+        self.files: dict[str, str] = {}  # content of each file
+        self.good: dict[str, str] = {}  # content that a worker loaded last, until it is removed
+        self.is_detached = False
+        self.workers, self.seen = [], []
+        for _ in range(2):
+            self.workers.append(self.make_worker())
+            self.workers[-1].refresh()
+            self.seen.append({})  # by name: content served or None, and checks without the file
+
+    def teardown(self) -> None:
+        shutil.rmtree(self.root)
+
+    def make_worker(self) -> Repository:
+        copies = ModelCopies(self.root / "copies")
+        return Repository([self.folder], read=Reader(), clock=Clock(), copies=copies)
+
+    @property
+    def place(self) -> Path:
+        return self.root / "detached" if self.is_detached else self.folder
+
+    @rule(name=st.sampled_from([*PLACES]), text=st.sampled_from(["one", "two", "three", "bad"]))
+    def write(self, name: str, text: str) -> None:
+        write(self.place / PLACES[name], text)
+        self.files[name] = text
+
+    @precondition(lambda self: self.files)
+    @rule(data=st.data())
+    def delete(self, data: st.DataObject) -> None:
+        name = data.draw(st.sampled_from(sorted(self.files)))
+        (self.place / PLACES[name]).unlink()
+        del self.files[name]
+
+    @rule()
+    def detach_or_attach(self) -> None:
+        """Move the folder away or back."""
+        other = self.folder if self.is_detached else self.root / "detached"
+        self.place.rename(other)
+        self.is_detached = not self.is_detached
+
+    @rule()
+    def check(self) -> None:
+        for worker, seen in zip(self.workers, self.seen, strict=True):
+            self.look(worker, seen, 2)
+
+    @precondition(lambda self: self.good or not self.is_detached)
+    @rule(number=st.sampled_from([0, 1]), is_saving=st.booleans())
+    def restart(self, number: int, is_saving: bool) -> None:
+        """Replace a worker, which was killed, perhaps while it saved a copy."""
+        if is_saving:
+            (self.root / "copies" / ".4711").write_bytes(b"half a copy")
+        self.workers[number] = self.make_worker()
+        self.workers[number].restore()
+        self.seen[number] = {name: [text, 0] for name, text in self.good.items()}
+        self.look(self.workers[number], self.seen[number], 1)
+
+    def look(self, worker: Repository, seen: dict[str, Any], checks: int) -> None:
+        if self.is_detached:
+            with pytest.raises(OSError, match="models"):
+                worker.refresh(patient=checks > 1)
+            return
+        worker.refresh(patient=checks > 1)
+        for name in PLACES:
+            if name in self.files:
+                own = seen.setdefault(name, [None, 0])
+                own[1] = 0
+                if self.files[name] != "bad":
+                    own[0] = self.good[name] = self.files[name]
+            elif name in seen:
+                seen[name][1] += 1
+                if seen[name][1] == checks:
+                    del seen[name]
+                    self.good.pop(name, None)
+
+    @invariant()
+    def serves_the_last_good_content(self) -> None:
+        for worker, seen in zip(self.workers, self.seen, strict=True):
+            expected = {name: text for name, (text, _) in seen.items() if text is not None}
+            assert {own.name: own.text for own in worker.served} == expected  # type: ignore[attr-defined]
+
+
+TestWorkers = Workers.TestCase
+TestWorkers.settings = settings(max_examples=60, stateful_step_count=25, deadline=None)
+
+
+def make_worker(tmp_path: Path, *sources: Path) -> Repository:
+    """Make a worker that starts after others, which share its copies."""
+    made = Repository(
+        sources, read=Reader(), clock=Clock(), copies=ModelCopies(tmp_path / "copies")
+    )
+    made.restore()
+    return made
+
+
+def test_a_new_worker_serves_a_given_file_that_is_damaged_or_gone(tmp_path):
+    write(tmp_path / "a.treekit", "one")
+    make_worker(tmp_path, tmp_path / "a.treekit").refresh()
+    write(tmp_path / "a.treekit", "bad")
+    later = make_worker(tmp_path, tmp_path / "a.treekit")
+    assert what(later.refresh()) == [("a", "kept")]
+    assert (text_of(later), later.ready, later.refused_files()) == ("one", True, [])
+    (tmp_path / "a.treekit").unlink()
+    later = make_worker(tmp_path, tmp_path / "a.treekit")
+    later.refresh()
+    assert text_of(later) == "one"
+
+
+def test_of_two_files_of_a_name_a_new_worker_takes_that_of_the_others(tmp_path):
+    write(tmp_path / "2" / "a.treekit", "two")
+    (tmp_path / "1").mkdir()
+    make_worker(tmp_path, tmp_path / "1", tmp_path / "2").refresh()
+    write(tmp_path / "1" / "a.treekit", "one")
+    later = make_worker(tmp_path, tmp_path / "1", tmp_path / "2")
+    with pytest.raises(DataError, match="both model 'a'"):
+        later.refresh()
+    assert text_of(later) == "two"
+
+
+@pytest.mark.skipif(os.name != "posix", reason="names and modes of POSIX")
+def test_copies_are_private_and_have_names_that_are_not_utf_8(tmp_path):
+    path = Path(os.fsdecode(os.fsencode(tmp_path) + b"/\xff\n.treekit"))
+    write(path, "one")
+    make_worker(tmp_path, path).refresh()
+    write(path, "bad")
+    later = make_worker(tmp_path, path)
+    later.refresh()
+    assert text_of(later, path.stem) == "one"
+    assert (tmp_path / "copies").stat().st_mode & 0o777 == 0o700
+
+
+def test_without_space_for_a_copy_a_model_is_served_and_the_older_copy_is_gone(
+    tmp_path, monkeypatch, caplog
+):
+    def fail(self: Path, data: bytes) -> int:
+        raise OSError(28, "No space left on device")
+
+    write(tmp_path / "a.treekit", "one")
+    models = make_worker(tmp_path, tmp_path)
+    models.refresh()
+    write(tmp_path / "a.treekit", "two")
+    monkeypatch.setattr(Path, "write_bytes", fail)
+    models.refresh()
+    assert text_of(models) == "two"
+    assert "cannot keep a copy of model 'a'" in caplog.text
+    monkeypatch.undo()
+    write(tmp_path / "a.treekit", "bad")
+    later = make_worker(tmp_path, tmp_path)
+    later.refresh()
+    with pytest.raises(UnavailableError):
+        later.get()
 
 
 def test_changes_are_told_to_those_who_subscribed(tmp_path, models):

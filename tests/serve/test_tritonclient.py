@@ -362,6 +362,7 @@ class Echo(Served):
     name, version, digest, platform = "echo", "1", "0" * 64, "none"
     inputs = outputs = tuple(TensorSpec(name, name, (-1, 2)) for name in DATATYPES)
     default_outputs, visits_per_row = tuple(DATATYPES), 1.0
+    n_features = len(DATATYPES)
 
     def __init__(self) -> None:
         """Read no file."""

@@ -149,7 +149,7 @@ def _convert_request(request: Any) -> messages.InferRequest:
         if len(given.shape) > MAX_DIMENSIONS:
             raise input_error(
                 given.name,
-                f"has a shape of {len(given.shape):,} lengths; it has at most {MAX_DIMENSIONS}",
+                f"has a shape of {len(given.shape):,}; a shape has 1 to {MAX_DIMENSIONS} lengths",
             )
         if raw and given.contents.ListFields():
             raise input_error(given.name, "has both contents and raw_input_contents; give only one")

@@ -150,7 +150,7 @@ class _CallHandler:
     def _decode_message(self, kind: Any, data: bytes) -> Any:
         if len(data) > MAX_LOOP_BYTES:
             served = self._service.repository.served
-            parts = (own.model.schema.n_features + len(own.outputs) for own in served)
+            parts = (own.n_features + len(own.outputs) for own in served)
             check_fields(data, _MAX_FIELDS * (_EXTRA_PARTS + max(parts, default=0)))
         return kind.FromString(data)
 

@@ -264,7 +264,7 @@ class _JsonEndpoints:
     ) -> tuple[Served, npt.NDArray[Any], tuple[str, ...]]:
         """Return the model, the encoded rows and the names of the outputs of a request."""
         rows, repository = self._service.limits.rows, self._service.repository
-        width = max((own.model.schema.n_features for own in repository.served), default=0)
+        width = max((own.n_features for own in repository.served), default=0)
         JsonLimits(rows + _EXTRA_PARTS, rows * width + _EXTRA_PARTS, _EXTRA_PARTS).check(body)
         given = convert_request(parse_json(body), PredictRequest | Rows)
         if not isinstance(given, PredictRequest):

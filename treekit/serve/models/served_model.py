@@ -79,6 +79,8 @@ class Served:
         Outputs returned if a request does not select any.
     explanation_outputs : frozenset of str
         Expensive explanation outputs, limited by `Limits.explained_rows`.
+    n_features : int
+        Number of columns.
     visits_per_row : float
         Approximate node visits per row, to decide which requests run in a thread.
     fast_path : FastPath, optional
@@ -93,6 +95,7 @@ class Served:
         self.name, self.version, self.digest, self.model = name, version, digest, model
         schema = model.schema
         check_names(schema.names)  # as in tables: a model of an importer may have any
+        self.n_features = schema.n_features
         self._is_numeric = not schema.nominal.any()
         self.inputs, *self.other_inputs = self._list_input_forms()
         labels = [_convert_labels(output) for output in schema.outputs if output.classes]
@@ -219,16 +222,15 @@ class Served:
 
     def check_counts(self, n_inputs: int, n_outputs: int) -> None:
         """Raise `TooLargeError` if a request has more inputs or outputs than the model."""
-        n_features, known = self.model.schema.n_features, len(self.outputs)
-        if n_inputs > n_features + _EXTRA_INPUTS:
+        if n_inputs > self.n_features + _EXTRA_INPUTS:
             raise TooLargeError(
-                f"the request has {n_inputs:,} inputs; model {self.name!r} takes {n_features:,} "
-                f"columns: give each once, or all in one tensor {ONE_TENSOR!r}"
+                f"the request has {n_inputs:,} inputs, but model {self.name!r} only "
+                f"{self.n_features:,} columns; give each once, or all in one tensor {ONE_TENSOR!r}"
             )
-        if n_outputs > known + _EXTRA_INPUTS:
+        if n_outputs > len(self.outputs) + _EXTRA_INPUTS:
             raise TooLargeError(
-                f"the request selects {n_outputs:,} outputs; model {self.name!r} has {known:,}: "
-                "select each once"
+                f"the request selects {n_outputs:,} outputs, but model {self.name!r} has "
+                f"{len(self.outputs):,}; select each once"
             )
 
     # ---------------------------------------------------------------- outputs

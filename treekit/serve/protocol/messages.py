@@ -291,9 +291,8 @@ def _remove_strings(text: bytes) -> bytes:
 
 def make_json_limits(served: Served, rows: int) -> JsonLimits:
     """Return the limits of an inference request of at most `rows` rows for a model."""
-    n_features = served.model.schema.n_features
-    objects = _EXTRA_OBJECTS + 2 * (n_features + len(served.outputs))
-    return JsonLimits(objects, _MAX_MEMBERS * objects, rows * n_features + 2 * objects)
+    objects = _EXTRA_OBJECTS + 2 * (served.n_features + len(served.outputs))
+    return JsonLimits(objects, _MAX_MEMBERS * objects, rows * served.n_features + 2 * objects)
 
 
 def read_request(
