@@ -20,6 +20,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+import treekit
 from tests.examples import examples
 from tests.extreme_rows import extreme_rows
 from tests.extremes import EXTREMES
@@ -29,7 +30,7 @@ from treekit.data.schema import Column, Schema
 from treekit.errors import TreekitError
 from treekit.model.builder import build_tree, leaf, subset, threshold
 from treekit.model.model import Model, make_model
-from treekit.serve.errors import UnavailableError
+from treekit.serve.errors import InvalidRequestError, UnavailableError
 from treekit.serve.http import Reply, Route, read_body
 from treekit.serve.http import oip_routes as oip
 from treekit.serve.http.app import HttpApp, make_app
@@ -63,6 +64,40 @@ def general(served: Served, body: bytes) -> bytes | None:
     except TreekitError:
         return None
     return encode_response(served, request, outputs)[0]
+
+
+@pytest.mark.parametrize("name", NAMES[:6])
+def test_outputs_in_blocks_of_rows_are_those_of_all_rows(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    served = served_of(name)
+    rows = served.parse_inputs(served.make_sample_inputs(7))
+    rows[3:, 0] = rows[3, 0] + 1
+    names = (*served.default_outputs, "leaf")
+    expected = served.compute_outputs(rows, names)
+    monkeypatch.setattr("treekit.serve.models.served_model._BLOCK_VISITS", served.visits_per_row)
+    calls = []
+    monkeypatch.setattr(
+        "treekit.serve.models.served_model.check_cancelled", lambda: calls.append(1)
+    )
+    found = served.compute_outputs(rows, names)
+    assert len(calls) >= 2 * 4  # four blocks of two rows
+    for own, other in zip(found, expected, strict=True):
+        assert own.datatype == other.datatype
+        assert own.cells.tolist() == other.cells.tolist()
+
+
+def test_a_refused_row_is_counted_from_the_first_row_in_blocks_too(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    table = {"x": [0.0, 1.0, 2.0, 3.0], "y": ["a", "b", "a", "b"]}
+    served = Served("m", "1", "0" * 64, treekit.train(table, "y", missing="error"))
+    monkeypatch.setattr("treekit.serve.models.served_model._BLOCK_VISITS", 1.0)
+    rows = np.zeros((9, 1), served.model.schema.dtype)
+    rows[7] = np.nan
+    for output in ("label", "leaf"):
+        with pytest.raises(InvalidRequestError, match="row 7"):
+            served.compute_outputs(rows, [output])
 
 
 NUMBERS = st.one_of(

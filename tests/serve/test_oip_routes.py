@@ -100,6 +100,60 @@ def test_control_is_refused_unless_the_server_allows_it(folder: Path) -> None:
     assert service.repository.get("texts")
 
 
+X = {"name": "a", "shape": [1], "datatype": "FP32", "data": [1]}
+MANY = {
+    "inputs": ({"inputs": [X] * 100}, "the request has 100 inputs, but model 'texts' only"),
+    "outputs": ({"inputs": [X], "outputs": [{"name": "label"}] * 100}, "selects 100 outputs"),
+    "objects": ({"inputs": [X] * 20_000}, "20,001 JSON objects"),
+    "objects and NaN": ({"x": float("nan"), "inputs": [X] * 20_000}, "20,001 JSON objects"),
+    "members": ({"inputs": [X], "parameters": dict.fromkeys(map(str, range(9000)))}, "members"),
+    "lists": ({"inputs": [X], "x": ["", *[[]] * 900_000]}, "JSON lists"),
+}
+
+
+@pytest.mark.parametrize("case", MANY)
+def test_more_parts_than_a_model_has_are_refused_before_they_are_decoded(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, case: str
+) -> None:
+    body, said = MANY[case]
+    service = service_of(folder)
+    text = json.dumps(body).encode()
+    name = "treekit.serve.http.oip_routes.decode_tensors"
+    monkeypatch.setattr(name, lambda *_: pytest.fail("decoded"))
+    answer = asked(service, "POST", "/v2/models/texts/infer", text)
+    assert (answer.status_code, said in answer.text) == (413, True), answer.text
+    # The same before the bytes of inputs.
+    headers = {"Inference-Header-Content-Length": str(len(text))}
+
+    async def ask() -> httpx.Response:
+        async with client_of(make_app(service)) as client:
+            path = "/v2/models/texts/infer"
+            return await client.post(path, content=text + b"{" * 9, headers=headers)
+
+    assert asyncio.run(ask()).text == answer.text
+
+
+def test_braces_in_texts_and_in_binary_data_are_no_objects(folder: Path) -> None:
+    service = service_of(folder)
+    texts = ['{"[:\\' * 30] * 500
+    given = {"name": "a", "shape": [500], "datatype": "BYTES", "data": texts}
+    answer = asked(
+        service, "POST", "/v2/models/texts/infer", json.dumps({"inputs": [given]}).encode()
+    )
+    assert answer.status_code == 400  # not 413: "a" is no input of texts, or lacks others
+    assert "input" in answer.json()["error"]
+
+
+def test_a_large_request_to_the_repository_is_refused(folder: Path) -> None:
+    service = service_of(folder)
+    service.control = True
+    answer = changed(
+        service, "texts", "load", b'{"parameters": {"file:1": "%b"}}' % (b"a" * 70_000)
+    )
+    assert answer.status_code == 413
+    assert "leave out their content" in answer.json()["error"]
+
+
 def test_a_model_that_appears_is_loaded(folder: Path) -> None:
     service = service_of(folder, control=True)
     shutil.copy(folder / "texts.treekit", folder / "fresh.treekit")

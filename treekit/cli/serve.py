@@ -29,8 +29,8 @@ Prometheus; "outputs" may also name leaf, rule, contributions and bias):
 """
 
 _EXIT_CODES = """\b
-Exit codes: 0, stopped by Ctrl-C or SIGTERM after answering all requests in progress; 2, the
-server cannot start, for the reason printed; 130 or 143, stopped at once by a second signal,
+Exit codes: 0, stopped by Ctrl-C or SIGTERM after answering all requests in progress, or after
+--max-seconds; 2, the server cannot start, for the reason printed; 130 or 143, stopped at once by a second signal,
 or by a signal before it was listening.
 """
 
@@ -93,7 +93,7 @@ or by a signal before it was listening.
     metavar="S",
     type=click.FloatRange(0, min_open=True),
     help="Time limit for receiving a request, for answering it, and for requests in progress at "
-    "shutdown.  [default: 30]",
+    "shutdown; the server ends within 5 s after it, whatever still runs.  [default: 30]",
 )
 @number_option(
     "--max-requests", "Maximum number of concurrent requests per worker.  [default: 256]", least=1
@@ -110,7 +110,8 @@ def serve_command(sources: tuple[str, ...], **options: Any) -> None:
 
     A folder contains NAME.treekit, or NAME/VERSION/model.treekit as in a Triton model
     repository.  Changed files are reloaded without dropping requests; if a
-    file cannot be loaded, the previous version stays in service and the reason is logged.
+    file cannot be loaded, the previous version stays in service, in new workers too, and the
+    reason is logged.
     """
     from treekit.serve.process.run import serve
 

@@ -34,7 +34,9 @@ BACKLOG = 2048
 def serve(settings: ServeSettings) -> None:
     """Serve models until SIGINT or SIGTERM; return after all requests in progress.
 
-    A second signal ends the process immediately with exit code 128 plus its number.  With
+    The process ends within `EXIT_SECONDS` of `treekit.serve.process.worker` after the time limit
+    of requests, even if a thread still runs (with exit code 0, without a return).  A second
+    signal ends it immediately with exit code 128 plus its number.  With
     several workers, SIGHUP restarts them one after the other; they run only from the main thread,
     and the calling program needs an ``if __name__ == "__main__":`` guard, as always with
     `multiprocessing`.

@@ -248,8 +248,7 @@ def _exit_late() -> None:
     """End the process although a thread still runs, which Python would wait for."""
     text = "the process ends although work in a thread has not ended; it has no client any more"
     log_event("stopped-late", text, level="warning")
-    for handler in logging.getLogger("treekit.serve").handlers:
-        handler.flush()
+    logging.shutdown()
     os._exit(0)
 
 
