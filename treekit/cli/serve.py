@@ -30,8 +30,8 @@ Prometheus; "outputs" may also name leaf, rule, contributions and bias):
 
 _EXIT_CODES = """\b
 Exit codes: 0, stopped by Ctrl-C or SIGTERM after answering all requests in progress, or after
---max-seconds; 2, the server cannot start, for the reason printed; 130 or 143, stopped at once by a second signal,
-or by a signal before it was listening.
+--max-seconds; 2, the server cannot start, for the reason printed; 130 or 143, stopped at once by
+a second signal, or by a signal before it was listening.
 """
 
 
