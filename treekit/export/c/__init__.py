@@ -263,6 +263,7 @@ def readable_c_values(model: Model, name: str) -> dict[str, Any]:
         "p": prefix,
         "P": Code(prefix.upper()),
         "file_name": Code(name),
+        "doubles": int(schema.dtype != "float32" or not labels),
         "cell": Code("float" if schema.dtype == "float32" else "double"),
         "result": Code(f"enum {prefix}_class" if labels else "double"),
     }
@@ -401,12 +402,30 @@ def export_c(
     uses = _add_called_helpers(uses, types)
     reason = add_reason(Code(made.reason), unreadable)
     values |= {"form": Code(made.name), "reason": reason, "derived_count": derived.n_columns}
+    count = _find_largest_count(model, made)
+    values["beyond_int16"] = count if count > _MAX_INT16_COUNT else 0
+    oblique = bool(_find_sums(derived).any())
+    values["double_remedy"] = Code("" if oblique else ": export with arithmetic=integer")
     values["parts"] = _list_parts(made, leaf_template, uses, types)
     values |= compute_size_values(model, made, tables, types, uses)
     return {
         f"{name}.c": render_from(folders, "c/source.jinja", **values),
         f"{name}.h": render_from(folders, "c/header.jinja", **values),
     }
+
+
+_MAX_INT16_COUNT = 2**15 - 1 - INTERLEAVED_TREES  # loops look so many trees ahead
+
+
+def _find_largest_count(model: Model, made: CLayout) -> int:
+    """Return the largest number that an int of the source and of its interface holds."""
+    schema = model.schema
+    labels = sum(len(output.classes) for output in schema.outputs)
+    nodes = max(tree.n_nodes for tree in model.trees)  # a leaf is the number of a node
+    levels = int(schema.n_levels.max(initial=0))
+    deepest = made.values.get("deepest", 0)
+    counts = (schema.n_features, schema.n_values, labels, model.n_trees, nodes, levels, deepest)
+    return max(counts)
 
 
 def _compute_name_values(model: Model, name: str, prefix: Code) -> dict[str, Any]:

@@ -197,6 +197,11 @@ class CTypes:
     sum_type: Code
 
     @property
+    def address_space(self) -> Code:
+        """Macro before the types of tables, which users define for processors with several."""
+        return Code(f"{self.prefix.upper()}_ADDRESS_SPACE " if self.integers_only else "")
+
+    @property
     def sum_size(self) -> int:
         """Bytes of an integer sum."""
         return 4 if self.sum_type == "int32_t" else 8
@@ -236,6 +241,7 @@ class CTypes:
             "key": Code(f"uint{bits}_t"),
             "sum": self.sum_type,
             "out": self.sum_type if self.integers_only else Code("double"),
+            "space": self.address_space,
             "missing": missing,
             "top": Code(f"0x8{'0' * (bits // 4 - 1)}u"),
             "infinity": Code("0x7f800000u" if self.is_float32 else "0x7ff0000000000000u"),
@@ -338,7 +344,10 @@ def compute_size_values(
     else:
         batches = [row + _BATCH_FRAME_BYTES for row in rows]
     return {
-        "tables": {str(table.name): table for table in tables},
+        "tables": {
+            str(table.name): replace(table, type=Code(types.address_space + table.type))
+            for table in tables
+        },
         "table_bytes": sum(table.size for table in tables),
         "stack": rows,
         "batch_stack": batches,
