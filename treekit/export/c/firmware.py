@@ -1,0 +1,152 @@
+"""Estimates of the flash that C sources take in programs for small processors.
+
+Sizes are those of programs for a Cortex-M0 that ask for labels, or for numbers if there are
+no labels (gcc 12 at -Os, without the functions that they do not call).  The constants are
+fitted by least squares to the programs of 83 float32 and 58 float64 models.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+
+from treekit.export.c.layouts import INTERLEAVED_TREES, CLayout, CTypes
+from treekit.model.model import Model
+
+# ---------------------------------------------------------------- c firmware
+
+_UNUSED_TABLES = ("leaf_nodes", "depths")  # of leaves and of batches
+_MAX_NEAR_LINES = 8  # lines of a branch that a short jump passes over
+_MAX_SMALL_NUMBER = 255  # of a leaf, which an instruction holds
+_FORM_BYTES = {
+    # fact: cells of 32 bits, of 64
+    "always": (-121, -197),
+    "several_trees": (-39, 30),
+    "eight_trees": (-55, -210),
+    "nominal": (-16, -145),
+    "functions": (18, 17),
+    "tests": (13, 18),
+    "missing_yes": (2, 21),
+    "thresholds": (2, 3),
+    "codes": (1, 12),
+    "sets": (19, 32),
+    "missing_number": (62, 76),
+    "missing_level": (-29, -85),
+    "large_leaves": (2, 2),
+    "far_branches": (9, 16),
+}
+"""Bytes of the code of nested tests beyond that of the loop over a table, both of integers."""
+_FLOAT_BYTES = {
+    # fact: tests of float; double of float32; double of float64; table of the same
+    "always": (520, 729, 755, 36, 332, 58),
+    "numbers": (3486, 3472, 3329, 3427, 3427, 3430),
+    "means": (1859, 1885, 2011, 1957, 1957, 1946),
+    "link": (3077, 2371, 4600, 3094, 445, 2451),
+    "levels_of_numbers": (1389, 2273, 2503, 1683, 2820, 2845),
+    "levels": (330, 359, 353, 1709, 2945, 4474),
+    "sets_of_labels": (1246, 2244, 3350, 0, 0, 0),
+    "derived": (35, 320, 0, 79, 111, 0),
+    "tests": (0, 7, -10, 0, 0, 0),
+    "codes": (13, 19, 6, 0, 0, 0),
+    "missing": (-4, -4, 31, 0, 0, 0),
+}
+"""Bytes of floating point beyond integers, with the compiler's library."""
+
+
+def estimate_form_difference(model: Model, nested: CLayout, packed: CLayout, types: CTypes) -> int:
+    """Estimate by how many bytes nested tests are larger than a table, both of integers."""
+    wide = types.key_dtype.itemsize > 4
+    code = _estimate_nested_code(nested, wide) + sum(
+        _FORM_BYTES[fact][wide] * there
+        for fact, there in (
+            ("always", True),
+            ("several_trees", model.n_trees > 1),
+            ("eight_trees", model.n_trees >= INTERLEAVED_TREES),
+            ("nominal", bool(model.schema.nominal.any())),
+        )
+    )
+    return code + _count_table_bytes(model, nested) - _count_table_bytes(model, packed)
+
+
+def estimate_integer_saving(
+    model: Model, made: CLayout, packed: CLayout | None, types: CTypes, helpers: set[str]
+) -> int:
+    """Estimate the bytes that ``arithmetic="integer"`` saves, in hundreds; 0 = none.
+
+    Parameters
+    ----------
+    made : CLayout
+        Layout of the source with floating point.
+    packed : CLayout, optional
+        Table that the source would be if it is smaller than nested tests.
+    types : CTypes
+    helpers : set of str
+        Helpers of the source.
+    """
+    numbers = model.schema.task == "regression"
+    levels = not helpers.isdisjoint({"is_level", "has_code"})
+    lines = _count_lines(made) if made.name == "if_else" else Counter[str]()
+    facts = {
+        "always": 1,
+        "numbers": numbers,
+        "means": numbers and model.divisor & (model.divisor - 1) != 0,
+        "link": numbers and "exp" in helpers,
+        "levels_of_numbers": numbers and levels,
+        "levels": not numbers and "is_level" in helpers,
+        "sets_of_labels": not numbers and "has_code" in helpers,
+        "derived": "derived" in helpers,
+        "tests": lines["tests"],
+        "codes": lines["codes"],
+        "missing": lines["missing_number"] + lines["missing_level"],
+    }
+    at = 0 if types.cell_type == "float" else 1 if types.is_float32 else 2
+    at += 0 if made.name == "if_else" else 3
+    saving = sum(_FLOAT_BYTES[fact][at] * int(count) for fact, count in facts.items())
+    if made.name == "hybrid":
+        saving += _estimate_nested_code(made, types.key_dtype.itemsize > 4)
+    elif packed is not None:
+        saving += max(estimate_form_difference(model, made, packed, types), 0)
+    return max(round(saving, -2), 0)
+
+
+def _estimate_nested_code(made: CLayout, wide: bool) -> int:
+    return sum(_FORM_BYTES[fact][wide] * count for fact, count in _count_lines(made).items())
+
+
+def _count_table_bytes(model: Model, made: CLayout) -> int:
+    """Count the bytes of the tables of a layout that a program for predictions reads."""
+    own = sum(table.size for table in made.tables if table.name not in _UNUSED_TABLES)
+    return own + 4 * model.schema.n_features * ("is_level" in made.helpers)
+
+
+_FACTS_BY_OP: Mapping[str, tuple[str, ...]] = {
+    "le_missing_no": ("tests",),
+    "le_missing_yes": ("tests", "missing_yes"),
+    "in_set": ("sets",),
+    "missing_number": ("missing_number",),
+    "missing_level": ("missing_level",),
+    "call": ("functions",),
+}
+
+
+def _count_lines(made: CLayout) -> Counter[str]:
+    """Count the lines of nested tests by what they add to a program."""
+    facts: Counter[str] = Counter()
+    for function in made.values["functions"]:
+        thresholds: set[str] = set()
+        open_tests: list[int] = []
+        facts["functions"] += 1
+        for at, line in enumerate(function.lines):
+            facts.update(_FACTS_BY_OP.get(line.op, ()))
+            if line.op.startswith("le_"):
+                thresholds.add(line.value)
+            elif line.op == "in_codes":
+                facts["codes"] += len(line.codes)
+            elif line.op == "leaf":
+                facts["large_leaves"] += int(line.at) > _MAX_SMALL_NUMBER
+            if line.op == "otherwise":
+                facts["far_branches"] += at - open_tests.pop() > _MAX_NEAR_LINES
+            elif line.op not in ("leaf", "call", "unused", "end"):
+                open_tests.append(at)
+        facts["thresholds"] += len(thresholds)
+    return facts
