@@ -89,7 +89,7 @@ def test_auto_is_the_smaller_form_and_the_header_states_what_integers_save(
     assert auto <= 1.05 * min(forms.values())
     assert stated_saving(header) == 0
     size, header = measure(model, tmp_path)
-    assert abs(stated_saving(header) - max(size - auto, 0)) <= 0.1 * size
+    assert abs(stated_saving(header) - max(size - auto, 0)) <= 0.12 * size
 
 
 @pytest.mark.matrix
