@@ -11,7 +11,7 @@ from treekit.data.schema import Output
 from treekit.errors import ExportError
 from treekit.export.literals import encode_utf8
 from treekit.export.onnx.graph import ML_DOMAIN, Graph
-from treekit.model.fixed_point import scale_units
+from treekit.model.fixed_point import MASS, scale_units
 from treekit.model.links import EXP_COEFFICIENTS, EXP_LIMIT, LN2_HIGH, LN2_LOW, LOG2_E, Link
 from treekit.model.model import Model
 
@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 
 
 # ---------------------------------------------------------------- onnx answers
+
+_MAX_EXACT_INTEGER = 2.0**53
+"""Integers up to this are exact in double."""
 
 _MAX_EXACT_EXPONENT = 900
 """Scaling by powers of 2 up to this does not make a divisor or mean of integers subnormal."""
@@ -111,14 +114,35 @@ def _add_map(graph: Graph, output: Output, shares: str, name: str) -> ValueInfoP
 
 
 def _add_least_cost(graph: Graph, model: Model, name: str) -> str:
-    """Add the first class of least expected cost, in int64 because costs reach 2**62."""
-    graph.add_constant("cost_table", np.asarray(model.label_costs, dtype=np.int64))
-    graph.add_cast("exact_sums", np.int64, "whole_sums")
-    graph.add_operator("MatMul", ["whole_sums", "cost_table"], "costs")
-    graph.add_reduction("ReduceMin", "costs", "least")
-    graph.add_operator("Equal", ["costs", "least"], "is_least")
-    graph.add_cast("is_least", np.float32, "is_least_number")
-    return graph.add_first_maximum("is_least_number", name)
+    """Add the first class of least expected cost, exactly although costs reach 2**62.
+
+    Costs beyond 2**53, of fractional instances only, are computed in two digits of 24 bits or more.
+    """
+    costs = -np.asarray(model.label_costs, dtype=np.float64)
+    graph.add_constant("negative_costs", costs)
+    if model.unit_total * -costs.min() <= _MAX_EXACT_INTEGER:
+        graph.add_operator("MatMul", ["exact_sums", "negative_costs"], "gains")
+        return graph.add_first_maximum("gains", name)
+    graph.add_constant("digit", float(MASS))
+    high, low = _add_digits(graph, "exact_sums", "sums")
+    graph.add_operator("MatMul", [high, "negative_costs"], "high_products")
+    graph.add_operator("MatMul", [low, "negative_costs"], "low_products")
+    carry, low = _add_digits(graph, "low_products", "products")
+    graph.add_operator("Add", ["high_products", carry], "high_gains")
+    # Of the classes with the largest high digit the low digit decides; others get numbers below 0.
+    graph.add_reduction("ReduceMax", "high_gains", "largest_gain")
+    graph.add_operator("Sub", ["high_gains", "largest_gain"], "lost")
+    graph.add_operator("Mul", ["lost", "digit"], "lost_gains")
+    graph.add_operator("Add", ["lost_gains", low], "gains")
+    return graph.add_first_maximum("gains", name)
+
+
+def _add_digits(graph: Graph, integers: str, name: str) -> tuple[str, str]:
+    """Add the quotient and the remainder, from 0, of integers in double by ``digit``."""
+    graph.add_operator("Div", [integers, "digit"], f"{name}_share")
+    high = graph.add_operator("Floor", [f"{name}_share"], f"{name}_high")
+    graph.add_operator("Mul", [high, "digit"], f"{name}_above")
+    return high, graph.add_operator("Sub", [integers, f"{name}_above"], f"{name}_low")
 
 
 def add_numbers(graph: Graph, model: Model) -> list[ValueInfoProto]:

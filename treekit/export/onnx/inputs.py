@@ -1,9 +1,10 @@
 """ONNX operators between the inputs and the trees: invalid codes and refused cells.
 
-A graph refuses a batch by an invalid Gather: the count of refused cells is the index
-into a vector of one element.  "It is an error if any of
-the index values are out of bounds" (ONNX, Gather), so the complete batch fails, as
-in `treekit.model.scoring`; the message of onnxruntime contains the name of the node.
+A graph refuses a batch by an invalid GatherElements: the count of refused cells is the
+index into one element.  "It is an error if any of the index values are out of bounds"
+(ONNX), so the complete batch fails, as in `treekit.model.scoring`; the message of
+onnxruntime contains the name of the node.  Not Gather, which has the same rule, because
+OpenVINO 2026.4 checks the indices of GatherElements only.
 """
 
 from __future__ import annotations
@@ -79,10 +80,10 @@ def _add_refusal(graph: Graph, columns: str, message: str) -> str:
 
     `message` is the error message, which becomes the name of the failing node.
     """
-    graph.add_constant("nothing", np.zeros(1, dtype=graph.real))
+    graph.add_constant("nothing", np.zeros((1, 1), dtype=graph.real))
     graph.add_cast("is_refused", np.int64, "refused")
-    graph.add_operator("ReduceSum", ["refused"], "n_refused", keepdims=0)
-    graph.add_operator("Gather", ["nothing", "n_refused"], "accepted", name=message)
+    graph.add_operator("ReduceSum", ["refused"], "n_refused", keepdims=1)
+    graph.add_operator("GatherElements", ["nothing", "n_refused"], "accepted", name=message)
     return graph.add_operator("Add", [columns, "accepted"], "columns")
 
 

@@ -114,8 +114,10 @@ def _add_first_known(
 #
 # A row starts with the mass 2**24 at every root.  A node passes it to the
 # branch that the row takes or, if the row's value is missing, to every branch
-# the part between its bounds (`treekit.model.fixed_point`): Mul and Div of int64,
-# exact as in every other artifact.  Memory: rows x nodes of one level of depth.
+# the part between its bounds (`treekit.model.fixed_point`).  Masses are integers in
+# double: products are below 2**48 and sums below 2**53, so that all are exact, as in
+# every other artifact.  Not int64, which some runtimes compute in 32 bits: their products
+# overflow, while numbers in double are rounded there.  Memory: rows x nodes of one level of depth.
 
 _NO_BRANCH = -1.0
 
@@ -136,7 +138,7 @@ def add_masses(
 ) -> tuple[str, npt.NDArray[np.int64]]:
     """Add the traversal of all trees, and ``exact_sums`` (N, values) double.
 
-    Return the name of the masses (N, leaves) int64, and the row of `Model.units` of each leaf.
+    Return the name of the masses (N, leaves) double, and the row of `Model.units` of each leaf.
 
     Parameters
     ----------
@@ -149,8 +151,8 @@ def add_masses(
     walk = _Traversal(graph, nodes, model.schema.n_features, columns, derived)
     bounds = np.concatenate([compute_mass_bounds(tree) for tree in model.trees])
     row_of_leaf = np.cumsum(nodes.kind == Split.LEAF) - 1
-    graph.add_constant("whole_mass", MASS)
-    graph.add_constant("none", 0)
+    graph.add_constant("whole_mass", float(MASS))
+    graph.add_constant("none", 0.0)
     graph.add_number("first_branch", 0)
     graph.add_number("second_branch", 1)
     graph.add_number("no_branch", _NO_BRANCH)
@@ -167,12 +169,11 @@ def add_masses(
             break
         mass, level = _add_child_masses(walk, mass, level, bounds, depth)
     row = np.concatenate(leaf_rows)
-    graph.add_constant("units", model.units[row])
+    graph.add_constant("units", model.units[row].astype(np.float64))
     every = leaf_masses[0]
     if len(leaf_masses) > 1:
         every = graph.add_operator("Concat", leaf_masses, "leaf_masses", axis=1)
-    graph.add_operator("MatMul", [every, "units"], "sums")
-    graph.add_cast("sums", np.float64, "exact_sums")
+    graph.add_operator("MatMul", [every, "units"], "exact_sums")
     return every, row
 
 
@@ -187,13 +188,12 @@ def add_largest_leaves(graph: Graph, model: Model, masses: str, row: npt.NDArray
     rows = model.leaf_offsets[:-1, None] + np.where(own < counts[:, None], own, 0)
     graph.add_selection(masses, "masses_of_trees", np.argsort(row)[rows], "masses_by_tree")
     graph.add_constant("first_leaf", model.leaf_offsets[:-1])
-    graph.add_cast("masses_by_tree", np.float64, "real_masses")
-    graph.add_first_maximum("real_masses", "largest_leaf", axis=2)
+    graph.add_first_maximum("masses_by_tree", "largest_leaf", axis=2)
     return graph.add_operator("Add", ["largest_leaf", "first_leaf"], "reached_leaves")
 
 
 def _add_root_masses(graph: Graph, columns: str, n_trees: int) -> str:
-    """Add (N, trees) int64: the complete mass at every root."""
+    """Add (N, trees) double: the complete mass at every root."""
     graph.add_constant("row_count_start", [0])
     graph.add_constant("row_count_end", [1])
     graph.add_constant("tree_count", [n_trees])
@@ -210,7 +210,7 @@ def _add_child_masses(
     bounds: npt.NDArray[np.int64],
     depth: int,
 ) -> tuple[str, npt.NDArray[np.int64]]:
-    """Add the masses of the next level (N, children) int64 from the `mass` (N, level) of this one.
+    """Add the masses of the next level (N, children) double from the `mass` (N, level) of this one.
 
     Return their name, and the nodes of the next level.
     """
@@ -225,11 +225,10 @@ def _add_child_masses(
     given = graph.add_selection(mass, f"{name}_from", inner[parent], f"{name}_given")
     taken = graph.add_selection(branch, f"{name}_asks", parent, f"{name}_taken")
     graph.add_constant(f"{name}_branch", own.astype(graph.real))
-    graph.add_constant(f"{name}_low", bounds[children, 0])
-    graph.add_constant(f"{name}_high", bounds[children, 1])
-    for side in ("low", "high"):
-        graph.add_operator("Mul", [given, f"{name}_{side}"], f"{name}_{side}_times")
-        graph.add_operator("Div", [f"{name}_{side}_times", "whole_mass"], f"{name}_{side}_part")
+    for side, bound in zip(("low", "high"), bounds[children].T / MASS, strict=True):
+        graph.add_constant(f"{name}_{side}", bound)
+        graph.add_operator("Mul", [given, f"{name}_{side}"], f"{name}_{side}_share")
+        graph.add_operator("Floor", [f"{name}_{side}_share"], f"{name}_{side}_part")
     graph.add_operator("Sub", [f"{name}_high_part", f"{name}_low_part"], f"{name}_part")
     graph.add_operator("Equal", [taken, f"{name}_branch"], f"{name}_is_taken")
     graph.add_operator("Equal", [taken, "no_branch"], f"{name}_is_missing")
