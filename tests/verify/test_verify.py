@@ -438,7 +438,7 @@ def test_an_artifact_that_cannot_run_is_a_result_not_an_exception(tmp_path):
     rules.write_text(rules.read_text()[:-20])
     report = verify(model, [onnx, c, python, rules])
     assert not report.equal
-    assert "onnxruntime cannot run" in report.artifacts[0].error
+    assert f"onnxruntime {onnxruntime.__version__} cannot run" in report.artifacts[0].error
     assert "#error stop" in report.artifacts[1].error
     assert "exit code 3" in report.artifacts[2].error
     assert "cannot be read" in report.artifacts[3].error

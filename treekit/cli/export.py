@@ -134,10 +134,11 @@ def _list_output_paths(output: Path, suffix: str) -> list[Path]:
     help="Approximate time limit; the report lists what was left out.",
 )
 @click.option(
-    *("--with", "runtimes"),
+    *("--runtime", "--with", "runtimes"),
     multiple=True,
     metavar="NAME",
-    help="Runtime to use, such as clang, qemu-arm, qemu-aarch64, qemu-s390x, or 'all'.  "
+    help="Runtime to use, such as clang, qemu-arm, qemu-aarch64, qemu-s390x, openvino, reference "
+    "(of onnx), MODULE:FUNCTION for your own of ONNX, or 'all'.  "
     "[default: the first available for each kind of artifact]",
 )
 @click.option("--without", multiple=True, metavar="NAME", help="Runtime not to use.")

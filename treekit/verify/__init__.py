@@ -93,7 +93,10 @@ def verify(
         Approximate time limit in seconds; the report lists what was left out to
         meet it.
     runtimes : collection of str
-        Runtimes to use (``"gcc"``, ``"clang"``), or ``"all"``.  By default each
+        Runtimes to use (``"gcc"``, ``"openvino"``), or ``"all"``; ``"module:function"`` is a
+        function for ONNX files: it takes a path, and returns ``run(names, feeds)``, which
+        returns the outputs of these names.  ``"all"`` leaves out openvino and reference (the
+        reference evaluator of onnx).  By default each
         artifact runs on the first runtime of its kind that this machine has; ``untried`` of
         the report names the others.
     without : collection of str

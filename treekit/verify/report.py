@@ -170,7 +170,7 @@ def format_lines(report: Report) -> Iterator[str]:
         yield from _format_structure(report)
         yield from _format_coverage(report)
     for artifact in report.artifacts + report.on_artifacts:
-        yield from _format_difference(artifact)
+        yield from _format_difference(artifact, report.versions.get(artifact.runtime, ""))
 
 
 def _format_artifacts(artifacts: Sequence[ArtifactResult]) -> Iterator[str]:
@@ -292,7 +292,7 @@ def _format_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterato
         yield "  " + "  ".join(cells).rstrip()
 
 
-def _format_difference(artifact: ArtifactResult) -> Iterator[str]:
+def _format_difference(artifact: ArtifactResult, version: str) -> Iterator[str]:
     if artifact.error:
         yield f"\n{artifact.path} could not be run: {artifact.error}"
     if artifact.note:
@@ -306,6 +306,7 @@ def _format_difference(artifact: ArtifactResult) -> Iterator[str]:
         yield f"  {_format_value(name)} = {'missing' if value is None else _format_value(value)}"
     yield f"  model:     {first.expected}"
     yield f"  artifact:  {first.given}"
+    yield f"  runtime:   {artifact.runtime}, version {version}"
 
 
 def _format_value(value: Any) -> str:

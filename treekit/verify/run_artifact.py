@@ -31,7 +31,7 @@ from treekit.verify.probe_values import decode_cells
 from treekit.verify.report import NOT_REQUESTED, ArtifactResult, Difference, Untried, hash_file
 from treekit.verify.run_c import C_RUNTIMES, compare_c_structure
 from treekit.verify.run_language import explain_missing_runner, list_language_runners
-from treekit.verify.run_onnx import ONNX_RUNTIMES, compare_onnx_structure
+from treekit.verify.run_onnx import ONNX_RUNTIMES, compare_onnx_structure, load_onnx_runtime
 from treekit.verify.runtime import Job, OutOfTimeError, Runner, Runtime
 
 # ---------------------------------------------------------------- rules
@@ -166,8 +166,8 @@ def choose_runtimes(
     ----------
     paths : sequence of Path
     wanted, without : collection of str
-        Names of runtimes, or `ALL_RUNTIMES`.  Kinds without a requested runtime use the
-        first available one.
+        Names of runtimes, or `ALL_RUNTIMES`; ``module:function`` is a user's own for ONNX.
+        Kinds without a requested runtime use the first available one.
     templates : str or Path
         Folder of additional languages.
 
@@ -181,7 +181,13 @@ def choose_runtimes(
         if not path.is_file():
             raise VerificationError(f"cannot verify {str(path)!r}: no such file")
     named, barred = ({one} if isinstance(one, str) else set(one) for one in (wanted, without))
+    own = tuple(load_onnx_runtime(name) for name in sorted(named) if ":" in name)
+    kinds = [
+        replace(runner, runtimes=runner.runtimes + own) if runner.kind == "onnx" else runner
+        for runner in kinds
+    ]
     known = [runtime.name for runner in list_runners(templates) for runtime in runner.runtimes]
+    known += [runtime.name for runtime in own]
     if unknown := sorted((named | barred) - {*known, ALL_RUNTIMES}):
         raise VerificationError(
             f"unknown runtime {unknown[0]!r}{suggestion(unknown[0], known) or ';'} "
@@ -199,6 +205,8 @@ def _choose_for_artifact(
     lacking = {
         runtime.name: "excluded on request"
         if runtime.name in without
+        else NOT_REQUESTED
+        if runtime.only_if_named and runtime.name not in wanted
         else runtime.why_unavailable(path)
         for runtime in runner.runtimes
     }
@@ -212,7 +220,7 @@ def _choose_for_artifact(
         taken = able[:1]
     absent = [why for name, why in lacking.items() if why and name in named]
     if not taken and not absent:
-        absent = list(dict.fromkeys(lacking.values()))
+        absent = [why for why in dict.fromkeys(lacking.values()) if why != NOT_REQUESTED]
     used = {runtime.name for runtime in taken}
     asked = lacking.keys() if ALL_RUNTIMES in wanted else named | without
     untried = [

@@ -1,10 +1,18 @@
-"""Execution of ONNX files in onnxruntime, and their comparison with a fresh export."""
+"""Execution of ONNX files in several runtimes, and their comparison with a fresh export.
+
+onnxruntime runs a graph unless another runtime is named: OpenVINO, the reference evaluator of
+onnx, or a function ``module:function`` of the user (`OpenGraph`).
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import importlib
+import importlib.util
+import pkgutil
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -15,8 +23,11 @@ from treekit.export.onnx import export_onnx
 from treekit.model.model import Model
 from treekit.verify.answers import Answers, concatenate_answers, encode_labels, make_refusals
 from treekit.verify.probe_values import find_levels, make_unseen_text
-from treekit.verify.runtime import Job, Runtime
+from treekit.verify.runtime import Job, Run, Runtime
 from treekit.verify.tree_equivalence import NOT_FRESH, StructureComparison, compare_with_export
+
+if TYPE_CHECKING:
+    from onnx import ModelProto, ValueInfoProto
 
 # ---------------------------------------------------------------- comparison with a fresh export
 
@@ -35,13 +46,11 @@ def compare_onnx_structure(path: Path, model: Model) -> StructureComparison:
 def _find_graph_settings(path: Path) -> dict[str, Any] | None:
     """Return the settings that a graph was exported with, None if treekit did not export it."""
     from google.protobuf.message import DecodeError
-    from onnx import ModelProto
 
-    proto = ModelProto()
     try:
         if path.stat().st_size > _MAX_BYTES:
             return None
-        proto.ParseFromString(path.read_bytes())
+        proto = _read_proto(path)
     except (DecodeError, OSError, ValueError, RuntimeError):
         return None
     metadata = {one.key: one.value for one in proto.metadata_props}
@@ -59,57 +68,100 @@ def _find_graph_settings(path: Path) -> dict[str, Any] | None:
     }
 
 
+def _read_proto(path: Path) -> ModelProto:
+    from onnx import ModelProto
+
+    proto = ModelProto()
+    proto.ParseFromString(path.read_bytes())
+    return proto
+
+
 # ---------------------------------------------------------------- run onnx
 
 
 _BATCH_ROWS = 8192
 _SINGLE_ROWS = 300
 """Rows run one by one, for one input; divided by the number of inputs."""
-_NUMBER_TYPES = {"tensor(float)": np.float32, "tensor(double)": np.float64}
+_NUMBER_TYPES = (np.float32, np.float64)
 _EXTRA_OUTPUTS = {"leaf", "path"}
 """Outputs other than predictions, which are ignored."""
 
 Rows = npt.NDArray[np.float64]
 Feeds = dict[str, npt.NDArray[Any]]
+RunGraph = Callable[[list[str], Feeds], list[Any]]
+"""``run(names, feeds)`` returns the outputs of the given names; raises if it refuses the rows."""
+OpenGraph = Callable[[Path], RunGraph]
+"""``open(path)`` loads an ONNX file; raises if the runtime does not support the graph."""
 
 
-def run_onnx(job: Job, rows: Rows) -> Iterator[tuple[str, Answers]]:
-    """Run rows in onnxruntime, in batches and, for some, one at a time."""
+def _open_onnxruntime(path: Path) -> RunGraph:
     import onnxruntime
 
-    path, schema = job.path, job.schema
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 4  # errors arrive as exceptions
+    run: RunGraph = onnxruntime.InferenceSession(
+        str(path), options, providers=["CPUExecutionProvider"]
+    ).run
+    return run
+
+
+def _open_openvino(path: Path) -> RunGraph:
+    import openvino
+
+    # Otherwise some processors compute in bfloat16.
+    settings = {"INFERENCE_PRECISION_HINT": "f32"}
+    graph = openvino.Core().compile_model(str(path), "CPU", settings)
+
+    def run(names: list[str], feeds: Feeds) -> list[Any]:
+        outputs = graph(feeds)
+        return [outputs[name] for name in names]
+
+    return run
+
+
+def _open_reference(path: Path) -> RunGraph:
+    from onnx.reference import ReferenceEvaluator
+
+    run: RunGraph = ReferenceEvaluator(str(path)).run
+    return run
+
+
+def run_onnx(
+    job: Job, rows: Rows, open_graph: OpenGraph = _open_onnxruntime, runtime: str = "onnxruntime"
+) -> Iterator[tuple[str, Answers]]:
+    """Run rows in an ONNX runtime, in batches and, for some, one at a time."""
+    path, schema = job.path, job.schema
     try:
-        session = onnxruntime.InferenceSession(
-            str(path), options, providers=["CPUExecutionProvider"]
-        )
-        _check_shape(session, path, schema)
-        feeds = _make_feeds(session, schema, rows)
+        run = open_graph(path)
+        proto = _read_proto(path)
+        inputs = list(proto.graph.input)
+        _check_shape(inputs, list(proto.graph.output), path, schema)
+        feeds = _make_feeds(inputs, schema, rows)
         # A failure without rows is an error, not a refusal of rows.
-        session.run(None, _slice_feeds(feeds, 0, 0))
-        yield "batches", _predict_batches(session, schema, feeds, len(rows), _BATCH_ROWS)
+        run(list(_list_outputs(schema)), _slice_feeds(feeds, 0, 0))
+        yield "batches", _predict_batches(run, schema, feeds, len(rows), _BATCH_ROWS)
         # onnxruntime runs single rows in other loops.
         alone = max(_SINGLE_ROWS // len(feeds), 10)
-        yield "single rows", _predict_batches(session, schema, feeds, min(len(rows), alone), 1)
+        yield "single rows", _predict_batches(run, schema, feeds, min(len(rows), alone), 1)
     except VerificationError:
         raise
-    except Exception as error:  # onnxruntime raises its own types, some bare RuntimeErrors
-        raise VerificationError(f"onnxruntime cannot run {path.name!r}: {error}") from error
+    except Exception as error:  # runtimes raise their own types, some bare RuntimeErrors
+        raise VerificationError(f"{runtime} cannot run {path.name!r}: {error}") from error
 
 
 # ------------------------------------------------------------------ inputs
 
 
-def _check_shape(session: Any, path: Path, schema: Schema) -> None:
+def _check_shape(
+    inputs: list[ValueInfoProto], outputs: list[ValueInfoProto], path: Path, schema: Schema
+) -> None:
     """Reject a graph of another width; an undeclared width fails when the graph runs."""
-    inputs = session.get_inputs()
     alone = [one.name for one in inputs] == ["X"] and _get_width(inputs[0]) in (
         None,
         schema.n_features,
     )
     wanted = _list_outputs(schema)
-    given = {one.name: _get_width(one) for one in session.get_outputs()}
+    given = {one.name: _get_width(one) for one in outputs}
     fits = all(given.get(name) in (None, width) for name, width in wanted.items())
     if (
         not (alone or _has_column_inputs(inputs, schema))
@@ -121,35 +173,43 @@ def _check_shape(session: Any, path: Path, schema: Schema) -> None:
         )
 
 
-def _get_width(place: Any) -> int | None:
+def _get_width(place: ValueInfoProto) -> int | None:
     """Return the declared width of an input or output (rows, width), if it has one."""
-    width = place.shape[1] if len(place.shape) == 2 else None
-    return width if isinstance(width, int) else None
+    sizes = place.type.tensor_type.shape.dim
+    return sizes[1].dim_value or None if len(sizes) == 2 else None
 
 
-def _has_column_inputs(inputs: list[Any], schema: Schema) -> bool:
+def _get_dtype(place: ValueInfoProto) -> np.dtype[Any]:
+    """Return the type of numpy of an input; that of texts is ``object``."""
+    from onnx import helper
+
+    return helper.tensor_dtype_to_np_dtype(place.type.tensor_type.elem_type)
+
+
+def _has_column_inputs(inputs: list[ValueInfoProto], schema: Schema) -> bool:
     """Whether each column has an input, in order: texts or numbers, (rows, 1)."""
     return len(inputs) == schema.n_features and all(
-        _get_width(one) == 1 and (one.type == "tensor(string)") == (column.kind == "nominal")
+        _get_width(one) == 1 and (_get_dtype(one).kind == "O") == (column.kind == "nominal")
         for one, column in zip(inputs, schema.columns, strict=True)
     )
 
 
-def _make_feeds(session: Any, schema: Schema, rows: Rows) -> Feeds:
+def _make_feeds(inputs: list[ValueInfoProto], schema: Schema, rows: Rows) -> Feeds:
     """Convert rows of numbers and codes to the inputs of the graph."""
-    inputs = session.get_inputs()
-    known = {*_NUMBER_TYPES, "tensor(string)"}
-    unknown = next((one.type for one in inputs if one.type not in known), None)
+    dtypes = [_get_dtype(one) for one in inputs]
+    unknown = next((one for one in dtypes if one not in (*_NUMBER_TYPES, object)), None)
     if unknown is not None:
         raise VerificationError(f"an input has type {unknown}, which treekit does not write")
     with np.errstate(over="ignore", under="ignore"):
         if not _has_column_inputs(inputs, schema):
-            return {"X": rows.astype(_NUMBER_TYPES[inputs[0].type])}
+            return {"X": rows.astype(dtypes[0])}
         return {
             one.name: _make_texts(schema, column, cells)
             if column.kind == "nominal"
-            else cells[:, np.newaxis].astype(_NUMBER_TYPES[one.type])
-            for one, column, cells in zip(inputs, schema.columns, rows.T, strict=True)
+            else cells[:, np.newaxis].astype(dtype)
+            for one, dtype, column, cells in zip(
+                inputs, dtypes, schema.columns, rows.T, strict=True
+            )
         }
 
 
@@ -170,26 +230,24 @@ def _slice_feeds(feeds: Feeds, first: int, last: int) -> Feeds:
 # ------------------------------------------------------------------ outputs
 
 
-def _predict_batches(session: Any, schema: Schema, feeds: Feeds, n: int, size: int) -> Answers:
+def _predict_batches(run: RunGraph, schema: Schema, feeds: Feeds, n: int, size: int) -> Answers:
     blocks = [(at, min(at + size, n)) for at in range(0, n, size)]
     none = make_refusals(0, schema, schema.n_values)
-    parts = [_predict_batch(session, schema, feeds, *block) for block in blocks]
+    parts = [_predict_batch(run, schema, feeds, *block) for block in blocks]
     return concatenate_answers([none, *parts])
 
 
-def _predict_batch(session: Any, schema: Schema, feeds: Feeds, first: int, last: int) -> Answers:
+def _predict_batch(run: RunGraph, schema: Schema, feeds: Feeds, first: int, last: int) -> Answers:
     """Predict rows in order; halve a batch that fails because a row of it is an error."""
     names = list(_list_outputs(schema))
     try:
-        outputs = session.run(names, _slice_feeds(feeds, first, last))
-    except Exception:  # noqa: BLE001 - onnxruntime raises its own types, some bare RuntimeErrors
+        outputs = run(names, _slice_feeds(feeds, first, last))
+    except Exception:  # noqa: BLE001 - runtimes raise their own types, some bare RuntimeErrors
         if last - first == 1:
             return make_refusals(1, schema, schema.n_values)
         middle = (first + last) // 2
         halves = ((first, middle), (middle, last))
-        return concatenate_answers(
-            [_predict_batch(session, schema, feeds, *half) for half in halves]
-        )
+        return concatenate_answers([_predict_batch(run, schema, feeds, *half) for half in halves])
     return _decode_outputs(dict(zip(names, outputs, strict=True)), schema, last - first)
 
 
@@ -225,10 +283,61 @@ def _list_outputs(schema: Schema) -> dict[str, int | None]:
     return labels | {f"probabilities{end}": len(output.classes) for end, output in sizes}
 
 
-def _get_version() -> str:
-    import onnxruntime
-
-    return str(onnxruntime.__version__)
+# ------------------------------------------------------------------ runtimes
 
 
-ONNX_RUNTIMES = (Runtime("onnxruntime", run_onnx, _get_version),)
+def _make_runtime(
+    name: str, package: str, open_graph: OpenGraph, *, only_if_named: bool = True
+) -> Runtime:
+    """Make a runtime of a package of the same name on PyPI."""
+
+    def explain_unavailable(path: Path) -> str:
+        del path
+        found = importlib.util.find_spec(package)
+        return "" if found else f"{package} is not installed: pip install {package}"
+
+    get_version = partial(_get_version, package)
+    return Runtime(
+        *(name, _bind(open_graph, name, get_version), get_version, explain_unavailable),
+        only_if_named=only_if_named,
+    )
+
+
+def _bind(open_graph: OpenGraph, name: str, get_version: Callable[[], str]) -> Run:
+    return lambda job, rows: run_onnx(job, rows, open_graph, f"{name} {get_version()}")
+
+
+def _get_version(module: str) -> str:
+    return str(getattr(importlib.import_module(module), "__version__", "unknown"))
+
+
+ONNX_RUNTIMES = (
+    _make_runtime("onnxruntime", "onnxruntime", _open_onnxruntime, only_if_named=False),
+    _make_runtime("openvino", "openvino", _open_openvino),
+    _make_runtime("reference", "onnx", _open_reference),
+)
+
+
+def load_onnx_runtime(name: str) -> Runtime:
+    """Load a user's own runtime: ``module:function``, an `OpenGraph`.
+
+    Raises
+    ------
+    VerificationError
+        If it cannot be imported, or is not a function.
+    """
+    module = name.partition(":")[0]
+    try:
+        open_graph = pkgutil.resolve_name(name)
+    except Exception as error:  # whatever the user's module raises
+        raise VerificationError(
+            f"runtime {name!r} cannot be imported: {error}; name a function as module:function, "
+            "and put the folder of the module on PYTHONPATH"
+        ) from error
+    if not callable(open_graph):
+        raise VerificationError(
+            f"runtime {name!r} is not a function: name one that takes the path of an ONNX file "
+            "and returns run(names, feeds)"
+        )
+    get_version = partial(_get_version, module)
+    return Runtime(name, _bind(open_graph, name, get_version), get_version, only_if_named=True)

@@ -145,12 +145,15 @@ class Runtime:
     why_unavailable : callable
         Returns why it cannot run a file on this machine, ``"node is not installed"``
         or ``"the file is written for another engine"``; empty if it can.
+    only_if_named : bool
+        Whether neither the default nor ``"all"`` includes it: no artifact promises to run on it.
     """
 
     name: str
     run: Run
     get_version: Callable[[], str]
     why_unavailable: Callable[[Path], str] = lambda path: ""  # noqa: ARG005
+    only_if_named: bool = False
 
 
 @dataclass(frozen=True)
