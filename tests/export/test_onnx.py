@@ -912,6 +912,35 @@ def test_costs_beyond_the_precision_of_a_double_still_decide() -> None:
     assert_like_the_oracle(model, np.array([[np.nan], [-1.0], [1.0]]))
 
 
+@pytest.mark.parametrize("seed", range(20))
+def test_the_least_of_large_costs_is_found_among_near_and_equal_ones(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    schema = Schema(columns=(Column("a"), Column("b")), classes=("w", "x", "y", "z"))
+    votes = rng.choice([0, 1, 3], (3, 4)) + np.eye(4)[:3]
+    leaves = [leaf(row) for row in votes.tolist()]
+    tree = build_tree(threshold("a", 0.0, threshold("b", 0.0, *leaves[:2]), leaves[2]), schema)
+    costs = rng.choice([16384, 16383, 33, 1], (4, 4))
+    costs[:, 3] = costs[:, 2]  # equal where a row has no votes of either class
+    np.fill_diagonal(costs, 0)
+    model = make_model(schema, [tree] * 2, missing="fractional", costs=costs)
+    cells = [np.nan, -1.0, 1.0]
+    assert_like_the_oracle(model, np.array([[a, b] for a in cells for b in cells]))
+
+
+@pytest.mark.parametrize("name", EXTREMES)
+def test_no_graph_multiplies_integers(name: str) -> None:
+    """Some runtimes compute int64 in 32 bits: their products overflow without an error."""
+    for form in FORMS.values():
+        proto = onnx.load_model_from_string(export_onnx(EXTREMES[name](), "m", **form)["m.onnx"])
+        graph = onnx.shape_inference.infer_shapes(proto).graph
+        types = {one.name: one.type.tensor_type.elem_type for one in graph.value_info}
+        types |= {one.name: one.type.tensor_type.elem_type for one in graph.output}
+        types |= {one.name: one.data_type for one in graph.initializer}
+        products = [node for node in graph.node if node.op_type in ("Mul", "Div", "MatMul", "Gemm")]
+        reals = {onnx.TensorProto.FLOAT, onnx.TensorProto.DOUBLE}
+        assert {types[name] for node in products for name in node.output} <= reals
+
+
 @pytest.mark.parametrize("rows", [0, 1, 5000])
 def test_batches_of_any_size_divide_alike(rows: int) -> None:
     schema = Schema(columns=(Column("a"), Column("b")), classes=("no", "yes"))

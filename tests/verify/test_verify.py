@@ -11,6 +11,8 @@ import re
 import time
 
 import numpy as np
+import onnx
+import onnxruntime
 import pytest
 from click.testing import CliRunner
 from hypothesis import given, settings
@@ -53,6 +55,7 @@ from treekit.verify.routing import (
     make_routed_model,
 )
 from treekit.verify.run_artifact import ReferenceRows, find_runner, run_artifact
+from treekit.verify.run_onnx import ONNX_RUNTIMES
 from treekit.verify.runtime import Job, OutOfTimeError, Runner, Runtime, read_version
 from treekit.verify.targeted_search import find_reachable, mark_adjacent_sides
 
@@ -970,6 +973,109 @@ def test_a_machine_without_a_compiler_says_so_and_proves_nothing(tmp_path, monke
     assert "gcc is not installed, clang is not installed" in report.artifacts[0].error
     (asked,) = verify(verify_runtimes_small_model(), [path], runtimes=["clang"]).artifacts
     assert asked.error == "'model.c' cannot be run here: clang is not installed"
+
+
+def divided_verify_model(**policies):
+    schema = Schema(
+        (Column("x"), Column("c", "nominal", ("a", "b", "c"))), classes=("no", "yes", "maybe")
+    )
+    below = multiway("c", {"a": leaf([5, 1, 1]), "b": leaf([1, 7, 0]), "c": leaf([1, 1, 3])})
+    tree = build_tree(threshold("x", 0.5, below, leaf([1, 3, 2])), schema)
+    return make_model(schema, [tree, tree], missing="fractional", **policies)
+
+
+def test_the_reference_evaluator_of_onnx_runs_graphs_if_named(tmp_path):
+    for number, model in enumerate([verify_runtimes_small_model(), divided_verify_model()]):
+        (path,) = exported(model, tmp_path / str(number), "onnx")
+        report = verify(model, path, runtimes=["reference"], random_rows=50)
+        assert [artifact.runtime for artifact in report.artifacts] == ["reference"]
+        assert report.equal, str(report)
+        assert report.versions["reference"] == onnx.__version__
+        everywhere = verify(model, path, runtimes="all", random_rows=50)
+        assert [artifact.runtime for artifact in everywhere.artifacts] == ["onnxruntime"]
+
+
+def test_a_graph_of_another_model_differs_in_the_named_runtime_and_version(tmp_path):
+    small_model().save(tmp_path / "m.treekit")
+    (path,) = exported(small_model(missing="error"), tmp_path, "onnx")
+    command = ["verify", str(tmp_path / "m.treekit"), str(path), "--runtime", "reference"]
+    done = CliRunner().invoke(main, [*command, "--rows", "20"])
+    assert done.exit_code == 1
+    assert f"  runtime:   reference, version {onnx.__version__}" in done.output
+
+
+def test_a_runtime_of_onnx_that_is_not_installed_is_named_with_its_package(tmp_path, monkeypatch):
+    path = verify_runtimes_exported(verify_runtimes_small_model(), tmp_path, "onnx")
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    (asked,) = verify(verify_runtimes_small_model(), [path], runtimes=["openvino"]).artifacts
+    why = "openvino is not installed: pip install openvino"
+    assert asked.error == f"'model.onnx' cannot be run here: {why}"
+
+
+@pytest.mark.matrix
+def test_openvino_refuses_trees_and_rounds_doubles_of_divided_rows(tmp_path):
+    openvino = pytest.importorskip("openvino")
+    model = verify_runtimes_small_model()
+    (path,) = exported(model, tmp_path / "tree", "onnx")
+    report = verify(model, path, runtimes=["openvino"])
+    assert report.exit_code == 1
+    assert report.artifacts[0].error.startswith(
+        f"openvino {openvino.__version__} cannot run 'model.onnx': "
+    )
+    assert "TreeEnsembleRegressor" in report.artifacts[0].error
+
+    costs = np.array([[0, 1, 1], [5, 0, 1], [2, 1, 0]])
+    for number, policies in enumerate([{}, {"unknown": "error"}, {"costs": costs}]):
+        model = divided_verify_model(**policies)
+        (path,) = exported(model, tmp_path / str(number), "onnx")
+        rows = make_probes(model, 200, 0, 1000).rows
+        refused = np.array([[np.nan, 3.0], [0.0, -1.0]] if "unknown" in policies else [])
+        rows = np.concatenate([rows, refused.reshape(-1, 2)])
+        wanted = expected(model, rows, len(refused))
+        how, given = next(ONNX_RUNTIMES[1].run(Job(path, model.schema, tmp_path), rows))
+        assert how == "batches"
+        np.testing.assert_array_equal(given.label, wanted.label)  # refused rows are refused
+        answered = wanted.label[:, 0] >= 0
+        np.testing.assert_allclose(given.number[answered], wanted.number[answered], atol=2e-7)
+        assert differing(wanted, given).size
+
+
+def test_a_function_of_the_user_runs_graphs(tmp_path, monkeypatch):
+    model = verify_runtimes_small_model()
+    path = verify_runtimes_exported(model, tmp_path, "onnx")
+    (tmp_path / "own_runtime.py").write_text(
+        "import onnxruntime\n"
+        "__version__ = '7.5'\n"
+        "def open_graph(path):\n"
+        "    return onnxruntime.InferenceSession(path).run\n"
+        "def open_wrong_graph(path):\n"
+        "    run = open_graph(path)\n"
+        "    return lambda names, feeds: [some[::-1] for some in run(names, feeds)]\n"
+        "def repeat(path):\n"
+        "    run = open_graph(path)\n"
+        "    return lambda names, feeds: [[*some, *some] for some in run(names, feeds)]\n"
+        "def refuse(path):\n"
+        "    raise RuntimeError('no trees here')\n"
+        "number = 3\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    report = verify(model, path, runtimes=["own_runtime:open_graph"])
+    assert report.equal, str(report)
+    assert report.versions["own_runtime:open_graph"] == "7.5"
+    report = verify(model, path, runtimes=["own_runtime:open_wrong_graph"])
+    assert report.exit_code == 1
+    assert "runtime:   own_runtime:open_wrong_graph, version 7.5" in str(report)
+    (result,) = verify(model, path, runtimes=["own_runtime:refuse"]).artifacts
+    assert result.error == "own_runtime:refuse 7.5 cannot run 'model.onnx': no trees here"
+    (result,) = verify(model, path, runtimes=["own_runtime:repeat"]).artifacts
+    assert " rows for " in result.error
+    for name, fault in [
+        ("own_runtime:absent", "cannot be imported: .*; name a function as module:function"),
+        ("no_such_module:f", "cannot be imported: No module named 'no_such_module'"),
+        ("own_runtime:number", "is not a function: name one that takes the path"),
+    ]:
+        with pytest.raises(VerificationError, match=fault):
+            verify(model, path, runtimes=[name])
 
 
 def test_an_unknown_runtime_is_named_with_the_nearest(tmp_path):

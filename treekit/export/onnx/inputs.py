@@ -1,10 +1,10 @@
 """ONNX operators between the inputs and the trees: invalid codes and refused cells.
 
-A graph refuses a batch by an invalid GatherElements: the count of refused cells is the
-index into one element.  "It is an error if any of the index values are out of bounds"
-(ONNX), so the complete batch fails, as in `treekit.model.scoring`; the message of
-onnxruntime contains the name of the node.  Not Gather, which has the same rule, because
-OpenVINO 2026.4 checks the indices of GatherElements only.
+A graph refuses a batch by an invalid Gather: the count of refused cells is the index
+into a vector of one element.  "It is an error if any of the index values are out of
+bounds" (ONNX), so the complete batch fails, as in `treekit.model.scoring`; the message of
+onnxruntime contains the name of the node.  GatherElements repeats this, because OpenVINO
+2026.4 checks only its indices, and the reference evaluator of onnx 1.23 only Gather's.
 """
 
 from __future__ import annotations
@@ -80,10 +80,11 @@ def _add_refusal(graph: Graph, columns: str, message: str) -> str:
 
     `message` is the error message, which becomes the name of the failing node.
     """
-    graph.add_constant("nothing", np.zeros((1, 1), dtype=graph.real))
+    graph.add_constant("nothing", np.zeros(1, dtype=graph.real))
     graph.add_cast("is_refused", np.int64, "refused")
     graph.add_operator("ReduceSum", ["refused"], "n_refused", keepdims=1)
-    graph.add_operator("GatherElements", ["nothing", "n_refused"], "accepted", name=message)
+    graph.add_operator("Gather", ["nothing", "n_refused"], "accepted_by_vector", name=message)
+    graph.add_operator("GatherElements", ["accepted_by_vector", "n_refused"], "accepted")
     return graph.add_operator("Add", [columns, "accepted"], "columns")
 
 
