@@ -1,4 +1,4 @@
-"""Target "onnx": a graph of operators that every runtime supports, exact at every step.
+"""Target "onnx": a graph of standard operators for onnxruntime, exact at every step.
 
 Inputs (setting ``inputs``): ``tensor`` is one ``X`` (N, features) of the model's
 input dtype: numbers, and the code of each category (its position in the

@@ -206,7 +206,7 @@ def _make_tensor(name: str, values: npt.NDArray[Any]) -> AttributeProto:
 
 
 # ---------------------------------------------------------------- onnx nodes
-# Every test becomes ``BRANCH_LEQ``, the only mode that is correct in every runtime:
+# Every test becomes ``BRANCH_LEQ``, the only mode that is correct in every onnxruntime:
 #
 # LE
 #     unchanged, with ``nodes_missing_value_tracks_true`` if missing values take the yes branch.
