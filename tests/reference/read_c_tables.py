@@ -272,7 +272,8 @@ def parse_tables(text: str, prefix: str) -> dict[str, Array]:
         its declaration.
     """
     table = re.compile(
-        rf"^static const (?:{prefix.upper()}_ADDRESS_SPACE )?(unsigned char|u?int(?:8|16|32|64)_t) {prefix}_(\w+?)"
+        rf"^static const (?:{prefix.upper()}_ADDRESS_SPACE )?"
+        rf"(unsigned char|u?int(?:8|16|32|64)_t) {prefix}_(\w+?)"
         r"\[([1-9][0-9]*)\](?:\[([1-9][0-9]*)\])? = \{\n(.*?)\n\};$",
         re.MULTILINE | re.DOTALL,
     )

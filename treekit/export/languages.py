@@ -469,7 +469,13 @@ def treekit_exporters() -> list[Exporter]:
     rules = _import_later("treekit.rules", "export_rules")
     folder = "a model folder for NVIDIA Triton"
     own = [
-        Exporter("onnx", ".onnx", onnx, ONNX_SETTINGS, "one graph for onnxruntime, also in WebAssembly"),
+        Exporter(
+            "onnx",
+            ".onnx",
+            onnx,
+            ONNX_SETTINGS,
+            "one graph for onnxruntime and its WebAssembly build",
+        ),
         Exporter("triton", TRITON_SUFFIX, triton, TRITON_SETTINGS, folder),
         Exporter(
             "c", ".c", c, _C_SETTINGS, "C99 source and header, also C++11 or newer, no libraries"
