@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Sequence
 from decimal import Decimal
 from enum import Enum
 from typing import Any, Literal
@@ -84,22 +83,6 @@ class Notation(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     decimal: str
     thousands: str
-
-
-def check_names(names: Sequence[str]) -> None:
-    """Raise `DataError` if a name of a column is blank or repeated."""
-    for position, name in enumerate(names, 1):
-        if not name:
-            raise DataError(
-                f"the name of column {position} is empty; name it, or write the file without its "
-                "row index (pandas: index=False)"
-            )
-        if not name.strip():
-            raise DataError(
-                f"the name of column {position} is {name!r}, only white space; rename it"
-            )
-    if (twice := find_repeated(names)) is not None:
-        raise DataError(f"column name {twice!r} appears twice; rename one of them")
 
 
 class Schema(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -29,7 +29,6 @@ from treekit.data.cells import (
     sort_naturally,
     tidy_column,
 )
-from treekit.data.schema import check_names
 from treekit.data.sparse import SparseColumns, is_sparse
 from treekit.data.text_format import TextFormat
 from treekit.errors import DataError, find_repeated
@@ -341,7 +340,18 @@ def check_column_names(names: Iterable[Any]) -> tuple[str, ...]:
     texts = tuple(str(name) for name in names)
     if not texts:
         raise DataError("the table has no columns; it needs at least one")
-    check_names(texts)
+    for position, name in enumerate(texts, 1):
+        if not name:
+            raise DataError(
+                f"the name of column {position} is empty; name it, or write the file without its "
+                "row index (pandas: index=False)"
+            )
+        if not name.strip():
+            raise DataError(
+                f"the name of column {position} is {name!r}, only white space; rename it"
+            )
+    if (twice := find_repeated(texts)) is not None:
+        raise DataError(f"column name {twice!r} appears twice; rename one of them")
     return texts
 
 

@@ -16,7 +16,7 @@ import numpy.typing as npt
 from treekit.data.cells import make_object_array
 from treekit.data.encoding import encode_rows
 from treekit.data.features import round_to_dtype
-from treekit.data.schema import Column, Output, check_names, python_label
+from treekit.data.schema import Column, Output, python_label
 from treekit.data.table import make_table, suggest_names
 from treekit.data.text_format import is_number
 from treekit.errors import DataError
@@ -94,7 +94,6 @@ class Served:
     def __init__(self, name: str, version: str, digest: str, model: Model) -> None:
         self.name, self.version, self.digest, self.model = name, version, digest, model
         schema = model.schema
-        check_names(schema.names)  # as in tables: a model of an importer may have any
         self.n_features = schema.n_features
         self._is_numeric = not schema.nominal.any()
         self.inputs, *self.other_inputs = self._list_input_forms()
