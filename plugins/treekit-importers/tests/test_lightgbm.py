@@ -279,7 +279,11 @@ def test_what_cannot_be_expressed_is_refused_by_name(
             "num_tree_per_iteration=5",
             "5 trees per round for num_class=1",
         ),
-        ("objective=binary", "objective=multiclass", "damaged: objective 'multiclass'"),
+        (
+            "objective=binary",
+            "objective=multiclass",
+            "unknown entry 'objective multiclass sigmoid'",
+        ),
         ("sigmoid:1", "sigmoid:-3", "sigmoid is '-3'"),
         ("feature_names=", "feature_names=a b ", "distinct names"),
     ],
