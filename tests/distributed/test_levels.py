@@ -117,7 +117,7 @@ def test_a_table_too_large_for_a_worker_is_trained_on_by_levels(
 ) -> None:
     frame = make_frame()
     expected = save(treekit.train(frame, **FOREST), tmp_path)
-    monkeypatch.setattr(whole_trees, "find_smallest_memory", lambda _: 10_000)
+    monkeypatch.setattr(whole_trees, "find_smallest_memory", lambda _: (10_000, "w"))
     rows = dd.from_pandas(frame, npartitions=3)
     assert save(treekit.train(rows, **FOREST, cluster=client), tmp_path) == expected
     with pytest.raises(SettingError, match=r"splitter 'exact'.* each worker needs about .* GB"):
