@@ -270,6 +270,20 @@ def test_tables_of_ten_trees_in_flash_take_no_ram(tmp_path):
 
 
 @pytest.mark.system
+def test_tables_that_pointers_cannot_reach_are_refused(tmp_path):
+    """By gcc 5, 64-bit integers in ``__memx`` lose their upper half."""
+    need("avr-gcc")
+    export_to(tmp_path, EXTREMES["mixed_numbers"](), arithmetic="integer", form="table")
+    done = compile_for_avr(tmp_path, "-c", "-DM_ADDRESS_SPACE=__memx", files=("m.c",))
+    assert done.returncode != 0
+    assert "m_space_is_not_memx" in done.stderr
+    export_to(tmp_path, EXTREMES["five_thousand_trees"](), arithmetic="integer", form="table")
+    done = compile_for_avr(tmp_path, "-c", IN_FLASH, files=("m.c",))
+    assert done.returncode != 0
+    assert "the tables take more bytes than this processor addresses" in done.stderr
+
+
+@pytest.mark.system
 @pytest.mark.parametrize("name", ["mixed", "mixed64_numbers", "oblique", "fractional"])
 def test_floating_point_is_refused_where_double_has_32_bits(name, tmp_path):
     need("avr-gcc")
