@@ -335,7 +335,7 @@ def test_a_worker_that_differs_is_named(client: Any, monkeypatch: pytest.MonkeyP
     )
     with pytest.raises(
         ClusterError,
-        match=r"worker tcp://\S+ has plugin treekit-one not installed, this process 1\.0",
+        match=r"worker tcp://\S+ named \d has plugin treekit-one not installed, this process 1\.0",
     ):
         check_workers(Watch(client))
 
