@@ -197,7 +197,7 @@ def graph_mutants(content: bytes) -> Mutants:
         "_above": ("surrogate", _other_sides),
         "_unknown": ("surrogate", _other_sides),
         "_entries": ("surrogate", _other_sides),
-        "cost_table": ("cost", lambda cost: [cost - 1, cost + 1]),
+        "negative_costs": ("cost", lambda cost: [cost - 1, cost + 1]),
     }
     for tensor in proto.graph.initializer:
         kept = numpy_helper.to_array(tensor)
