@@ -13,7 +13,7 @@ import tempfile
 import threading
 import time
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -430,6 +430,101 @@ def test_a_file_that_cannot_be_opened_is_told_once_and_tried_at_each_look(
     assert "Permission denied" in models.index()[0].reason
     monkeypatch.setattr(Path, "open", real)
     assert what(models.refresh()) == [("a", "replaced")]
+
+
+# ------------------------------------------------------------------ slow files
+
+
+@pytest.fixture
+def slow(reader: Reader, monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event]:
+    """Files whose text begins with "slow" are read when this event is set."""
+    monkeypatch.setattr("treekit.serve.models.repository._READING_SECONDS", 0.2)
+    event = threading.Event()
+
+    def wait_if_slow() -> None:
+        if threading.current_thread().name == "treekit-read":
+            text = reader.read[-1]
+            assert not text.startswith("slow") or event.wait(60)
+
+    reader.meanwhile = wait_if_slow
+    yield event
+    event.set()
+
+
+def refresh_until(models: Repository, expected: list[tuple[str, str]]) -> None:
+    changes: list[Change] = []
+    stop = time.monotonic() + 30
+    while len(changes) < len(expected) and time.monotonic() < stop:
+        changes += models.refresh(patient=True)
+    assert sorted(what(changes)) == sorted(expected)
+
+
+def test_a_file_that_takes_long_to_read_does_not_delay_others(tmp_path, models, slow):
+    write(tmp_path / "c.treekit", "c")
+    models.refresh()
+    for name in ("a", "b"):
+        write(tmp_path / f"{name}.treekit", f"slow {name}")
+    write(tmp_path / "d.treekit", "d")
+    refresh_until(models, [("d", "loaded")])
+    write(tmp_path / "c.treekit", "new")
+    refresh_until(models, [("c", "replaced")])
+    assert text_of(models, "c") == "new"
+    reasons = {entry.name: entry.reason for entry in models.index()}
+    assert reasons == dict.fromkeys("ab", "its file is still being read") | dict.fromkeys("cd", "")
+    with pytest.raises(UnavailableError, match="'a' is not loaded: its file is still being read"):
+        models.get("a")
+    assert models.ready
+    assert what(models.load("c")) == [("c", "replaced")]
+    slow.set()
+    refresh_until(models, [("a", "loaded"), ("b", "loaded")])
+    assert text_of(models, "b") == "slow b"
+    assert models.refresh(patient=True) == []
+
+
+def test_a_slow_version_keeps_the_previous_one_until_it_is_read(tmp_path, models, slow):
+    write(tmp_path / "a.treekit", "one")
+    models.refresh()
+    write(tmp_path / "a.treekit", "slow two")
+    assert models.refresh(patient=True) == []
+    assert text_of(models, "a") == "one"
+    write(tmp_path / "a.treekit", "three")  # is read after what is being read
+    slow.set()
+    refresh_until(models, [("a", "replaced"), ("a", "replaced")])
+    assert text_of(models, "a") == "three"
+
+
+def test_a_file_that_is_removed_or_unloaded_while_it_is_read_is_not_served(tmp_path, models, slow):
+    write(tmp_path / "c.treekit", "c")
+    models.refresh()
+    for name in ("a", "b"):
+        write(tmp_path / f"{name}.treekit", f"slow {name}")
+    models.refresh(patient=True)
+    models.unload("a")
+    (tmp_path / "b.treekit").unlink()
+    refresh_until(models, [("b", "removed")])
+    slow.set()
+    time.sleep(0.1)
+    assert models.refresh(patient=True) == []
+    assert list(models._table.models) == ["c"]
+    assert what(models.load("a")) == [("a", "loaded")]
+
+
+def test_a_request_to_load_a_slow_file_does_not_delay_others(tmp_path, models, slow):
+    write(tmp_path / "a.treekit", "one")
+    models.refresh()
+    write(tmp_path / "a.treekit", "slow")
+    loaded: list[Change] = []
+    request = threading.Thread(target=lambda: loaded.extend(models.load("a")))
+    request.start()
+    write(tmp_path / "b.treekit", "b")
+    refresh_until(models, [("b", "loaded")])
+    assert not loaded
+    assert text_of(models, "a") == "one"
+    slow.set()
+    request.join(30)
+    assert text_of(models, "a") == "slow"
+    # Whichever of the two completes the reading reports it.
+    assert what(loaded) in ([("a", "replaced")], [])
 
 
 # ------------------------------------------------------------------ readiness

@@ -12,6 +12,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, wait
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -122,6 +123,9 @@ _PATIENT_CHECKS = 2
 """Consecutive checks without the file after which a patient refresh removes its model, so that
 tools that remove and rewrite a file cause no failed requests."""
 
+_READING_SECONDS = 1.0
+"""Seconds that a patient refresh waits in all for files to be read."""
+
 
 class Repository:
     """Repository of models by name and version.
@@ -215,7 +219,8 @@ class Repository:
         Parameters
         ----------
         patient : bool
-            Whether to wait for the next check before removing the model of a missing file.
+            Whether the next check follows soon: the model of a missing file is removed then, and
+            a file that takes long to read is loaded then, so that the others need not wait.
 
         Raises
         ------
@@ -224,18 +229,18 @@ class Repository:
         OSError
             If a folder cannot be read; its models are kept, and all others were checked.
         """
+        checks = _PATIENT_CHECKS if patient else 1
+        deadline = time.monotonic() + _READING_SECONDS if patient else None
         with self._lock:
             found, troubles = self._locations.find_models()
             if troubles and not self._is_started and not self._entries:
                 raise troubles[0]
             changes: list[Change] = []
             for name in sorted({*self._entries, *found}):
-                some = self._refresh_model(
-                    name, found.get(name, []), _PATIENT_CHECKS if patient else 1
-                )
+                some = self._refresh_model(name, found.get(name, []), checks, deadline)
                 changes += some
-                if some and self._is_started:  # publish each model as soon as it is loaded
-                    self._publish_table(some)
+                if self._is_started and (some or self._list_readings(name)):
+                    self._publish_table(some)  # each model as soon as it is loaded
             if not self._is_started:
                 self._is_started = True
                 self._publish_table(changes)
@@ -263,15 +268,19 @@ class Repository:
             self._unloaded.discard(name)
             for entry in self._list_entries(name):
                 entry.force_reload()
-            changes = self._refresh_model(name, found[name], 1)
+            changes = self._refresh_model(name, found[name], 1, 0.0)
+        while readings := self._list_readings(name):
+            wait(readings)
+            with self._lock:
+                changes += self._refresh_model(name, found[name], 1, 0.0)
+        with self._lock:
             entries = self._list_entries(name)
-            is_refused = any(change.what in ("kept", "refused") for change in changes)
-            if is_refused and was_unloaded and not any(entry.served for entry in entries):
+            refused = [entry.public_reason for entry in entries if entry.reason]
+            if refused and was_unloaded and not any(entry.served for entry in entries):
                 self._unloaded.add(name)
             self._publish_table(changes)
-            if is_refused:
-                reason = next(entry.public_reason for entry in entries if entry.reason)
-                raise InvalidRequestError(f"model {name!r} was not loaded: {reason}")
+            if refused:
+                raise InvalidRequestError(f"model {name!r} was not loaded: {refused[0]}")
             return changes
 
     def unload(self, name: str) -> list[Change]:
@@ -309,14 +318,22 @@ class Repository:
                 if entry.location.is_explicit and entry.served is None and entry.reason
             ]
 
-    def _refresh_model(self, name: str, places: list[ModelLocation], looks: int) -> list[Change]:
-        """Check the files of a model, and remove versions that `looks` checks did not find."""
+    def _list_readings(self, name: str) -> list[Future[Content]]:
+        return [entry.reading for entry in self._list_entries(name) if entry.reading]
+
+    def _refresh_model(
+        self, name: str, places: list[ModelLocation], checks: int, deadline: float | None
+    ) -> list[Change]:
+        """Check the files of a model, and remove versions that `checks` checks did not find.
+
+        Files that are not read at the `deadline` are left to the next check.
+        """
         changes = []
         entries = self._entries.setdefault(name, {})
         there = {place.version for place in places}
         for version, entry in list(entries.items()):
             entry.n_missed = 0 if version in there else entry.n_missed + 1
-            if entry.n_missed >= looks:
+            if entry.n_missed >= checks:
                 changes.append(Change(name, entry.version, "removed"))
                 del entries[version]
                 if self._copies is not None:
@@ -327,7 +344,7 @@ class Repository:
             entry = entries[place.version]
             entry.location = place
             if name not in self._unloaded:  # an unloaded model stays so if its file returns
-                change = entry.check_file(self._read, self._clock(), self._copies)
+                change = entry.check_file(self._read, self._clock(), self._copies, deadline)
                 changes += [] if change is None else [change]
         if not entries:
             del self._entries[name]
@@ -345,6 +362,56 @@ class Repository:
 
 Read = Callable[[bytes, Path, str, str | None, str], Served]
 """Signature of `read_served`."""
+
+
+class Content(NamedTuple):
+    """Content of a model file, and the model in it.
+
+    Attributes
+    ----------
+    folder : Path
+        Folder of the file, with links resolved.
+    stamp : tuple of int
+    digest : str
+    data : bytes
+    served : Served or TreekitError, optional
+        The model or the reason of its rejection; None if it was known and not loaded again.
+    """
+
+    folder: Path
+    stamp: Stamp
+    digest: str
+    data: bytes
+    served: Served | TreekitError | None
+
+
+def _read_content(read: Read, location: ModelLocation, name: str, known: set[str]) -> Content:
+    """Read a file and load the model in it unless its digest is one of those `known`."""
+    path = Path(os.path.realpath(location.path))  # resolve() raises on link cycles
+    stamp, data = read_file(path)
+    digest = hashlib.sha256(data).hexdigest()
+    served: Served | TreekitError | None = None
+    if digest not in known:
+        try:
+            served = read(data, path, name, location.version, digest)
+        except TreekitError as error:
+            served = error
+    return Content(path.parent, stamp, digest, data, served)
+
+
+def _run_in_thread(function: Callable[..., Content], *given: Any) -> Future[Content]:
+    """Call a function in a thread of its own, which does not delay the end of the process."""
+    future: Future[Content] = Future()
+
+    def run() -> None:
+        try:
+            future.set_result(function(*given))
+        except BaseException as error:  # noqa: BLE001 - raised again where the result is used
+            future.set_exception(error)
+
+    threading.Thread(target=run, name="treekit-read", daemon=True).start()
+    return future
+
 
 _SETTLED_SECONDS = 2.0
 """Seconds after which an unchanged stamp is trusted.  Before, the file may have been rewritten
@@ -385,6 +452,8 @@ class ModelEntry:
         Reason for clients, without folders of the server.
     n_missed : int
         Consecutive checks that did not find the file.
+    reading : Future, optional
+        The content, while it is read in a thread.
     """
 
     _stamp: Stamp | None
@@ -393,6 +462,7 @@ class ModelEntry:
     def __init__(self, name: str, location: ModelLocation, *, is_required: bool = True) -> None:
         self.name, self.location, self.is_required = name, location, is_required
         self.n_missed = 0
+        self.reading: Future[Content] | None = None
         self._folder = location.path.parent  # with links resolved, once read
         self._stamp_seen_at = 0.0
         self.forget()
@@ -425,7 +495,11 @@ class ModelEntry:
         return True
 
     def check_file(
-        self, read: Read, now: float, copies: ModelCopies | None = None
+        self,
+        read: Read,
+        now: float,
+        copies: ModelCopies | None = None,
+        deadline: float | None = None,
     ) -> Change | None:
         """Check the file; load it if its content changed.
 
@@ -439,42 +513,54 @@ class ModelEntry:
             Current time of a monotonic clock in seconds.
         copies : ModelCopies, optional
             Copies, to which a loaded file is added.
+        deadline : float, optional
+            Time of `time.monotonic` until which to wait for the file to be read; the next check
+            completes what takes longer.
         """
         try:
-            if self._is_settled and _make_stamp(self.location.path.stat()) == self._stamp:
+            if self.reading is None:
+                if self._is_settled and _make_stamp(self.location.path.stat()) == self._stamp:
+                    return None
+                known = {self._digest}
+                if self.served is not None and not self._is_forced:
+                    known.add(self.served.digest)
+                given = (read, self.location, self.name, known)
+                if deadline is None:
+                    return self._use_content(_read_content(*given), now, copies)
+                self.reading = _run_in_thread(_read_content, *given)
+            seconds = None if deadline is None else max(deadline - time.monotonic(), 0.0)
+            if not wait([self.reading], seconds).done:
                 return None
-            return self._check_content(read, now, copies)
+            done, self.reading = self.reading, None
+            return self._use_content(done.result(), now, copies)
         except (TreekitError, OSError) as error:
             self._forget_content()
-            known = self.reason
+            known_reason = self.reason
             self._set_reason(str(error))
-            return self._make_rejection() if self._is_forced or self.reason != known else None
-        finally:
+            is_new = self._is_forced or self.reason != known_reason
             self._is_forced = False
+            return self._make_rejection() if is_new else None
 
-    def _check_content(self, read: Read, now: float, copies: ModelCopies | None) -> Change | None:
-        path = Path(os.path.realpath(self.location.path))  # resolve() raises on link cycles
-        self._folder = path.parent
-        stamp, data = read_file(path)
-        if stamp != self._stamp:
-            self._stamp, self._stamp_seen_at = stamp, now
+    def _use_content(
+        self, content: Content, now: float, copies: ModelCopies | None
+    ) -> Change | None:
+        self._folder, self._is_forced = content.folder, False
+        if content.stamp != self._stamp:
+            self._stamp, self._stamp_seen_at = content.stamp, now
         self._is_settled = now - self._stamp_seen_at >= _SETTLED_SECONDS
-        digest = hashlib.sha256(data).hexdigest()
-        if digest == self._digest:
+        if content.digest == self._digest:
             return None
-        if self.served and digest == self.served.digest and not self._is_forced:
-            return self._set_served(self.served)
-        self._digest = digest
-        try:
-            served = read(data, path, self.name, self.location.version, digest)
-        except TreekitError as error:
-            self._set_reason(str(error))
+        self._digest = content.digest
+        if content.served is None:
+            return self._set_served(self.served) if self.served else None
+        if isinstance(content.served, TreekitError):
+            self._set_reason(str(content.served))
             return self._make_rejection()
         if copies is not None:
             name, place = os.fsencode(self.name), self.location
             own = os.fsencode(place.path)
-            copies.save(ModelCopy(name, place.version, own, place.is_explicit, data))
-        return self._set_served(served)
+            copies.save(ModelCopy(name, place.version, own, place.is_explicit, content.data))
+        return self._set_served(content.served)
 
     def _set_served(self, fresh: Served) -> Change:
         what: Literal["replaced", "loaded"] = "replaced" if self.served else "loaded"
@@ -494,6 +580,7 @@ class ModelEntry:
 
     def _forget_content(self) -> None:
         self._stamp, self._is_settled, self._digest = None, False, ""
+        self.reading = None
 
 
 # ---------------------------------------------------------------- lookup table
@@ -572,6 +659,8 @@ def build_table(all_entries: Iterable[ModelEntry], unloaded: Collection[str]) ->
             models.setdefault(entry.name, {})[entry.served.version] = entry.served
         elif entry.name in unloaded:
             reason = "unloaded"
+        elif entry.reading is not None:
+            reason = "its file is still being read"
         elif entry.is_required:
             ready = False
         state: State = "UNAVAILABLE" if entry.served is None else "READY"
