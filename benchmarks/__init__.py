@@ -13,7 +13,7 @@ __all__ = ["MODULES", "everything"]
 MODULES = (
     "training", "scoring", "generated_c", "generated_deep", "pruning", "startup", "small",
     "files", "scaling", "accuracy", "missing", "forest_defaults", "third_party", "foreign",
-    "rules", "serving", "distributed",
+    "rules", "serving", "distributed", "doubling",
 )  # fmt: skip
 """Modules that register benchmarks, in the order of the list."""
 

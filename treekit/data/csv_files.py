@@ -22,7 +22,7 @@ import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property
-from itertools import chain
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
@@ -519,6 +519,9 @@ def _check_header(path: Path, header: list[str], separator: str) -> None:
 
 # ---------------------------------------------------------------- columns
 
+_CELLS_AHEAD = 1 << 23
+"""Cells of columns of numbers that are read as texts before their texts are asked for."""
+
 Coded = tuple[npt.NDArray[np.int32], list[str]]
 """A column as codes (rows,) and the distinct texts that they number."""
 
@@ -532,6 +535,7 @@ class CsvColumns(FileColumns):
         self._numbers = [NumberColumn(how) for _ in width]
         self._texts: dict[int, dict[str, int]] = {}  # columns of text from the first rows on
         self._coded: dict[int, Coded] = {}  # other columns whose texts were read
+        self._n_ahead = 0
         self._first = self.n_rows = 0
         late: list[int] = []  # columns found to be text after some cells were stored as numbers
         types: dict[int, Any] = {}
@@ -625,9 +629,19 @@ class CsvColumns(FileColumns):
                 numbers = self._read_numbers(position)
                 distinct, codes = np.unique(numbers, return_inverse=True)
                 return codes.astype(np.int32), list(map(str, distinct.tolist()))
-            self._read_texts([position])
+            self._read_texts(self._list_next_texts(position))
         codes, texts = self._coded[position]
         return codes[self._first : self._first + self.n_rows], texts
+
+    def _list_next_texts(self, position: int) -> list[int]:
+        """Return a column and the next ones whose texts may be asked for.
+
+        Twice as many each time, so that the file is not parsed once for each of many columns.
+        """
+        self._n_ahead = max(1, min(2 * self._n_ahead, _CELLS_AHEAD // max(self.n_rows, 1)))
+        later = range(position, len(self))
+        unread = (i for i in later if self._is_numeric(i) and not self._is_plain(i))
+        return list(islice(unread, self._n_ahead))
 
     def _join_stored(self, position: int, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
         cells, at = np.empty(self.n_rows, dtype), 0
