@@ -23,8 +23,11 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from tests.serving import infer_body, save_forest, server_process, server_thread
+from treekit.data.schema import Column, Schema
 from treekit.errors import DataError, ModelFileError
-from treekit.model.model_file import load
+from treekit.model.builder import build_tree, leaf
+from treekit.model.model import make_model
+from treekit.model.model_file import load, save
 from treekit.serve.errors import InvalidRequestError, NotFoundError, UnavailableError
 from treekit.serve.models.model_copies import ModelCopies
 from treekit.serve.models.repository import Change, Repository
@@ -525,6 +528,16 @@ def test_a_request_to_load_a_slow_file_does_not_delay_others(tmp_path, models, s
     assert text_of(models, "a") == "slow"
     # Whichever of the two completes the reading reports it.
     assert what(loaded) in ([("a", "replaced")], [])
+
+
+@pytest.mark.parametrize("name", ["\u2028", "\t", " \n", "\u00a0"])
+def test_a_column_whose_name_no_table_may_have_is_not_served(tmp_path, name):
+    schema = Schema((Column("x"), Column(name)), classes=("a", "b"))
+    save(make_model(schema, [build_tree(leaf([1, 2]), schema)]), tmp_path / "m.treekit")
+    repository = Repository([tmp_path])
+    assert what(repository.refresh()) == [("m", "refused")]
+    expected = f"the name of column 2 is {name!r}, only white space; rename it"
+    assert expected in repository.index()[0].reason
 
 
 # ------------------------------------------------------------------ readiness

@@ -16,10 +16,10 @@ import numpy.typing as npt
 from treekit.data.cells import make_object_array
 from treekit.data.encoding import encode_rows
 from treekit.data.features import round_to_dtype
-from treekit.data.schema import Column, Output, python_label
+from treekit.data.schema import Column, Output, Schema, python_label
 from treekit.data.table import make_table, suggest_names
 from treekit.data.text_format import is_number
-from treekit.errors import DataError
+from treekit.errors import DataError, ModelError
 from treekit.model.links import convert_sums
 from treekit.model.model import Model
 from treekit.model.scoring import (
@@ -94,6 +94,7 @@ class Served:
     def __init__(self, name: str, version: str, digest: str, model: Model) -> None:
         self.name, self.version, self.digest, self.model = name, version, digest, model
         schema = model.schema
+        _check_names(schema)
         self.n_features = schema.n_features
         self._is_numeric = not schema.nominal.any()
         self.inputs, *self.other_inputs = self._list_input_forms()
@@ -362,3 +363,14 @@ def _convert_labels(output: Output) -> tuple[str, npt.NDArray[Any]]:
     if isinstance(labels[0], float):
         return "FP64", np.array(labels, dtype=np.float64)
     return "BYTES", make_object_array([str(label) for label in labels])
+
+
+def _check_names(schema: Schema) -> None:
+    """Refuse columns that no table may have: names of line ends, tabs and the like alone."""
+    for position, column in enumerate(schema.columns, 1):
+        name = column.name
+        if not name.strip() and name.strip(" "):
+            raise ModelError(
+                f"the name of column {position} is {name!r}, only white space; rename it, and "
+                "train or import the model again"
+            )
