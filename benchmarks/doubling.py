@@ -57,6 +57,11 @@ def _add_columns(header: dict[str, Any], n: int) -> None:
     header["schema"]["columns"] = columns
 
 
+def make_wide_file(n: int) -> bytes:
+    """Return a model file of n columns and another one of the last name, which is refused."""
+    return _edited_model(n, _add_columns)
+
+
 def _add_levels(header: dict[str, Any], n: int) -> None:
     header["schema"]["columns"] = [{"name": "x", "kind": "nominal", "levels": _names(n)}]
 
@@ -121,7 +126,7 @@ def _read_tensors(body: bytes) -> None:
 READERS: dict[str, tuple[Callable[[int], Any], Callable[[Any], None], int]] = {
     "model file, nodes": (_model_file, _read_model, 10_000),
     "model file, columns, the last name twice": (
-        lambda n: _edited_model(n, _add_columns), _read_model, 5_000,
+        make_wide_file, _read_model, 5_000,
     ),
     "model file, levels, the last twice": (
         lambda n: _edited_model(n, _add_levels), _read_model, 20_000,

@@ -326,7 +326,7 @@ def test_a_frozen_worker_is_named() -> None:
         with pytest.warns(TreekitWarning) as warned:
             work(client, use)
         assert [str(one.message).split(" for ")[0] for one in warned] == [
-            f"worker {address} named 'apart' has been silent"
+            f"worker {address} named 'apart' has sent no message"
         ]
         os.kill(process.pid, signal.SIGSTOP)
         with warnings.catch_warnings():

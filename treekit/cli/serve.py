@@ -93,7 +93,7 @@ a second signal, or by a signal before it was listening.
     metavar="S",
     type=click.FloatRange(0, min_open=True),
     help="Time limit for receiving a request, for answering it, and for requests in progress at "
-    "shutdown; the server ends within 5 s after it, whatever still runs.  [default: 30]",
+    "shutdown; the server ends at most 5 s later, even if work is still running.  [default: 30]",
 )
 @number_option(
     "--max-requests", "Maximum number of concurrent requests per worker.  [default: 256]", least=1

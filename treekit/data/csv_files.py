@@ -634,9 +634,9 @@ class CsvColumns(FileColumns):
         return codes[self._first : self._first + self.n_rows], texts
 
     def _list_next_texts(self, position: int) -> list[int]:
-        """Return a column and the next ones whose texts may be asked for.
+        """Return a column and the next ones, whose texts are likely to be needed as well.
 
-        Twice as many each time, so that the file is not parsed once for each of many columns.
+        Their number doubles with each call, so that many columns take few passes over the file.
         """
         self._n_ahead = max(1, min(2 * self._n_ahead, _CELLS_AHEAD // max(self.n_rows, 1)))
         later = range(position, len(self))

@@ -54,8 +54,8 @@ STATES = {
     "init": _STARTING,
     "starting": _STARTING,
     "paused": _State(
-        "is paused because its memory is full",
-        "give workers more memory, free what other work holds there, or use fewer rows",
+        "is paused because its memory is nearly full",
+        "give workers more memory, free memory that other work uses there, or use fewer rows",
     ),
     "closing_gracefully": _CLOSING,
     "closing": _CLOSING,
@@ -105,8 +105,8 @@ def find_obstacle(workers: Mapping[str, Mapping[str, Any]]) -> _Obstacle | None:
     if not workers:
         return _Obstacle(
             "no worker has connected",
-            f"the cluster has had no worker for {PATIENCE:g} seconds; start workers, check the "
-            "logs of the lost workers, and run again",
+            f"the cluster has had no worker for {PATIENCE:g} seconds; start workers, read the "
+            "logs of workers that stopped, and run again",
         )
     names, counts, remedies = [], Counter[str](), []
     for address, worker in sorted(workers.items()):
@@ -118,7 +118,7 @@ def find_obstacle(workers: Mapping[str, Mapping[str, Any]]) -> _Obstacle | None:
         remedies.append(state.remedy)
     return _Obstacle(
         ", ".join(f"{number} {status}" for status, number in sorted(counts.items())),
-        f"no worker has been able to run a task for {PATIENCE:g} seconds: "
+        f"for {PATIENCE:g} seconds, no worker could run a task: "
         f"{join_some(names, 'workers')}; {'; '.join(dict.fromkeys(remedies))}",
     )
 
@@ -202,8 +202,8 @@ class Watch:
             if obstacle is None and self._since < now and not able & self._able:
                 obstacle = _Obstacle(
                     "workers that restart",
-                    f"no worker has lived long enough to run a task for {PATIENCE:g} seconds: "
-                    "their nannies restart them; read their logs, and give them more memory",
+                    f"for {PATIENCE:g} seconds, every worker stopped and was restarted before it "
+                    "could run a task; read the workers' logs, and perhaps give them more memory",
                 )
             self._warn_of_silent_workers(workers, now)
         self._able = able
@@ -228,9 +228,9 @@ class Watch:
         for address, (_, heard) in self._heard.items():
             if now - heard >= PATIENCE:
                 warn(
-                    f"{label_worker(address, workers[address])} has been silent for "
-                    f"{PATIENCE:g} seconds; if it does not answer, restart it: its tasks then "
-                    "run on other workers"
+                    f"{label_worker(address, workers[address])} has sent no message for "
+                    f"{PATIENCE:g} seconds; if this continues, restart it: its tasks then run on "
+                    "other workers"
                 )
                 self._heard[address] = (workers[address]["last_seen"], math.inf)
 

@@ -215,7 +215,8 @@ def refuse_overrides(source: Any, package: str) -> None:
     ModelError
         If a subclass, or the object itself, defines something that the library's class has.
     """
-    kinds = type(source).__mro__
+    own = type(source)
+    kinds = own.__mro__
     base = next(kind for kind in kinds if kind.__module__.partition(".")[0] == package)
     of_object = {name for name in vars(source) if callable(getattr(base, name, None))}
     for names in (of_object, *(vars(kind) for kind in kinds[: kinds.index(base)])):
@@ -223,14 +224,15 @@ def refuse_overrides(source: Any, package: str) -> None:
             is_harmless = name in _HARMLESS_OVERRIDES or name.startswith(("__", "set_"))
             if hasattr(base, name) and (not is_harmless or name == "__getattribute__"):
                 raise ModelError(
-                    f"the {type(source).__name__} overrides {name!r} of {package}'s "
-                    f"{base.__name__}, on which predictions may depend; pass an object of "
-                    f"{base.__name__} itself, or remove {name!r}"
+                    f"the class {own.__module__}.{own.__qualname__} overrides {name!r} of "
+                    f"{package}'s {base.__name__}, which may change predictions; pass an object "
+                    f"of {package}'s own class, or remove {name!r}"
                 )
 
 
 UNKNOWN_REMEDY = (
-    "update treekit and its plugins, or train or save it with an earlier version of its library"
+    "update treekit and its plugins, or train or save the model with an earlier version of its "
+    "library"
 )
 """Remedy for a model of which an importer does not know a part."""
 
@@ -242,7 +244,7 @@ def refuse_unknown(
     path: str = "",
     remedy: str = UNKNOWN_REMEDY,
 ) -> None:
-    """Raise an error for the first entry that is not known, as predictions may depend on it.
+    """Raise an error for the first entry that is not known, as it may change predictions.
 
     Parameters
     ----------
@@ -264,7 +266,7 @@ def refuse_unknown(
         if name not in known:
             raise ModelError(
                 f"{source} has the unknown entry {path + name!r:.120} = {reprlib.repr(value)}, "
-                f"on which predictions may depend; {remedy}"
+                f"which may change predictions; {remedy}"
             )
 
 

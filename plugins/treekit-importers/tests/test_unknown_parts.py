@@ -22,7 +22,7 @@ import treekit
 from tests.foreign import FOLDER
 from treekit.errors import ModelError, ModelFileError
 
-REMEDY = "on which predictions may depend; .*update treekit and its plugins"
+REMEDY = "which may change predictions; .*update treekit and its plugins"
 XGBOOST = Path(__file__).with_name("xgboost")
 LIGHTGBM = Path(__file__).with_name("lightgbm") / "three.txt"
 

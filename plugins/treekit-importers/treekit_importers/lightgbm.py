@@ -333,8 +333,8 @@ def _find_categories(lines: list[str]) -> str:
             section = line if line in _SECTIONS else ""
         elif line and not section:
             raise ModelError(
-                f"{SOURCE} has the unknown line {line!r:.80} after its trees, on which predictions "
-                f"may depend; {UNKNOWN_REMEDY}"
+                f"{SOURCE} has the unknown line {line!r:.80} after its trees, which may change "
+                f"predictions; {UNKNOWN_REMEDY}"
             )
     return categories
 

@@ -231,7 +231,7 @@ def check_versions(proto: ModelProto) -> None:
         for field in UnknownFieldSet(part):
             raise ModelError(
                 f"{SOURCE} has the unknown field {field.field_number} in a {type(part).__name__}, "
-                f"on which predictions may depend; update onnx, or {UNKNOWN_REMEDY}"
+                f"which may change predictions; update onnx, or {UNKNOWN_REMEDY}"
             )
     if proto.functions:
         raise ModelError(

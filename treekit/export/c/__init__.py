@@ -572,5 +572,5 @@ def _choose_smaller(model: Model, nested: CLayout, packed: CLayout, types: CType
     """Return the layout that is smaller in flash, with the reason."""
     more = estimate_form_difference(model, nested, packed, types)
     chosen, other = (nested, "a table") if more <= 0 else (packed, "nested tests")
-    reason = f"the smaller form: about {abs(more)} bytes less than {other} on a Cortex-M0"
+    reason = f"about {abs(more)} bytes smaller than {other} on a Cortex-M0"
     return replace(chosen, reason=reason)

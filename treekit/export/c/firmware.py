@@ -54,7 +54,7 @@ _FLOAT_BYTES = {
 
 
 def estimate_form_difference(model: Model, nested: CLayout, packed: CLayout, types: CTypes) -> int:
-    """Estimate by how many bytes nested tests are larger than a table, both of integers."""
+    """Estimate how many more bytes nested tests need than a table, both in integers."""
     wide = types.key_dtype.itemsize > 4
     code = _estimate_nested_code(nested, wide) + sum(
         _FORM_BYTES[fact][wide] * there

@@ -219,8 +219,8 @@ class Repository:
         Parameters
         ----------
         patient : bool
-            Whether the next check follows soon: the model of a missing file is removed then, and
-            a file that takes long to read is loaded then, so that the others need not wait.
+            If True, leave removing the model of a missing file, and loading a file that takes
+            long to read, to the next check, so that other models are not delayed.
 
         Raises
         ------

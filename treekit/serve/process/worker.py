@@ -63,7 +63,7 @@ default of 5 ms slows down requests during loading, as each of them is blocked s
 _UPGRADE_HEADER = re.compile(rb"(?i)\r\nupgrade:")
 
 EXIT_SECONDS = 5
-"""Seconds after the time limit of requests in which a server ends, whatever still runs."""
+"""Seconds after the time limit of requests in which a server ends, also with running work."""
 
 _LOADING_SECONDS = 2.0
 """Seconds of loading before a message is logged."""
@@ -246,7 +246,7 @@ class ServiceProcess:
 
 def _exit_late() -> None:
     """End the process although a thread still runs, which Python would wait for."""
-    text = "the process ends although work in a thread has not ended; it has no client any more"
+    text = "the process ends while a thread still works; no client waits for its result"
     log_event("stopped-late", text, level="warning")
     logging.shutdown()
     os._exit(0)
