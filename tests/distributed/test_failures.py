@@ -652,3 +652,13 @@ def test_errors_that_dask_raises_itself_are_one_line(client: Any) -> None:
             client,
             lambda engine: engine.watch.call(client.gather, [wrong]),
         )
+
+
+def test_errors_of_files_of_this_process_are_no_failures_of_the_cluster() -> None:
+    for error in (
+        TimeoutError(110, "Connection timed out", "/nfs/part-00001.parquet"),
+        BrokenPipeError(32, "Broken pipe", "out.csv"),
+    ):
+        assert failures.explain_error(error, "tcp://s:1", None) is None
+    text = str(failures.explain_error(TimeoutError(110, "timed out"), "tcp://s:1", None))
+    assert "the cluster did not answer in time (scheduler tcp://s:1" in text

@@ -250,6 +250,9 @@ def test_bodies_of_far_too_many_objects_are_refused_before_they_are_read(
     ):
         assert said in refusal(ask(service, "POST", "/predict", unread), 413)
     assert "not JSON" in refusal(ask(service, "POST", "/predict", b"[" + b"{}," * 4000))
+    empty = Service(Repository([]), service.runner)
+    wide = json.dumps([{f"x{k}": k for k in range(2000)}]).encode()
+    assert "no model yet" in refusal(ask(empty, "POST", "/predict", wide), 404)
     in_strings = [json.dumps({"model": r'{[:"' * 2000 + end, "rows": [{}]}) for end in ("", "\\")]
     for text in in_strings:
         assert "unknown model" in refusal(ask(service, "POST", "/predict", text.encode()), 404)

@@ -18,6 +18,7 @@ from typing import Any
 import httpx
 import pytest
 
+from tests.serving import save_forest, server_thread
 from tests.serving_gate import (
     INFER,
     Lines,
@@ -35,7 +36,7 @@ from tests.serving_gate import (
 from treekit.errors import SettingError, TreekitWarning
 from treekit.serve.cancellation import check_cancelled
 from treekit.serve.errors import UnauthorisedError
-from treekit.serve.http import Reply, Request, Route
+from treekit.serve.http import Reply, Request, Route, json_routes
 from treekit.serve.http.app import HttpApp, make_app
 from treekit.serve.http.auth import Access, BearerToken
 from treekit.serve.http.metrics import Metrics
@@ -691,6 +692,33 @@ def test_work_whose_client_is_gone_or_whose_time_is_over_ends(
         assert ended.wait(5)
         own.model.meanwhile = lambda: None
         assert own.post().status_code == 200
+
+
+@pytest.mark.system
+def test_a_search_of_rules_whose_client_is_gone_ends(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun, ended = threading.Event(), threading.Event()
+
+    def search(*given: Any) -> Iterator[int]:
+        begun.set()
+        try:
+            for _ in range(2000):
+                check_cancelled()
+                time.sleep(0.01)
+                yield 0
+        finally:
+            ended.set()
+
+    monkeypatch.setattr(json_routes._TranslatedRules, "_search_rules", search)
+    save_forest(tmp_path / "m.treekit")
+    with server_thread(tmp_path) as url:
+        port = int(url.rpartition(":")[2])
+        with connect(port) as connection:
+            connection.sendall(request(b"", path="/models/m/rules?search=x", method="GET"))
+            assert begun.wait(10)
+        assert ended.wait(5)
+        assert httpx.get(f"{url}/v2/health/live").status_code == 200
 
 
 @pytest.mark.system

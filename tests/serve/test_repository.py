@@ -540,6 +540,67 @@ def test_a_column_whose_name_no_table_may_have_is_not_served(tmp_path, name):
     assert expected in repository.index()[0].reason
 
 
+def test_a_required_file_keeps_the_server_unready_while_it_is_read_again(tmp_path, models, slow):
+    write(tmp_path / "a.treekit", "bad")
+    write(tmp_path / "b.treekit", "b")
+    models.refresh()
+    write(tmp_path / "a.treekit", "slow")
+    models.refresh(patient=True)
+    assert not models.ready
+    assert "holds 'bad'" in models.index()[0].reason
+    slow.set()
+    refresh_until(models, [("a", "loaded")])
+    assert models.ready
+
+
+def test_reading_that_fails_again_is_not_shown_as_reading(tmp_path, models, slow, monkeypatch):
+    write(tmp_path / "a.treekit", "a")
+    real = Path.open
+
+    def fail(self: Path, *given: Any) -> Any:
+        if self.name == "a.treekit":
+            assert threading.current_thread().name != "treekit-read" or slow.wait(60)
+            raise OSError(5, "Input/output error")
+        return real(self, *given)
+
+    monkeypatch.setattr(Path, "open", fail)
+    models.refresh()
+    for _ in range(3):
+        slow.clear()
+        models.refresh(patient=True)
+        slow.set()
+        wait_until(lambda: all(own.done() for own in models._list_readings("a")))
+        models.refresh(patient=True)
+        assert "Input/output error" in models.index()[0].reason
+        assert not models.ready
+
+
+def test_few_slow_files_are_read_at_a_time(tmp_path, models, reader, slow):
+    models.refresh()
+    for number in range(40):
+        write(tmp_path / f"m{number}.treekit", f"slow {number}")
+    for _ in range(3):
+        models.refresh(patient=True)
+    assert len(reader.read) < 10
+    slow.set()
+    refresh_until(models, [(f"m{number}", "loaded") for number in range(40)])
+
+
+def test_a_request_to_load_waits_for_its_time_and_a_later_one_joins_it(
+    tmp_path, models, reader, slow
+):
+    write(tmp_path / "a.treekit", "one")
+    models.refresh()
+    write(tmp_path / "a.treekit", "slow")
+    for _ in range(3):
+        with pytest.raises(UnavailableError, match="its file is still being read; ask again"):
+            models.load("a", 0.01)
+    assert reader.read == ["one", "slow"]
+    slow.set()
+    assert what(models.load("a")) == [("a", "replaced")]
+    assert reader.read == ["one", "slow"]
+
+
 # ------------------------------------------------------------------ readiness
 
 
@@ -715,7 +776,7 @@ class Workers(RuleBasedStateMachine):
     @rule()
     def check(self) -> None:
         for worker, seen in zip(self.workers, self.seen, strict=True):
-            self.look(worker, seen, 2)
+            self.look(worker, seen, is_patient=True)
 
     @precondition(lambda self: self.good or not self.is_detached)
     @rule(number=st.sampled_from([0, 1]), is_saving=st.booleans())
@@ -726,12 +787,12 @@ class Workers(RuleBasedStateMachine):
         self.workers[number] = self.make_worker()
         self.workers[number].restore()
         self.seen[number] = {name: [text, 0] for name, text in self.good.items()}
-        self.look(self.workers[number], self.seen[number], 1)
+        self.look(self.workers[number], self.seen[number], is_patient=False)
 
-    def look(self, worker: Repository, seen: dict[str, Any], checks: int) -> None:
+    def look(self, worker: Repository, seen: dict[str, Any], *, is_patient: bool) -> None:
         detached = pytest.raises(OSError, match="models")
         with detached if self.is_detached else contextlib.nullcontext():
-            worker.refresh(patient=checks > 1)
+            worker.refresh(patient=is_patient)
         files = {} if self.is_detached else self.files
         for name, text in files.items():
             own = seen.setdefault(name, [None, 0])
@@ -742,7 +803,7 @@ class Workers(RuleBasedStateMachine):
             # While the folder is detached, a file is where it was when last seen.
             if seen[name][1] > 0 if self.is_detached else name not in files:
                 seen[name][1] += 1
-                if seen[name][1] == checks:
+                if seen[name][1] == 2:
                     del seen[name]
                     self.good.pop(name, None)
 
@@ -777,6 +838,22 @@ def test_a_new_worker_serves_a_given_file_that_is_damaged_or_gone(tmp_path):
     later = make_worker(tmp_path, tmp_path / "a.treekit")
     later.refresh()
     assert text_of(later) == "one"
+
+
+def test_a_new_worker_serves_a_model_whose_file_is_gone_for_a_moment(tmp_path):
+    for name in "ab":
+        write(tmp_path / f"{name}.treekit", name)
+    make_worker(tmp_path, tmp_path).refresh()
+    (tmp_path / "a.treekit").unlink()
+    later = make_worker(tmp_path, tmp_path)
+    assert later.refresh() == []
+    write(tmp_path / "a.treekit", "a")
+    assert later.refresh(patient=True) == []
+    assert [text_of(later, name) for name in "ab"] == ["a", "b"]
+    (tmp_path / "a.treekit").unlink()
+    assert later.refresh(patient=True) == []
+    assert what(later.refresh(patient=True)) == [("a", "removed")]
+    assert what(make_worker(tmp_path, tmp_path).refresh()) == []
 
 
 def test_of_two_files_of_a_name_a_new_worker_takes_that_of_the_others(tmp_path):

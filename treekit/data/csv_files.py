@@ -638,7 +638,7 @@ class CsvColumns(FileColumns):
 
         Their number doubles with each call, so that many columns take few passes over the file.
         """
-        self._n_ahead = max(1, min(2 * self._n_ahead, _CELLS_AHEAD // max(self.n_rows, 1)))
+        self._n_ahead = max(1, min(2 * self._n_ahead, _CELLS_AHEAD // max(self._store.n_rows, 1)))
         later = range(position, len(self))
         unread = (i for i in later if self._is_numeric(i) and not self._is_plain(i))
         return list(islice(unread, self._n_ahead))

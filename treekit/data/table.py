@@ -432,7 +432,7 @@ def read_frame(source: Any) -> Table | None:
             return _read_columns(frame.columns, _convert_frame(frame))
     except DuplicateError as error:
         names = [str(name) for name in getattr(source, "column_names", source.columns)]
-        twice = find_repeated(names)
+        twice = find_repeated(names) or "?"
         raise DataError(f"column name {twice!r} appears twice; rename one of them") from error
     if isinstance(frame, nw.Series):
         raise DataError(

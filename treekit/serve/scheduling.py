@@ -374,8 +374,10 @@ class Service:
                     f"the parameter {key!r} must be true or false, got {shown(value)}"
                 )
         try:
-            change = self.repository.load if what == "load" else self.repository.unload
-            await asyncio.to_thread(change, name)
+            if what == "load":
+                await asyncio.to_thread(self.repository.load, name, self.limits.seconds)
+            else:
+                await asyncio.to_thread(self.repository.unload, name)
         except ServeError:
             raise
         except (TreekitError, OSError) as error:  # of files, such as two with the same name

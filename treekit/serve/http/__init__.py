@@ -85,7 +85,7 @@ class Request(RequestRecord, eq=False):
     extra_headers : tuple of headers
         Headers added to those of the endpoint.
     has_body : bool
-        Whether the body has arrived.
+        Whether the body has arrived, or none is read.
     watcher : Task, optional
         Task that waits for the end of the client.
     is_gone : bool

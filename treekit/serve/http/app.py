@@ -147,6 +147,7 @@ class HttpApp:
         method, path = scope["method"], scope["path"].removeprefix(scope.get("root_path", ""))
         working = self._working
         record = Request(scope, receive, path, headers, working, id=request_id)
+        record.has_body = method in ("GET", "HEAD")  # of which no body is read
         record.task = asyncio.current_task()
         working.begin(record)
         if not self._is_sweeping:

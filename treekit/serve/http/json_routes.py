@@ -265,7 +265,8 @@ class _JsonEndpoints:
         """Return the model, the encoded rows and the names of the outputs of a request."""
         rows, repository = self._service.limits.rows, self._service.repository
         width = max((own.n_features for own in repository.served), default=0)
-        JsonLimits(rows + _EXTRA_PARTS, rows * width + _EXTRA_PARTS, _EXTRA_PARTS).check(body)
+        members = rows * width + _EXTRA_PARTS if width else len(body)  # no model: the error says so
+        JsonLimits(rows + _EXTRA_PARTS, members, _EXTRA_PARTS).check(body)
         given = convert_request(parse_json(body), PredictRequest | Rows)
         if not isinstance(given, PredictRequest):
             given = PredictRequest(rows=given)

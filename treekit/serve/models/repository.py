@@ -8,6 +8,7 @@ and loading in a thread may take any time.
 from __future__ import annotations
 
 import hashlib
+import math
 import os
 import threading
 import time
@@ -126,6 +127,9 @@ tools that remove and rewrite a file cause no failed requests."""
 _READING_SECONDS = 1.0
 """Seconds that a patient refresh waits in all for files to be read."""
 
+_MAX_LATE_READINGS = 4
+"""Files being read with which a patient refresh begins no further ones after its time."""
+
 
 class Repository:
     """Repository of models by name and version.
@@ -229,7 +233,9 @@ class Repository:
         OSError
             If a folder cannot be read; its models are kept, and all others were checked.
         """
-        checks = _PATIENT_CHECKS if patient else 1
+        # Restored models may have been served for long: their files may be gone for a moment.
+        is_restored = not self._is_started and bool(self._entries)
+        checks = _PATIENT_CHECKS if patient or is_restored else 1
         deadline = time.monotonic() + _READING_SECONDS if patient else None
         with self._lock:
             found, troubles = self._locations.find_models()
@@ -237,9 +243,10 @@ class Repository:
                 raise troubles[0]
             changes: list[Change] = []
             for name in sorted({*self._entries, *found}):
+                was_reading = bool(self._list_readings(name))
                 some = self._refresh_model(name, found.get(name, []), checks, deadline)
                 changes += some
-                if self._is_started and (some or self._list_readings(name)):
+                if self._is_started and (some or was_reading or self._list_readings(name)):
                     self._publish_table(some)  # each model as soon as it is loaded
             if not self._is_started:
                 self._is_started = True
@@ -248,8 +255,14 @@ class Repository:
             raise troubles[0]
         return changes
 
-    def load(self, name: str) -> list[Change]:
+    def load(self, name: str, seconds: float = math.inf) -> list[Change]:
         """Load a model, or reload it even if its file did not change.
+
+        Parameters
+        ----------
+        name : str
+        seconds : float
+            Seconds to wait for its files to be read.
 
         Raises
         ------
@@ -257,7 +270,10 @@ class Repository:
             If there is no file of this name.
         InvalidRequestError
             If one of its files cannot be loaded; the previous version continues to be served.
+        UnavailableError
+            If its files are still being read; a later request or check completes that.
         """
+        stop = time.monotonic() + seconds
         with self._lock:
             found, _ = self._locations.find_models()
             if name not in found:
@@ -267,13 +283,17 @@ class Repository:
             was_unloaded = name in self._unloaded
             self._unloaded.discard(name)
             for entry in self._list_entries(name):
-                entry.force_reload()
+                if entry.reading is None or not entry.is_forced:  # else of an earlier request
+                    entry.force_reload()
             changes = self._refresh_model(name, found[name], 1, 0.0)
-        while readings := self._list_readings(name):
-            wait(readings)
-            with self._lock:
-                changes += self._refresh_model(name, found[name], 1, 0.0)
+            readings = self._list_readings(name)
+        left = None if seconds == math.inf else max(stop - time.monotonic(), 0.0)
+        if wait(readings, left).not_done:
+            raise UnavailableError(
+                f"model {name!r} is not loaded yet: its file is still being read; ask again later"
+            )
         with self._lock:
+            changes += self._complete_readings(name)
             entries = self._list_entries(name)
             refused = [entry.public_reason for entry in entries if entry.reason]
             if refused and was_unloaded and not any(entry.served for entry in entries):
@@ -321,6 +341,15 @@ class Repository:
     def _list_readings(self, name: str) -> list[Future[Content]]:
         return [entry.reading for entry in self._list_entries(name) if entry.reading]
 
+    def _count_readings(self) -> int:
+        return sum(entry.reading is not None for entry in self._list_all_entries())
+
+    def _complete_readings(self, name: str) -> list[Change]:
+        """Use the content of the files of a model that have been read."""
+        entries = [own for own in self._list_entries(name) if own.reading and own.reading.done()]
+        some = [own.check_file(self._read, self._clock(), self._copies, 0.0) for own in entries]
+        return [change for change in some if change is not None]
+
     def _refresh_model(
         self, name: str, places: list[ModelLocation], checks: int, deadline: float | None
     ) -> list[Change]:
@@ -343,7 +372,10 @@ class Repository:
                 entries[place.version] = ModelEntry(name, place, is_required=not self._is_started)
             entry = entries[place.version]
             entry.location = place
-            if name not in self._unloaded:  # an unloaded model stays so if its file returns
+            if name in self._unloaded:  # stays so if its file returns
+                continue
+            is_late = deadline is not None and 0.0 < deadline < time.monotonic()
+            if not is_late or entry.reading or self._count_readings() < _MAX_LATE_READINGS:
                 change = entry.check_file(self._read, self._clock(), self._copies, deadline)
                 changes += [] if change is None else [change]
         if not entries:
@@ -454,6 +486,8 @@ class ModelEntry:
         Consecutive checks that did not find the file.
     reading : Future, optional
         The content, while it is read in a thread.
+    is_forced : bool
+        Whether the next check reports its result in any case.
     """
 
     _stamp: Stamp | None
@@ -481,7 +515,7 @@ class ModelEntry:
     def force_reload(self) -> None:
         """Force the next check to read the file and to report the result."""
         self._forget_content()
-        self._is_forced = True
+        self.is_forced = True
 
     def restore(self, read: Read, data: bytes) -> bool:
         """Load the content that was served last; return whether that succeeded."""
@@ -522,7 +556,7 @@ class ModelEntry:
                 if self._is_settled and _make_stamp(self.location.path.stat()) == self._stamp:
                     return None
                 known = {self._digest}
-                if self.served is not None and not self._is_forced:
+                if self.served is not None and not self.is_forced:
                     known.add(self.served.digest)
                 given = (read, self.location, self.name, known)
                 if deadline is None:
@@ -537,14 +571,14 @@ class ModelEntry:
             self._forget_content()
             known_reason = self.reason
             self._set_reason(str(error))
-            is_new = self._is_forced or self.reason != known_reason
-            self._is_forced = False
+            is_new = self.is_forced or self.reason != known_reason
+            self.is_forced = False
             return self._make_rejection() if is_new else None
 
     def _use_content(
         self, content: Content, now: float, copies: ModelCopies | None
     ) -> Change | None:
-        self._folder, self._is_forced = content.folder, False
+        self._folder, self.is_forced = content.folder, False
         if content.stamp != self._stamp:
             self._stamp, self._stamp_seen_at = content.stamp, now
         self._is_settled = now - self._stamp_seen_at >= _SETTLED_SECONDS
@@ -659,10 +693,10 @@ def build_table(all_entries: Iterable[ModelEntry], unloaded: Collection[str]) ->
             models.setdefault(entry.name, {})[entry.served.version] = entry.served
         elif entry.name in unloaded:
             reason = "unloaded"
-        elif entry.reading is not None:
-            reason = "its file is still being read"
-        elif entry.is_required:
-            ready = False
+        else:
+            ready = ready and not entry.is_required
+            if entry.reading is not None:
+                reason = reason or "its file is still being read"
         state: State = "UNAVAILABLE" if entry.served is None else "READY"
         entries.append(IndexEntry(entry.name, entry.version, state, reason))
     return LookupTable(models, tuple(entries), ready)

@@ -93,8 +93,10 @@ def _serve_in_process(settings: ServeSettings, sockets: list[socket.socket]) -> 
         handle_signals(process.request_shutdown, os._exit) as install_handlers,
         contextlib.suppress(SystemExit),  # of uvicorn if the start has failed
     ):
-        server.run(sockets)
-        process.end_work()
+        try:
+            server.run(sockets)
+        finally:
+            process.end_work()
     if process.error is not None:
         raise process.error
 

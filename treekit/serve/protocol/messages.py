@@ -276,8 +276,8 @@ class JsonLimits(NamedTuple):
             # Mostly there are no more of the characters, in or outside of strings.
             if text.count(mark) > most and (found := _remove_strings(text).count(mark)) > most:
                 raise TooLargeError(
-                    f"the body has {found:,} JSON {what}, but the limit for requests of this model "
-                    f"is {most:,}; send the rows in several requests"
+                    f"the body has {found:,} JSON {what}, but the limit of this server for its "
+                    f"models is {most:,}; send the rows in several requests"
                 )
 
 
