@@ -413,10 +413,12 @@ def _is_of_libraries(kind: type) -> bool:
 
 def _is_failure_of_cluster(error: BaseException) -> bool:
     """Return whether an error is one of Dask, or of the network, or was raised by their code."""
+    network = (ConnectionError, TimeoutError, socket.gaierror, socket.herror, ssl.SSLError)
+    if any(map(_is_of_libraries, type(error).__mro__)):
+        return True
     if getattr(error, "filename", None) is not None:  # of a file of this process
         return False
-    network = (ConnectionError, TimeoutError, socket.gaierror, socket.herror, ssl.SSLError)
-    if isinstance(error, network) or any(map(_is_of_libraries, type(error).__mro__)):
+    if isinstance(error, network):
         return True
     trace = error.__traceback__
     while trace is not None and trace.tb_next is not None:
