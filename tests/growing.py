@@ -35,6 +35,7 @@ from treekit.grow.target_statistics import (
     scale_number_target,
 )
 from treekit.grow.tree_builder import allocate_scratch, grow_tree
+from treekit.kernels.cut_batches import N_CUT_ROWS, CutScorer, count_batch_cuts
 from treekit.kernels.grow_tree import NODE_DTYPE
 from treekit.kernels.records import PLAIN_RULES, Limits, Rows, SplitRules, Table
 from treekit.kernels.route_rows import route_rows
@@ -48,13 +49,20 @@ BUILT_IN: dict[str, Callable[..., CriterionFunctions]] = {
 }
 
 
+def make_scorer(criterion: CompiledCriterion, cells: int) -> CutScorer:
+    """Make the function of a criterion for batches of cuts, and memory for one."""
+    n = count_batch_cuts(cells)
+    cuts = np.zeros((N_CUT_ROWS, n), np.uint32)
+    sums, left = np.zeros((cells, n)), np.zeros(cells)
+    return CutScorer(criterion.pointers.score_cuts, sums, np.zeros(n), cuts, left)
+
+
 @cache
 def built_in(
     name: str,
     cells: int,
     known_only: bool = False,
     blocks: TargetBlocks | None = None,
-    bounded: bool = False,
     nominal: bool = True,
     **settings: Any,
 ) -> CompiledCriterion:
@@ -64,7 +72,7 @@ def built_in(
     origin = Origin("criterion", name)
     return compile_criterion(
         functions, cells, dense, origin,
-        known_only=known_only, blocks=blocks, bounded=bounded, nominal=nominal,
+        known_only=known_only, blocks=blocks, nominal=nominal,
     )  # fmt: skip
 
 
@@ -131,11 +139,10 @@ def recipe_of(
     )
     if ways is PLAIN_RULES:
         ways = SplitRules(problem.known_only, exact_levels=problem.exact_levels)
-    bounded = problem.signs is not None
     own = {"level_by": problem.level_by} if problem.criterion == "gain_ratio" else {}
     levels = any(size is not None for size in problem.levels)
     compiled = criterion or built_in(
-        problem.criterion, target.size, ways.known_only, target.blocks, bounded, levels, **own
+        problem.criterion, target.size, ways.known_only, target.blocks, levels, **own
     )
     splitter = compile_splitter(
         SplitterFunctions(

@@ -453,11 +453,11 @@ def test_all_that_a_criterion_answers_may_be_comparisons():
     assert [made.score(mixed, pure), made.score(mixed, pure[::-1].copy())] == [1.0, 0.0]
     assert made.branch_score(mixed, pure, 0) == 1.0  # the decrease of impurity
     assert made.penalty(2, 4.0) == 1.0
-    keys, best = np.empty(2), np.zeros(6)
+    keys, scores = np.empty(2), np.zeros(2)
     made.category_keys(pure, 2, 0, keys)
     assert keys.tolist() == [0.0, 1.0]
-    assert made.scan(pure, 1, np.zeros(2), mixed, 1.0, 1.0, best) == 0
-    assert best[0] == 1.0
+    made.score_cuts(np.array([[4.0, 0.0], [0.0, 4.0]]), 2, mixed, scores)
+    assert scores.tolist() == [1.0, 0.0]
 
 
 # ---------------------------------------------------------------- identity

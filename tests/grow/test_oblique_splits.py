@@ -14,7 +14,7 @@ from sklearn.datasets import load_breast_cancer, load_diabetes, load_iris, load_
 
 import treekit
 from tests.examples import examples
-from tests.growing import built_in
+from tests.growing import built_in, make_scorer
 from tests.reference import evaluate
 from treekit import splitting
 from treekit.contracts import Splitter, SplitterFunctions
@@ -247,8 +247,9 @@ keys_and_classes = st.lists(
 def test_the_best_cut_along_any_keys_is_the_oracle_s(pairs: list[tuple[float, int]]) -> None:
     keys, classes = [key for key, _ in pairs], [c for _, c in pairs]
     found = np.empty(4)
-    scan = built_in("gini", 2).pointers.scan
-    find_best_cut(node_of(classes), np.array(keys), scan, np.empty(2), np.empty(4), found)
+    scorer = make_scorer(built_in("gini", 2), 2)
+    best = np.array([0.0] * 6 + [-np.inf, np.inf])
+    find_best_cut(node_of(classes), np.array(keys), scorer, np.empty(2), best, found)
     wanted = slow_best_cut(keys, classes)
     assert math.isclose(found[0], wanted[0], abs_tol=1e-12) or found[0] == wanted[0]
     if wanted[0] > 1e-9:

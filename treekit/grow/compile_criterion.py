@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import cache
 from itertools import pairwise
 from typing import Any
 
@@ -31,7 +31,6 @@ from treekit.kernels.function_pointers import (
     allocate_stack_matrix,
     freeze_array,
 )  # fmt: skip
-from treekit.kernels.monotonic import HIGHEST, LOWEST, N_CUTS, SIGN, is_within_constraint
 from treekit.kernels.records import TOLERANCE, CriterionPointers, is_finite
 
 # ---------------------------------------------------------------- criterion
@@ -46,7 +45,7 @@ BRANCH_SCORE_SIGNATURE = _F8(CELLS_TYPE, MATRIX_TYPE, types.int64)
 CATEGORY_KEYS_SIGNATURE = types.void(MATRIX_TYPE, types.int64, types.int64, CELLS_TYPE)
 CHOICE_SIGNATURE = types.int64(CELLS_TYPE, CELLS_TYPE, CELLS_TYPE)
 PENALTY_SIGNATURE = _F8(types.int64, _F8)
-SCAN_SIGNATURE = types.int64(MATRIX_TYPE, types.int64, CELLS_TYPE, CELLS_TYPE, _F8, _F8, CELLS_TYPE)
+CUTS_SIGNATURE = types.void(MATRIX_TYPE, types.int64, CELLS_TYPE, CELLS_TYPE)
 ROW_SCAN_SIGNATURE = types.int64(
     CODES_TYPE, CODES_TYPE, CODES_TYPE, MATRIX_TYPE, types.int64, CELLS_TYPE, CELLS_TYPE, _F8, _F8,
     CELLS_TYPE,
@@ -70,7 +69,7 @@ ones, and spares a first training a sixth of its compile time (measured).
 
 POINTERS_TYPE = types.NamedTuple(
     [
-        types.FunctionType(SCAN_SIGNATURE),
+        types.FunctionType(CUTS_SIGNATURE),
         types.FunctionType(BRANCH_SCORE_SIGNATURE),
         types.FunctionType(CATEGORY_KEYS_SIGNATURE),
         types.FunctionType(CHOICE_SIGNATURE),
@@ -107,7 +106,6 @@ def compile_criterion(
     *,
     known_only: bool = False,
     blocks: TargetBlocks | None = None,
-    bounded: bool = False,
     nominal: bool = True,
 ) -> CompiledCriterion:
     """Compile a criterion for node statistics of `cells` cells.
@@ -128,8 +126,6 @@ def compile_criterion(
     blocks : TargetBlocks, optional
         Layout of the (`dense`) statistics of several targets.  The criterion is called
         with the statistics of one target at a time, and its results are averaged.
-    bounded : bool
-        Respect monotonic constraints; see `treekit.kernels.monotonic`.
     nominal : bool
         Whether there are nominal columns; without them additive statistics need no `key`.
     """
@@ -153,11 +149,9 @@ def compile_criterion(
     attempts = 1 if ordered else cells + N_COMPONENTS
     if blocks is not None:
         attempts = cells - 1 if functions.order is None else blocks.n_targets
-    sums_scan = partial(_make_cut_scan, cells=cells, dense=dense, bounded=bounded)
-    make_scan = _make_rank_cut_scan if ranked else sums_scan
-    scan = make_scan(rank, tolerance=functions.tolerance)
+    cut_scores = _make_cut_scores(rank, cells, two_sided=ranked)
     pointers = CriterionPointers(
-        scan=_make_cached_pointer(scan, SCAN_SIGNATURE),
+        score_cuts=_make_cached_pointer(cut_scores, CUTS_SIGNATURE),
         branch_score=_make_cached_pointer(
             _make_branch_score(branches, final), BRANCH_SCORE_SIGNATURE
         ),
@@ -235,113 +229,31 @@ def _allocate_cells(cells):  # type: ignore[no-untyped-def]
     return np.empty(cells)
 
 
-def _make_cut_scan(rank: Any, cells: int, dense: bool, bounded: bool, tolerance: float) -> Any:
-    """Return the loop over the cuts of one column at one node.
+def _make_cut_scores(rank: Any, cells: int, *, two_sided: bool) -> Any:
+    """Return the loop that scores a batch of cuts.
 
-    ``scan(rows, count, start, totals, limit, impurity, best)``: `rows` (codes, S) are
-    ascending; `start` is on the left before the first cut; both sides need the weight
-    `limit`.  The result is the position of the best cut (the first of tied ones), -1 if
-    there is none, or -2 if the criterion returned a number that is not finite.  `best`
-    receives score, left weight and left statistics; if `bounded`, it holds the monotonic
-    constraint of the column on entry.
+    ``score_cuts(sums, n, totals, scores)``: `sums` (S, cuts) are the statistics of the left side
+    of each cut, and if `two_sided`, (2 * S, cuts), those of both sides; `totals` (S,) is their
+    sum; `scores` receives n numbers.
     """
-    weigh = cells if not dense else 1
-    constraint = cells + 2  # offset of the monotonic constraint in `best`
     new_cells, new_matrix = _choose_allocators(cells)
 
-    def scan_cuts(rows, count, start, totals, limit, impurity, best):  # type: ignore[no-untyped-def]
-        children = new_matrix(2, cells)
-        view = freeze_array(children)
-        own = new_cells(cells)
-        parent = freeze_array(own)
+    def score_cuts(sums, n, totals, scores):  # type: ignore[no-untyped-def]
+        children, own = new_matrix(2, cells), new_cells(cells)
+        view, parent = freeze_array(children), freeze_array(own)
         zero, one = np.uint64(0), np.uint64(1)
         for k in range(np.uint64(cells)):
             own[k] = totals[k]
-            children[zero, k] = start[k]
-            children[one, k] = totals[k] - start[k]
-        whole, left = 0.0, 0.0
-        for k in range(np.uint64(weigh)):
-            whole += totals[k]
-            left += start[k]
-        best_at = np.int64(-1)
-        best_score, bar, best_left = -np.inf, -np.inf, 0.0
-        for i in range(np.uint64(count)):
+        for j in range(np.uint64(n)):
             for k in range(np.uint64(cells)):
-                value = rows[i, k]
-                children[zero, k] += value
-                children[one, k] -= value
-            for k in range(np.uint64(weigh)):
-                left += rows[i, k]
-            if left < limit or whole - left < limit:  # sums are exact
-                continue
-            if bounded:
-                sign = best[np.uint64(constraint + SIGN)]
-                if not is_within_constraint(
-                    children[zero, one] / left,
-                    children[one, one] / (whole - left),
-                    sign if i < np.uint64(best[np.uint64(constraint + N_CUTS)]) else 0.0,
-                    best[np.uint64(constraint + LOWEST)],
-                    best[np.uint64(constraint + HIGHEST)],
-                ):
-                    continue
-            score = 1.0 * rank(parent, view)
-            if score > bar and score < np.inf:
-                best_score, best_at, best_left = score, np.int64(i), left
-                bar = score + max(TOLERANCE * max(abs(score), impurity), tolerance)
-            elif not is_finite(score):
-                best_at = np.int64(-2)
-                best_left = left
-                break
-        best[zero] = best_score
-        best[one] = best_left
-        if best_at == -2:
-            for k in range(np.uint64(cells)):
-                best[k + np.uint64(2)] = children[zero, k]
-        elif best_at >= 0:
-            for k in range(np.uint64(cells)):
-                total = start[k]
-                for i in range(np.uint64(best_at) + one):
-                    total += rows[i, k]
-                best[k + np.uint64(2)] = total
-        return best_at
+                children[zero, k] = sums[k, j]
+                if two_sided:
+                    children[one, k] = sums[k + np.uint64(cells), j]
+                else:
+                    children[one, k] = own[k] - sums[k, j]
+            scores[j] = 1.0 * rank(parent, view)
 
-    return scan_cuts
-
-
-def _make_rank_cut_scan(rank: Any, tolerance: float) -> Any:
-    """Return a function that finds the best cut, given the ranks statistics of both its sides.
-
-    Row 2i of `rows` is the left side of cut i, and row 2i + 1 its right side.
-    """
-
-    def scan_cuts(rows, count, start, totals, limit, impurity, best):  # type: ignore[no-untyped-def]
-        children, own = allocate_stack_matrix(2, 4), allocate_stack_cells(4)
-        view, parent = freeze_array(children), freeze_array(own)
-        zero, one, two = np.uint64(0), np.uint64(1), np.uint64(2)
-        for k in range(np.uint64(4)):
-            own[k] = totals[k]
-        best_at = np.int64(-1)
-        best_score, bar = -np.inf, -np.inf
-        for i in range(np.uint64(count)):
-            left, right = two * i, two * i + one
-            if rows[left, zero] < limit or rows[right, zero] < limit:
-                continue
-            for k in range(np.uint64(4)):
-                children[zero, k] = rows[left, k]
-                children[one, k] = rows[right, k]
-            score = 1.0 * rank(parent, view)
-            if score > bar and score < np.inf:
-                best_score, best_at = score, np.int64(i)
-                bar = score + max(TOLERANCE * max(abs(score), impurity), tolerance)
-            elif not is_finite(score):
-                best_at = np.int64(-2)
-                for k in range(np.uint64(4)):
-                    best[k + two] = children[zero, k]
-                break
-        best[zero] = best_score
-        return best_at
-
-    return scan_cuts
+    return score_cuts
 
 
 def _make_row_scan_pointer(
@@ -367,10 +279,10 @@ def _make_row_scan(term: Any, score: Any, tolerance: float) -> Any:
     are positions of rows in ascending order of their `codes`; `cells` and `values` are their
     classes and weights, by position; `start` is on the left before the first cut.  The result
     is the position in `order` of the last row on the left of the best cut, below `last`, or
-    negative as for `_make_cut_scan`; `best` receives score and left weight.
+    negative as for `treekit.kernels.cut_batches.scan_cuts`; `best` receives score and left weight.
 
     A row changes one class on either side: its terms before are subtracted, those after
-    added.  Sums of integers are exact, and the scores those of `_make_cut_scan`, bit for bit.
+    added.  Sums of integers are exact, and the scores those of `score_cuts`, bit for bit.
 
     Cost: a few operations per row, for any number of classes.
     """

@@ -51,7 +51,7 @@ class Recipe:
     held_out : HeldOutRows, optional
         The rows of a validation table.
     monotonic_signs : (features,) float64, or None
-        Monotonic constraints, 1, -1 or 0 for each column; the criterion is then `bounded`.
+        Monotonic constraints, 1, -1 or 0 for each column.
     surrogates : SurrogateRule or None
         The rule by which nodes keep surrogates; criterion and `split_rules` are then
         `known_only`, too.  None: trees have no surrogates.

@@ -15,6 +15,13 @@ from typing import NamedTuple
 import numpy as np
 
 from treekit.kernels.compile import inlined, kernel, llvm_inlined
+from treekit.kernels.cut_batches import (
+    add_cuts,
+    make_scorer,
+    may_batch,
+    scan_cuts,
+    take_best_cut,
+)
 from treekit.kernels.function_pointers import borrow_arrays, find_lowest_bit
 from treekit.kernels.monotonic import N_CUTS, SIGN
 from treekit.kernels.node_statistics import (
@@ -39,10 +46,13 @@ from treekit.kernels.records import (
     SUBSET,
     THRESHOLD,
     TOLERANCE,
+    choose_missing_branch,
     clear_split,
     is_better,
     is_finite,
     replace_split,
+    report_statistics,
+    sum_weight,
     write_sides,
 )
 
@@ -111,7 +121,7 @@ def search_columns(node, scratch, criterion, key, rare, found):
     chosen = np.int64(-1)
     while True:
         clear_split(split)
-        tried = np.uint64(0)
+        tried, n_cuts = np.uint64(0), np.int64(0)
         for j in range(n_features):
             if tried == n_try:
                 break
@@ -136,10 +146,13 @@ def search_columns(node, scratch, criterion, key, rare, found):
             if count == 1:
                 continue  # a constant column does not count as a try: sparse tables still split
             tried += np.uint64(1)
-            if not search_counted_column(
-                node, scratch, criterion, key, rare, feature, count, chosen, split
-            ):
+            n_cuts = search_column(
+                node, scratch, criterion, key, rare, feature, count, chosen, n_cuts, split
+            )
+            if n_cuts < 0:
                 return
+        if n_cuts > 0:
+            take_pending_cuts(node, scratch, criterion, n_cuts, split)
         if not criterion.use_choose:
             return
         chosen = choose_column(criterion, scratch.offers, split)
@@ -148,7 +161,53 @@ def search_columns(node, scratch, criterion, key, rare, found):
 
 
 @inlined
-def search_counted_column(node, scratch, criterion, key, rare, feature, count, chosen, split):
+def search_column(node, scratch, criterion, key, rare, feature, count, chosen, n_cuts, split):
+    """Add the cuts of a counted column to the batch, or search the column at once.
+
+    Parameters are those of `_search_counted_column`.
+
+    Parameters
+    ----------
+    n_cuts : int
+        Number of cuts in the batch.
+
+    Returns
+    -------
+    int
+        Number of cuts in the batch, which `take_pending_cuts` scores at the latest after the
+        last column; negative: search no further columns.
+    """
+    code_of = scratch.work[CODE_OF]
+    is_batched = may_batch(node, scratch, criterion, feature, code_of[np.uint64(count - 1)], count)
+    if n_cuts > 0 and (not is_batched or n_cuts + count > len(scratch.scores)):
+        take_pending_cuts(node, scratch, criterion, n_cuts, split)
+        n_cuts = np.int64(0)
+        if split.kind < 0:
+            return np.int64(-1)
+    if is_batched:
+        limit = node.min_weight_leaf
+        if node.ways.min_side_share > 0.0:
+            limit = compute_side_limit(node.ways.min_side_share * node.weight, limit)
+        return np.int64(
+            add_cuts(
+                make_scorer(criterion, scratch), scratch.flat, borrow_arrays(code_of), feature,
+                count, node.weight, limit, len(node.rows.cells) == 0, np.uint64(n_cuts),
+            )
+        )  # fmt: skip
+    if _search_counted_column(node, scratch, criterion, key, rare, feature, count, chosen, split):
+        return np.int64(0)
+    return np.int64(-1)
+
+
+@llvm_inlined
+def take_pending_cuts(node, scratch, criterion, n_cuts, split):
+    """Keep the best cut of the batch if it is the best split so far."""
+    dense = len(node.rows.cells) == 0
+    take_best_cut(make_scorer(criterion, scratch), node, scratch, np.uint64(n_cuts), dense, split)
+
+
+@inlined
+def _search_counted_column(node, scratch, criterion, key, rare, feature, count, chosen, split):
     """Search the counts of one column for a split, and keep it if it is the best so far.
 
     Parameters
@@ -187,7 +246,7 @@ ROWS_PER_CELL = np.uint64(4)
 
 @llvm_inlined
 def search_sorted_column(node, scratch, criterion, feature, known, chosen, split):
-    """Search the sorted rows of one column for a cut, as `search_counted_column` its counts.
+    """Search the sorted rows of one column for a cut, as `search_column` its counts.
 
     With many classes most statistics of a code are 0; a row changes those of one class.
 
@@ -283,17 +342,6 @@ def make_groups(node, scratch, feature, count):
 
 
 @inlined
-def choose_missing_branch(side, sides_of_missing, right_if_even, left_weight, known_weight):
-    """Return the branch of missing values: `side`, or the heavier one if none were tried."""
-    if sides_of_missing:
-        return side
-    if right_if_even:
-        # Class weights are rounded.
-        return 0 if 2.0 * left_weight - known_weight > TOLERANCE * known_weight else 1
-    return 0 if left_weight >= known_weight - left_weight else 1
-
-
-@inlined
 def clear_offers(criterion, offers):
     """Clear the columns' splits, for a criterion that chooses between them."""
     if criterion.use_choose:
@@ -335,14 +383,6 @@ def choose_column(criterion, offers, split):
             return chosen
     split.kind = 0 if chosen == -1 else BAD_CHOICE
     return np.int64(-1)
-
-
-@llvm_inlined
-def report_statistics(status, stats, best, split):
-    """Stop growth because of the statistics of a branch, which are written for the message."""
-    split.kind = status
-    for k in range(np.uint64(len(stats))):
-        best[k + np.uint64(2)] = stats[k]
 
 
 @inlined
@@ -528,7 +568,10 @@ def try_cuts(
                 if (mask >> j) & np.uint64(1):
                     for k in range(s):
                         start[k] += compact[j, k]
-            at = criterion.scan(table, last, start, totals, limit, impurity, best)
+            at = scan_cuts(
+                make_scorer(criterion, scratch), table, last, start, totals, limit, dense, impurity,
+                node.ways.tolerance, best,
+            )  # fmt: skip
             if at == -2:
                 split.kind = BAD_NUMBER
                 return
@@ -584,16 +627,6 @@ def check_keys(keys, known, compact, best, split):
             report_statistics(BAD_ORDER, compact[j], best, split)
             return False
     return True
-
-
-@inlined
-def sum_weight(stats, dense):
-    """Return the weight of the statistics of a node or group."""
-    weight = stats[0]
-    if not dense:
-        for k in range(np.uint64(1), np.uint64(len(stats))):
-            weight += stats[k]
-    return weight
 
 
 @inlined

@@ -196,3 +196,23 @@ def count_bits(typingctx, word):
         return builder.ctpop(args[0])
 
     return nb.uint64(nb.uint64), codegen
+
+
+@intrinsic
+def read_bits(typingctx, number):
+    """Return the bits of a float64 as an int64."""
+
+    def codegen(context, builder, signature, args):
+        return builder.bitcast(args[0], ir.IntType(64))
+
+    return nb.int64(nb.float64), codegen
+
+
+@intrinsic
+def write_bits(typingctx, bits):
+    """Return the float64 with the bits of an int64."""
+
+    def codegen(context, builder, signature, args):
+        return builder.bitcast(args[0], ir.DoubleType())
+
+    return nb.float64(nb.int64), codegen

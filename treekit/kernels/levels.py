@@ -17,8 +17,8 @@ from treekit.kernels.axis_splits import (
     choose_column,
     clear_offers,
     pick_column,
-    search_counted_column,
-    sum_weight,
+    search_column,
+    take_pending_cuts,
 )
 from treekit.kernels.compile import inlined, kernel
 from treekit.kernels.function_pointers import borrow_arrays
@@ -43,6 +43,7 @@ from treekit.kernels.records import (
     Rows,
     Table,
     clear_split,
+    sum_weight,
 )
 
 # ---------------------------------------------------------------- rows of a partition
@@ -225,7 +226,7 @@ def _search_counts(node, scratch, criterion, key, found):
     chosen = np.int64(-1)
     while True:
         clear_split(split)
-        tried, at = np.uint64(0), np.int64(0)
+        tried, at, n_cuts = np.uint64(0), np.int64(0), np.int64(0)
         for j in range(n_features):
             if tried == n_try:
                 break
@@ -242,10 +243,13 @@ def _search_counts(node, scratch, criterion, key, found):
             if count <= 1:
                 continue
             tried += np.uint64(1)
-            if not search_counted_column(
-                node, scratch, criterion, key, True, feature, count, chosen, split
-            ):
+            n_cuts = search_column(
+                node, scratch, criterion, key, True, feature, count, chosen, n_cuts, split
+            )
+            if n_cuts < 0:
                 return
+        if n_cuts > 0:
+            take_pending_cuts(node, scratch, criterion, n_cuts, split)
         if not criterion.use_choose:
             return
         chosen = choose_column(criterion, scratch.offers, split)

@@ -13,6 +13,7 @@ import numpy as np
 
 from treekit.kernels.axis_splits import search_columns
 from treekit.kernels.compile import kernel
+from treekit.kernels.cut_batches import make_scorer, scan_cuts
 from treekit.kernels.random_numbers import draw_integer
 from treekit.kernels.records import BAD_NUMBER, TOLERANCE, Node, Rows, replace_split
 from treekit.kernels.thresholds import READABLE_FLOAT32, round_decimal
@@ -69,18 +70,18 @@ def find_oblique_split(node, scratch, criterion, rng, found):
     Arguments are those of `treekit.kernels.axis_splits.find_axis_split`.
     """
     search_columns(node, scratch, criterion, criterion.category_keys, True, found)
-    search_sums(node, scratch, criterion.scan, found[0])
+    search_sums(node, scratch, make_scorer(criterion, scratch), found[0])
 
 
 @kernel
 def find_numeric_oblique_split(node, scratch, criterion, rng, found):
     """Search a table without nominal columns."""
     search_columns(node, scratch, criterion, None, True, found)
-    search_sums(node, scratch, criterion.scan, found[0])
+    search_sums(node, scratch, make_scorer(criterion, scratch), found[0])
 
 
 @kernel
-def search_sums(node, scratch, scan, split):
+def search_sums(node, scratch, scorer, split):
     """Find a split on a sum of columns that beats the best split on a single one.
 
     A sum wins only if it scores higher by more than the tolerance for ties, to keep
@@ -117,7 +118,7 @@ def search_sums(node, scratch, scan, split):
         return
     columns, x, centers, scales = columns[varying], x[varying], centers[varying], scales[varying]
     directions = _find_directions(
-        node, scratch, scan, x, centers, scales, method, most_terms, restarts, ridge
+        node, scratch, scorer, x, centers, scales, method, most_terms, restarts, ridge
     )
     keys = np.empty(x.shape[1])
     found = np.empty(4)
@@ -126,7 +127,7 @@ def search_sums(node, scratch, scan, split):
         if np.count_nonzero(weights) < 2:
             continue
         _sum_columns(x, weights, keys)
-        find_best_cut(node, keys, scan, scratch.start, scratch.best, found)
+        find_best_cut(node, keys, scorer, scratch.start, scratch.best, found)
         if found[0] != found[0]:
             split.kind = BAD_NUMBER
             return
@@ -205,7 +206,9 @@ def _compute_scales(x, values):
 
 
 @kernel
-def _find_directions(node, scratch, scan, x, centers, scales, method, most_terms, restarts, ridge):
+def _find_directions(
+    node, scratch, scorer, x, centers, scales, method, most_terms, restarts, ridge
+):
     """Return (directions, columns) float64: sparse weights of standardised columns."""
     z = np.empty(x.shape)
     for j in range(np.uint64(len(x))):
@@ -219,7 +222,7 @@ def _find_directions(node, scratch, scan, x, centers, scales, method, most_terms
     if method == PRINCIPAL:
         return find_principal_axes(z, node.rows.values, most_terms)
     return search_coordinates(
-        z, node, scan, scratch.start, scratch.best, scratch.state, most_terms, restarts
+        z, node, scorer, scratch.start, scratch.best, scratch.state, most_terms, restarts
     )
 
 
@@ -422,7 +425,7 @@ def _correlate_columns(z, values, response):
 
 
 @kernel
-def search_coordinates(z, node, scan, start, best, state, most_terms, restarts):
+def search_coordinates(z, node, scorer, start, best, state, most_terms, restarts):
     """Improve one weight at a time towards a better split (OC1, section 3.1).
 
     A step (`treekit.kernels.oblique_splits.find_best_weight`) turns the cut about
@@ -432,7 +435,7 @@ def search_coordinates(z, node, scan, start, best, state, most_terms, restarts):
     ----------
     z, most_terms
         As in `fit_linear_directions`.
-    node, scan, start, best
+    node, scorer, start, best
         See `treekit.kernels.oblique_splits.find_best_cut`.
     state : (1,) uint64
         State of the random number generator.
@@ -453,11 +456,11 @@ def search_coordinates(z, node, scan, start, best, state, most_terms, restarts):
     for k in range(np.uint64(restarts + 1)):
         weights = np.zeros(len(z))
         if k == np.uint64(0):
-            weights[np.uint64(_find_best_column(p, node, scan, start, best))] = 1.0
+            weights[np.uint64(_find_best_column(p, node, scorer, start, best))] = 1.0
         else:
             for _ in range(most_terms):
                 weights[np.uint64(_draw_uniform(state) * len(z))] = 2.0 * _draw_uniform(state) - 1.0
-        _improve_weights(p, weights, node, scan, start, best, most_terms)
+        _improve_weights(p, weights, node, scorer, start, best, most_terms)
         found[k] = weights
     return found
 
@@ -485,25 +488,25 @@ def _sample_node(node, sample):
 
 
 @kernel
-def _find_best_column(p, node, scan, start, best):
+def _find_best_column(p, node, scorer, start, best):
     """Return the column with the best cut."""
     found = np.empty(4)
     chosen, score = 0, -np.inf
     for j in range(np.uint64(len(p))):
-        find_best_cut(node, p[j], scan, start, best, found)
+        find_best_cut(node, p[j], scorer, start, best, found)
         if found[np.uint64(0)] > score:
             chosen, score = np.int64(j), found[np.uint64(0)]
     return chosen
 
 
 @kernel
-def _improve_weights(p, weights, node, scan, start, best, most_terms):
+def _improve_weights(p, weights, node, scorer, start, best, most_terms):
     """Improve `weights` in place, one best change at a time, until no change helps."""
     found = np.empty(4)
     sums = np.zeros(p.shape[1])
     for j in range(np.uint64(len(p))):
         sums += weights[j] * p[j]
-    find_best_cut(node, sums, scan, start, best, found)
+    find_best_cut(node, sums, scorer, start, best, found)
     score, bound = found[np.uint64(0)], (found[np.uint64(1)] + found[np.uint64(2)]) / 2.0
     if not score > -np.inf:
         return
@@ -513,7 +516,7 @@ def _improve_weights(p, weights, node, scan, start, best, most_terms):
             if weights[m] == 0.0 and np.count_nonzero(weights) >= most_terms:
                 continue
             rest = sums - weights[m] * p[m]
-            find_best_weight(node, rest, bound, p[m], scan, start, best, found)
+            find_best_weight(node, rest, bound, p[m], scorer, start, best, found)
             if found[np.uint64(0)] > bar:
                 bar, chosen, weight = found[np.uint64(0)], np.int64(m), found[np.uint64(1)]
         if chosen < 0:
@@ -521,7 +524,7 @@ def _improve_weights(p, weights, node, scan, start, best, most_terms):
         m = np.uint64(chosen)
         sums += (weight - weights[m]) * p[m]
         weights[m] = weight
-        find_best_cut(node, sums, scan, start, best, found)
+        find_best_cut(node, sums, scorer, start, best, found)
         bound = (found[np.uint64(1)] + found[np.uint64(2)]) / 2.0
         score = max(bar, found[np.uint64(0)])
 
@@ -536,7 +539,7 @@ def _draw_uniform(state):
 
 
 @kernel
-def find_best_cut(node, keys, scan, start, best, found):
+def find_best_cut(node, keys, scorer, start, best, found):
     """Find the best cut of a node's rows along their `keys` (rows,); NaN = unknown.
 
     Parameters
@@ -565,8 +568,10 @@ def find_best_cut(node, keys, scan, start, best, found):
         start[:] = 0.0
         if side == 0:
             start[:] = unknown
-        limit = node.min_weight_leaf
-        at = scan(compact, groups - 1, start, totals, limit, node.impurity, best)
+        at = scan_cuts(
+            scorer, compact, groups - 1, start, totals, node.min_weight_leaf,
+            len(rows.cells) == 0, node.impurity, node.ways.tolerance, best,
+        )  # fmt: skip
         if at == -2:
             found[np.uint64(0)] = np.nan
             return
@@ -602,7 +607,7 @@ def _sum_groups(keys, order, cells, values, compact, value):
 
 
 @kernel
-def find_best_weight(node, rest, bound, z, scan, start, best, found):
+def find_best_weight(node, rest, bound, z, scorer, start, best, found):
     """Find the best weight ``a`` in ``rest + a * z <= bound``, with all other weights fixed.
 
     Row i changes sides at ``U_i = (bound - rest_i) / z_i``: it leaves the left side as
@@ -641,7 +646,10 @@ def find_best_weight(node, rest, bound, z, scan, start, best, found):
     if groups < 2:
         return
     totals = node.stats.copy()
-    at = scan(compact, groups - 1, start, totals, node.min_weight_leaf, node.impurity, best)
+    at = scan_cuts(
+        scorer, compact, groups - 1, start, totals, node.min_weight_leaf, len(cells) == 0,
+        node.impurity, node.ways.tolerance, best,
+    )  # fmt: skip
     if at == -2:
         found[np.uint64(0)] = np.nan
     elif at >= 0:

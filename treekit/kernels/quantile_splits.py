@@ -11,15 +11,14 @@ import numpy as np
 from treekit.kernels.axis_splits import (
     check_keys,
     choose_column,
-    choose_missing_branch,
     clear_offers,
     finish_column,
     make_groups,
     pick_column,
-    report_statistics,
     write_branches,
 )
 from treekit.kernels.compile import inlined, kernel
+from treekit.kernels.cut_batches import make_scorer, scan_sides
 from treekit.kernels.function_pointers import borrow_arrays, find_highest_bit, find_lowest_bit
 from treekit.kernels.node_statistics import (
     CODE_OF,
@@ -49,10 +48,12 @@ from treekit.kernels.records import (
     MISSING,
     SUBSET,
     THRESHOLD,
+    choose_missing_branch,
     clear_split,
     is_better,
     is_finite,
     replace_split,
+    report_statistics,
 )
 
 # ---------------------------------------------------------------- search over columns
@@ -143,7 +144,10 @@ def _try_cuts(node, scratch, criterion, groups, layout, split):
             )  # fmt: skip
             totals = sides[two * np.uint64(last)] if apart else stats
             limit, impurity = node.min_weight_leaf, node.impurity
-            at = criterion.scan(sides, last, totals, totals, limit, impurity, best)
+            at = scan_sides(
+                make_scorer(criterion, scratch), sides, last, totals, limit, impurity,
+                node.ways.tolerance, best,
+            )  # fmt: skip
             if at == -2:
                 split.kind = BAD_NUMBER
                 return

@@ -13,14 +13,11 @@ import numpy as np
 
 from treekit.kernels.axis_splits import (
     choose_column,
-    choose_missing_branch,
     clear_offers,
     compute_side_limit,
     finish_column,
     make_groups,
     pick_column,
-    report_statistics,
-    sum_weight,
     try_branches,
 )
 from treekit.kernels.compile import inlined, kernel
@@ -40,10 +37,13 @@ from treekit.kernels.records import (
     MISSING,
     SUBSET,
     THRESHOLD,
+    choose_missing_branch,
     clear_split,
     is_better,
     is_finite,
     replace_split,
+    report_statistics,
+    sum_weight,
     write_sides,
 )
 

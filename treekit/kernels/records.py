@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from treekit.kernels.compile import inlined, kernel
+from treekit.kernels.compile import inlined, kernel, llvm_inlined
 
 # ---------------------------------------------------------------- records
 
@@ -190,6 +190,8 @@ class Scratch(NamedTuple):
         (`treekit.kernels.oblique_splits`).
     options : (options,) float64
         Settings of the splitter.
+    sums, scores, cuts, left
+        A batch of cuts; see `treekit.kernels.cut_batches.CutScorer`.
     lines : (rows * features,) unsigned, or (0,)
         Row-major copy of the table's codes, shared by all trees; see
         `treekit.kernels.node_statistics`.
@@ -212,6 +214,10 @@ class Scratch(NamedTuple):
     offers: npt.NDArray[np.float64]
     levels: npt.NDArray[np.int32]
     options: npt.NDArray[np.float64]
+    sums: npt.NDArray[np.float64]
+    scores: npt.NDArray[np.float64]
+    cuts: npt.NDArray[np.uint32]
+    left: npt.NDArray[np.float64]
     lines: npt.NDArray[np.uint8]
 
 
@@ -257,7 +263,7 @@ class CriterionPointers(NamedTuple):
 
     Attributes
     ----------
-    scan, branch_score, category_keys, choose, penalty, score, impurity, priority : pointers
+    score_cuts, branch_score, category_keys, choose, penalty, score, impurity, priority : pointers
         See `treekit.grow.compile_criterion`.
     n_category_orders : int
         Orderings of categories to try for subset splits.
@@ -268,12 +274,12 @@ class CriterionPointers(NamedTuple):
     use_priority : bool
         Whether it orders the nodes of best-first growth.
     row_scan : pointer
-        Like `scan`, row by row; see `treekit.grow.compile_criterion`.
+        Search for a cut row by row; see `treekit.grow.compile_criterion`.
     use_terms : bool
-        Whether `row_scan` gives the same scores as `scan` for the rows of the tree.
+        Whether `row_scan` gives the same scores as `score_cuts` for the rows of the tree.
     """
 
-    scan: Any
+    score_cuts: Any
     branch_score: Any
     category_keys: Any
     choose: Any
@@ -369,3 +375,32 @@ def write_sides(pair, left, totals):
     for k in range(np.uint64(len(totals))):
         pair[0, k] = left[k]
         pair[1, k] = totals[k] - left[k]
+
+
+@inlined
+def choose_missing_branch(side, sides_of_missing, right_if_even, left_weight, known_weight):
+    """Return the branch of missing values: `side`, or the heavier one if none were tried."""
+    if sides_of_missing:
+        return side
+    if right_if_even:
+        # Class weights are rounded.
+        return 0 if 2.0 * left_weight - known_weight > TOLERANCE * known_weight else 1
+    return 0 if left_weight >= known_weight - left_weight else 1
+
+
+@llvm_inlined
+def report_statistics(status, stats, best, split):
+    """Stop growth because of the statistics of a branch, which are written for the message."""
+    split.kind = status
+    for k in range(np.uint64(len(stats))):
+        best[k + np.uint64(2)] = stats[k]
+
+
+@inlined
+def sum_weight(stats, dense):
+    """Return the weight of the statistics of a node or group."""
+    weight = stats[0]
+    if not dense:
+        for k in range(np.uint64(1), np.uint64(len(stats))):
+            weight += stats[k]
+    return weight

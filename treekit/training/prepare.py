@@ -157,7 +157,6 @@ def _compile_recipe(data: EncodedData) -> Recipe:
     options: dict[str, Any] = {
         "known_only": known_only,
         "blocks": target.blocks,
-        "bounded": plan.monotonic_signs is not None,
         "nominal": nominal,
     }
     criterion: CompiledCriterion = _get_compiled(

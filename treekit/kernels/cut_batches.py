@@ -1,0 +1,334 @@
+"""Cuts that are scored together, and the best of them.
+
+A criterion scores a batch of cuts with one call, given the statistics of their left sides: in a
+loop that calls nothing else and keeps no best cut, which LLVM computes in vectors.  A loop that
+also sums rows and keeps the best cut takes three to five times as long (measured).
+
+The best cut has the highest score; of the cuts within the tolerance of it, that of the lowest
+column, and the first, is taken.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from treekit.kernels.compile import inlined, llvm_inlined
+from treekit.kernels.function_pointers import read_bits, write_bits
+from treekit.kernels.monotonic import HIGHEST, LOWEST, N_CUTS, SIGN, is_within_constraint
+from treekit.kernels.records import (
+    BAD_NUMBER,
+    THRESHOLD,
+    TOLERANCE,
+    choose_missing_branch,
+    is_better,
+    is_finite,
+    replace_split,
+    sum_weight,
+    write_sides,
+)
+
+LANES = 8
+"""Batches are padded to a multiple of this number of cuts, for whole vectors."""
+
+FEATURE, CODE, AFTER, N_CUT_ROWS = range(4)
+"""Rows of `CutScorer.cuts`: the column of a cut, and the codes below and above it.  In a scan of
+a single column the first row has the position of the cut."""
+
+_BATCH_CELLS = 2048
+_MIN_CUTS = 264  # those of a column of 255 codes, padded
+
+
+def count_batch_cuts(n_sums: int) -> int:
+    """Return the number of cuts in a batch: as many as remain in the cache."""
+    return max(_BATCH_CELLS // n_sums // LANES * LANES, _MIN_CUTS)
+
+
+class CutScorer(NamedTuple):
+    """A criterion's function for batches of cuts, and memory for one batch.
+
+    Attributes
+    ----------
+    score_cuts : pointer
+        See `treekit.grow.compile_criterion`.
+    sums : (S, cuts) float64
+        Statistics of the left sides; for ranks, then of the right sides.
+    scores : (cuts,) float64
+    cuts : (3, cuts) uint32
+    left : (S,) float64
+        Left side of the current cut.
+    """
+
+    score_cuts: Any
+    sums: npt.NDArray[np.float64]
+    scores: npt.NDArray[np.float64]
+    cuts: npt.NDArray[np.uint32]
+    left: npt.NDArray[np.float64]
+
+
+@inlined
+def make_scorer(criterion, scratch):
+    """Return the `CutScorer` of a criterion and of working memory."""
+    return CutScorer(criterion.score_cuts, scratch.sums, scratch.scores, scratch.cuts, scratch.left)
+
+
+# ---------------------------------------------------------------- scores
+
+_MAGNITUDE = np.int64(0x7FFFFFFFFFFFFFFF)
+
+
+@llvm_inlined
+def score_batch(scorer, n, totals):
+    """Score the first n cuts; return the highest score, and the first that is not finite, or n."""
+    sums, scores = scorer.sums, scorer.scores
+    one = np.uint64(1)
+    last = n - one
+    padded = (last | np.uint64(LANES - 1)) + one
+    for k in range(np.uint64(sums.shape[0])):
+        for j in range(n, padded):  # by the last cut: a criterion is given no impossible sides
+            sums[k, j] = sums[k, last]
+    scorer.score_cuts(sums, np.int64(padded), totals, scores)
+    # LLVM finds the maximum of integers in vectors, but not of doubles.
+    highest, largest = ~_MAGNITUDE, np.int64(0)
+    for j in range(padded):
+        bits = read_bits(scores[j])
+        magnitude = bits & _MAGNITUDE
+        order = bits ^ ((bits >> np.int64(63)) & _MAGNITUDE)  # ascending, also below 0
+        largest = magnitude if magnitude > largest else largest
+        highest = order if order > highest else highest
+    bad = n
+    if not is_finite(write_bits(largest)):
+        bad = np.uint64(0)
+        while is_finite(scores[bad]):
+            bad += one
+    return write_bits(highest ^ ((highest >> np.int64(63)) & _MAGNITUDE)), bad
+
+
+@inlined
+def compute_floor(highest, impurity, tolerance):
+    """Return the lowest score that ties with the highest one."""
+    return highest - max(TOLERANCE * max(abs(highest), impurity), tolerance)
+
+
+# ---------------------------------------------------------------- cuts of one column
+
+
+@llvm_inlined
+def scan_cuts(scorer, rows, count, start, totals, limit, dense, impurity, tolerance, best):
+    """Find the best cut along one order of groups of rows.
+
+    Parameters
+    ----------
+    scorer : CutScorer
+    rows : (groups, S) float64
+        What moves to the left side at each cut.
+    count : int
+        Number of cuts.
+    start : (S,) float64
+        Left side before the first cut.
+    totals : (S,) float64
+        Sum of both sides.
+    limit : float
+        Least weight of a side.
+    dense : bool
+        Whether cell 0 is the weight; otherwise the weight is the sum of all cells.
+    impurity, tolerance : float
+        Of the node, and of the criterion, for ties.
+    best : (S + 6,) float64
+        On entry, the monotonic constraint of the column (`treekit.kernels.monotonic`) after S + 2
+        cells.  Receives the score of the best cut, the weight and the statistics on its left; or
+        the statistics for which the score is not finite.
+
+    Returns
+    -------
+    int
+        Position of the best cut, -1 if there is none, or -2 if a score is not finite.
+    """
+    return _scan(scorer, rows, count, start, totals, limit, dense, impurity, tolerance, best, None)
+
+
+@llvm_inlined
+def scan_sides(scorer, rows, count, totals, limit, impurity, tolerance, best):
+    """Find the best cut as `scan_cuts`, given both sides of each cut: rows 2i and 2i + 1."""
+    return _scan(scorer, rows, count, totals, totals, limit, True, impurity, tolerance, best, True)
+
+
+@inlined
+def _scan(scorer, rows, count, start, totals, limit, dense, impurity, tolerance, best, two_sided):
+    sums, scores, places, left = scorer.sums, scorer.scores, scorer.cuts[0], scorer.left
+    zero, one, two = np.uint64(0), np.uint64(1), np.uint64(2)
+    s, n_cuts, size = np.uint64(len(totals)), np.uint64(count), np.uint64(len(scorer.scores))
+    whole = sum_weight(totals, dense)
+    constraint = s + two
+    sign, n_known = best[constraint + np.uint64(SIGN)], best[constraint + np.uint64(N_CUTS)]
+    lowest, highest = best[constraint + np.uint64(LOWEST)], best[constraint + np.uint64(HIGHEST)]
+    best_at, best_score = np.int64(-1), -np.inf
+    top, floor, is_chain, is_second = -np.inf, -np.inf, False, False
+    while True:
+        for k in range(s):
+            left[k] = start[k]
+        i = zero
+        while i < n_cuts:
+            n = zero
+            while i < n_cuts and n < size:
+                if two_sided is None:
+                    for k in range(s):
+                        left[k] += rows[i, k]
+                        sums[k, n] = left[k]
+                    weight = sum_weight(left, dense)
+                    is_allowed = weight >= limit and whole - weight >= limit  # sums are exact
+                    if sign != 0.0 and is_allowed and i < np.uint64(n_known):
+                        mean = (totals[one] - left[one]) / (whole - weight)
+                        is_allowed = is_within_constraint(
+                            left[one] / weight, mean, sign, lowest, highest
+                        )
+                else:
+                    for k in range(s):
+                        sums[k, n] = rows[two * i, k]
+                        sums[k + s, n] = rows[two * i + one, k]
+                    is_allowed = sums[zero, n] >= limit and sums[s, n] >= limit
+                places[n] = i
+                n += np.uint64(is_allowed)
+                i += one
+            if n == zero:
+                continue
+            here, at = score_batch(scorer, n, totals)
+            if at < n:
+                best_at = np.int64(-2)
+            else:
+                if is_second:
+                    if here < floor:
+                        continue
+                else:
+                    if here <= top:
+                        continue
+                    floor = compute_floor(here, impurity, tolerance)
+                    # A cut of an earlier batch that was not the first may be now.
+                    is_chain = is_chain or best_score < floor <= top
+                    top = here
+                    if best_score >= floor:
+                        continue
+                at = zero
+                while scores[at] < floor:
+                    at += one
+                best_at, best_score = np.int64(places[at]), scores[at]
+            for k in range(s):
+                best[k + two] = sums[k, at]
+            if best_at == -2 or is_second:
+                break
+        if best_at == -2 or is_second or not is_chain:
+            break
+        is_second = True
+    best[zero] = best_score
+    best[one] = sum_weight(best[two : two + s], dense)
+    return best_at
+
+
+# ---------------------------------------------------------------- cuts of several columns
+
+
+@inlined
+def may_batch(node, scratch, criterion, feature, code, count):
+    """Return whether the cuts of a column are scored together with those of other columns.
+
+    They are if the column has numbers, none of them missing at the node, and its cuts are neither
+    constrained, merged, penalised nor chosen by the criterion.
+
+    Parameters
+    ----------
+    code : uint32
+        Highest code at the node.
+    count : int
+        Number of codes at the node.
+    """
+    return not (
+        np.int64(code) == np.int64(node.table.n_codes[feature])
+        or node.table.nominal[feature] != 0
+        or criterion.use_choose
+        or criterion.use_penalty
+        or node.ways.resolution > 0.0
+        or scratch.offers[3, feature] != 0.0
+        or count > len(scratch.scores)
+    )
+
+
+@llvm_inlined
+def add_cuts(scorer, flat, code_of, feature, count, whole, limit, dense, n):
+    """Add the cuts of a column to the batch; return the number of cuts in it.
+
+    Parameters
+    ----------
+    flat : (codes * S,) float64
+        Statistics of each code.
+    code_of : (codes,) uint32
+    feature : uint64
+    count : int
+        Number of codes.
+    whole, limit : float
+        Weight of the node, and least weight of a side.
+    n : uint64
+        Number of cuts in the batch before.
+    """
+    sums, left = scorer.sums, scorer.left
+    features, codes, afters = scorer.cuts[FEATURE], scorer.cuts[CODE], scorer.cuts[AFTER]
+    zero, one = np.uint64(0), np.uint64(1)
+    s, last = np.uint64(len(left)), np.uint64(count) - np.uint64(1)
+    if s == np.uint64(2):
+        first, second = 0.0, 0.0
+        for i in range(last):
+            first += flat[i + i]
+            second += flat[i + i + one]
+            weight = first if dense else first + second
+            sums[zero, n], sums[one, n] = first, second
+            features[n], codes[n], afters[n] = feature, code_of[i], code_of[i + one]
+            n += np.uint64((weight >= limit) & (whole - weight >= limit))
+        return n
+    for k in range(s):
+        left[k] = 0.0
+    at = zero
+    for i in range(last):
+        weight = 0.0
+        for k in range(s):
+            value = left[k] + flat[at + k]
+            left[k] = value
+            sums[k, n] = value
+            weight += value
+        at += s
+        weight = left[zero] if dense else weight
+        features[n], codes[n], afters[n] = feature, code_of[i], code_of[i + one]
+        n += np.uint64((weight >= limit) & (whole - weight >= limit))
+    return n
+
+
+@llvm_inlined
+def take_best_cut(scorer, node, scratch, n, dense, split):
+    """Score the batch, and keep its best cut if it is the best split so far.
+
+    ``split.kind`` is `BAD_NUMBER` if a score is not finite.
+    """
+    sums, scores, cuts, best = scorer.sums, scorer.scores, scorer.cuts, scratch.best
+    highest, at = score_batch(scorer, n, node.stats)
+    is_bad = at < n
+    if not is_bad:
+        floor = compute_floor(highest, node.impurity, node.ways.tolerance)
+        at, feature = n, np.uint32(0xFFFFFFFF)
+        for j in range(n):
+            if scores[j] >= floor and cuts[FEATURE, j] < feature:
+                at, feature = j, cuts[FEATURE, j]
+    for k in range(np.uint64(len(node.stats))):
+        best[k + np.uint64(2)] = sums[k, at]
+    if is_bad:
+        split.kind = BAD_NUMBER
+        return
+    score, code = scores[at], np.int64(cuts[CODE, at])
+    if not is_better(score, np.int64(feature), code, node.impurity, split):
+        return
+    replace_split(split, THRESHOLD, feature, score, code)
+    left = best[np.uint64(2) :]
+    write_sides(scratch.pair, left, node.stats)
+    split.missing = choose_missing_branch(
+        1, False, node.ways.right_if_even, sum_weight(scratch.pair[0], dense), node.weight
+    )
+    split.cut, split.after = code, np.int64(cuts[AFTER, at])
