@@ -808,6 +808,9 @@ def allocate_scratch(
         scores=np.empty(n_cuts),
         cuts=np.empty((N_CUT_ROWS, n_cuts), np.uint32),
         left=np.empty(s),
+        scan_sums=np.empty((s, n_cuts)),
+        scan_scores=np.empty(n_cuts),
+        places=np.empty((1, n_cuts), np.uint32),
         lines=np.empty(0, table.codes.dtype) if lines is None else lines,
     )
     return scratch if target.quantile is None else _enlarge_for_ranks(scratch, codes, room)
@@ -826,7 +829,7 @@ def _enlarge_for_ranks(scratch: Scratch, codes: int, room: int) -> Scratch:
         work=np.empty((GROUP_ORDER + 1, room), np.uint32),
         counts=np.empty(max(len(scratch.counts), codes), np.uint32),
         ordered=np.empty((max(len(scratch.keys), 2 * cuts + 1), 4)),
-        sums=np.empty((8, len(scratch.scores))),
+        scan_sums=np.empty((8, len(scratch.scores))),
         start=np.empty(N_HEADER_CELLS + 8 * room + 4),  # ends with sum trees, which few nodes need
     )
 

@@ -17,8 +17,11 @@ import numpy as np
 from treekit.kernels.compile import inlined, kernel, llvm_inlined
 from treekit.kernels.cut_batches import (
     add_cuts,
+    fits_batch,
+    make_scanner,
     make_scorer,
     may_batch,
+    must_take_cuts,
     scan_cuts,
     take_best_cut,
 )
@@ -118,12 +121,19 @@ def search_columns(node, scratch, criterion, key, rare, found):
     width = pack_lanes(rows.cells, rows.values, m, s, node.weight, scratch.lanes)
     clear_offers(criterion, scratch.offers)
     by_row = criterion.use_terms and node.ways.resolution == 0.0 and not criterion.use_penalty
+    is_batched = may_batch(node, criterion)
     chosen = np.int64(-1)
     while True:
         clear_split(split)
-        tried, n_cuts = np.uint64(0), np.int64(0)
-        for j in range(n_features):
-            if tried == n_try:
+        tried, n_cuts = np.uint64(0), np.uint64(0)
+        for j in range(n_features + np.uint64(1)):
+            is_over = j == n_features or tried == n_try
+            if must_take_cuts(scratch, n_cuts, is_over):
+                take_cuts(node, scratch, criterion, n_cuts, split)
+                n_cuts = np.uint64(0)
+                if split.kind < 0:
+                    return
+            if is_over:
                 break
             feature = pick_column(scratch, j, n_try, chosen)
             column = locate_column(table, flat, scratch.lines, feature, sparse)
@@ -146,13 +156,12 @@ def search_columns(node, scratch, criterion, key, rare, found):
             if count == 1:
                 continue  # a constant column does not count as a try: sparse tables still split
             tried += np.uint64(1)
-            n_cuts = search_column(
-                node, scratch, criterion, key, rare, feature, count, chosen, n_cuts, split
-            )
-            if n_cuts < 0:
+            if is_batched and fits_batch(node, scratch, feature, count, n_cuts):
+                n_cuts = collect_cuts(node, scratch, criterion, feature, count, n_cuts)
+            elif not search_counted_column(
+                node, scratch, criterion, key, rare, feature, count, chosen, split
+            ):
                 return
-        if n_cuts > 0:
-            take_pending_cuts(node, scratch, criterion, n_cuts, split)
         if not criterion.use_choose:
             return
         chosen = choose_column(criterion, scratch.offers, split)
@@ -161,53 +170,31 @@ def search_columns(node, scratch, criterion, key, rare, found):
 
 
 @inlined
-def search_column(node, scratch, criterion, key, rare, feature, count, chosen, n_cuts, split):
-    """Add the cuts of a counted column to the batch, or search the column at once.
-
-    Parameters are those of `_search_counted_column`.
-
-    Parameters
-    ----------
-    n_cuts : int
-        Number of cuts in the batch.
-
-    Returns
-    -------
-    int
-        Number of cuts in the batch, which `take_pending_cuts` scores at the latest after the
-        last column; negative: search no further columns.
-    """
-    code_of = scratch.work[CODE_OF]
-    is_batched = may_batch(node, scratch, criterion, feature, code_of[np.uint64(count - 1)], count)
-    if n_cuts > 0 and (not is_batched or n_cuts + count > len(scratch.scores)):
-        take_pending_cuts(node, scratch, criterion, n_cuts, split)
-        n_cuts = np.int64(0)
-        if split.kind < 0:
-            return np.int64(-1)
-    if is_batched:
-        limit = node.min_weight_leaf
-        if node.ways.min_side_share > 0.0:
-            limit = compute_side_limit(node.ways.min_side_share * node.weight, limit)
-        return np.int64(
-            add_cuts(
-                make_scorer(criterion, scratch), scratch.flat, borrow_arrays(code_of), feature,
-                count, node.weight, limit, len(node.rows.cells) == 0, np.uint64(n_cuts),
-            )
-        )  # fmt: skip
-    if _search_counted_column(node, scratch, criterion, key, rare, feature, count, chosen, split):
-        return np.int64(0)
-    return np.int64(-1)
-
-
-@llvm_inlined
-def take_pending_cuts(node, scratch, criterion, n_cuts, split):
-    """Keep the best cut of the batch if it is the best split so far."""
-    dense = len(node.rows.cells) == 0
-    take_best_cut(make_scorer(criterion, scratch), node, scratch, np.uint64(n_cuts), dense, split)
+def collect_cuts(node, scratch, criterion, feature, count, n_cuts):
+    """Add the cuts of a counted column to the batch; return the number of cuts in it."""
+    limit = node.min_weight_leaf
+    if node.ways.min_side_share > 0.0:
+        limit = compute_side_limit(node.ways.min_side_share * node.weight, limit)
+    code_of = borrow_arrays(scratch.work[CODE_OF])
+    return add_cuts(
+        make_scorer(criterion, scratch), scratch.flat, code_of, feature, count, node.weight,
+        limit, len(node.rows.cells) == 0, n_cuts,
+    )  # fmt: skip
 
 
 @inlined
-def _search_counted_column(node, scratch, criterion, key, rare, feature, count, chosen, split):
+def take_cuts(node, scratch, criterion, n_cuts, split):
+    """Keep the best cut of the batch if it is the best split so far."""
+    ways = node.ways
+    take_best_cut(
+        make_scorer(criterion, scratch), n_cuts, node.stats, node.weight, node.impurity,
+        ways.tolerance, ways.right_if_even, len(node.rows.cells) == 0, scratch.best, scratch.pair,
+        split,
+    )  # fmt: skip
+
+
+@inlined
+def search_counted_column(node, scratch, criterion, key, rare, feature, count, chosen, split):
     """Search the counts of one column for a split, and keep it if it is the best so far.
 
     Parameters
@@ -246,7 +233,7 @@ ROWS_PER_CELL = np.uint64(4)
 
 @llvm_inlined
 def search_sorted_column(node, scratch, criterion, feature, known, chosen, split):
-    """Search the sorted rows of one column for a cut, as `search_column` its counts.
+    """Search the sorted rows of one column for a cut, as `search_counted_column` its counts.
 
     With many classes most statistics of a code are 0; a row changes those of one class.
 
@@ -569,8 +556,8 @@ def try_cuts(
                     for k in range(s):
                         start[k] += compact[j, k]
             at = scan_cuts(
-                make_scorer(criterion, scratch), table, last, start, totals, limit, dense, impurity,
-                node.ways.tolerance, best,
+                make_scanner(criterion, scratch), table, last, start, totals, limit, dense,
+                impurity, node.ways.tolerance, best,
             )  # fmt: skip
             if at == -2:
                 split.kind = BAD_NUMBER

@@ -63,6 +63,14 @@ def llvm_inlined(function: F) -> F:
     return cast(F, KernelDispatcher(function, forceinline=True, no_cpython_wrapper=True))
 
 
+def called(function: F) -> F:
+    """Compile a helper once, which other kernels call.
+
+    For long helpers that are called once a node, with few arguments.
+    """
+    return cast(F, KernelDispatcher(function, no_cpython_wrapper=True))
+
+
 class KernelDispatcher(CPUDispatcher):
     """A dispatcher with the options of all kernels: nopython, nogil, IEEE division."""
 

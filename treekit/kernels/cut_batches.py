@@ -15,9 +15,10 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from treekit.kernels.compile import inlined, llvm_inlined
-from treekit.kernels.function_pointers import read_bits, write_bits
+from treekit.kernels.compile import called, inlined, llvm_inlined
+from treekit.kernels.function_pointers import borrow_arrays, read_bits, write_bits
 from treekit.kernels.monotonic import HIGHEST, LOWEST, N_CUTS, SIGN, is_within_constraint
+from treekit.kernels.node_statistics import CODE_OF
 from treekit.kernels.records import (
     BAD_NUMBER,
     THRESHOLD,
@@ -34,11 +35,11 @@ LANES = 8
 """Batches are padded to a multiple of this number of cuts, for whole vectors."""
 
 FEATURE, CODE, AFTER, N_CUT_ROWS = range(4)
-"""Rows of `CutScorer.cuts`: the column of a cut, and the codes below and above it.  In a scan of
-a single column the first row has the position of the cut."""
+"""Rows of `CutScorer.cuts`: the column of a cut, and the codes below and above it."""
 
 _BATCH_CELLS = 2048
-_MIN_CUTS = 264  # those of a column of 255 codes, padded
+_MIN_CUTS = 520  # those of two columns of 255 codes, padded
+_USUAL_CUTS = 256
 
 
 def count_batch_cuts(n_sums: int) -> int:
@@ -57,6 +58,7 @@ class CutScorer(NamedTuple):
         Statistics of the left sides; for ranks, then of the right sides.
     scores : (cuts,) float64
     cuts : (3, cuts) uint32
+        Of several columns; in the scan of a single one, (1, cuts), the position of each cut.
     left : (S,) float64
         Left side of the current cut.
     """
@@ -70,8 +72,16 @@ class CutScorer(NamedTuple):
 
 @inlined
 def make_scorer(criterion, scratch):
-    """Return the `CutScorer` of a criterion and of working memory."""
+    """Return the `CutScorer` for cuts of several columns."""
     return CutScorer(criterion.score_cuts, scratch.sums, scratch.scores, scratch.cuts, scratch.left)
+
+
+@inlined
+def make_scanner(criterion, scratch):
+    """Return the `CutScorer` for the cuts of a single column."""
+    return CutScorer(
+        criterion.score_cuts, scratch.scan_sums, scratch.scan_scores, scratch.places, scratch.left
+    )
 
 
 # ---------------------------------------------------------------- scores
@@ -115,7 +125,7 @@ def compute_floor(highest, impurity, tolerance):
 # ---------------------------------------------------------------- cuts of one column
 
 
-@llvm_inlined
+@called
 def scan_cuts(scorer, rows, count, start, totals, limit, dense, impurity, tolerance, best):
     """Find the best cut along one order of groups of rows.
 
@@ -149,7 +159,7 @@ def scan_cuts(scorer, rows, count, start, totals, limit, dense, impurity, tolera
     return _scan(scorer, rows, count, start, totals, limit, dense, impurity, tolerance, best, None)
 
 
-@llvm_inlined
+@called
 def scan_sides(scorer, rows, count, totals, limit, impurity, tolerance, best):
     """Find the best cut as `scan_cuts`, given both sides of each cut: rows 2i and 2i + 1."""
     return _scan(scorer, rows, count, totals, totals, limit, True, impurity, tolerance, best, True)
@@ -157,7 +167,7 @@ def scan_sides(scorer, rows, count, totals, limit, impurity, tolerance, best):
 
 @inlined
 def _scan(scorer, rows, count, start, totals, limit, dense, impurity, tolerance, best, two_sided):
-    sums, scores, places, left = scorer.sums, scorer.scores, scorer.cuts[0], scorer.left
+    sums, scores, places, left = scorer.sums, scorer.scores, scorer.cuts, scorer.left
     zero, one, two = np.uint64(0), np.uint64(1), np.uint64(2)
     s, n_cuts, size = np.uint64(len(totals)), np.uint64(count), np.uint64(len(scorer.scores))
     whole = sum_weight(totals, dense)
@@ -189,7 +199,7 @@ def _scan(scorer, rows, count, start, totals, limit, dense, impurity, tolerance,
                         sums[k, n] = rows[two * i, k]
                         sums[k + s, n] = rows[two * i + one, k]
                     is_allowed = sums[zero, n] >= limit and sums[s, n] >= limit
-                places[n] = i
+                places[zero, n] = i
                 n += np.uint64(is_allowed)
                 i += one
             if n == zero:
@@ -213,7 +223,7 @@ def _scan(scorer, rows, count, start, totals, limit, dense, impurity, tolerance,
                 at = zero
                 while scores[at] < floor:
                     at += one
-                best_at, best_score = np.int64(places[at]), scores[at]
+                best_at, best_score = np.int64(places[zero, at]), scores[at]
             for k in range(s):
                 best[k + two] = sums[k, at]
             if best_at == -2 or is_second:
@@ -222,7 +232,10 @@ def _scan(scorer, rows, count, start, totals, limit, dense, impurity, tolerance,
             break
         is_second = True
     best[zero] = best_score
-    best[one] = sum_weight(best[two : two + s], dense)
+    best[one] = best[two]
+    if not dense:
+        for k in range(one, s):
+            best[one] += best[k + two]
     return best_at
 
 
@@ -230,28 +243,31 @@ def _scan(scorer, rows, count, start, totals, limit, dense, impurity, tolerance,
 
 
 @inlined
-def may_batch(node, scratch, criterion, feature, code, count):
-    """Return whether the cuts of a column are scored together with those of other columns.
+def may_batch(node, criterion):
+    """Return whether cuts of several columns can be scored together.
 
-    They are if the column has numbers, none of them missing at the node, and its cuts are neither
-    constrained, merged, penalised nor chosen by the criterion.
-
-    Parameters
-    ----------
-    code : uint32
-        Highest code at the node.
-    count : int
-        Number of codes at the node.
+    They can if none is merged or penalised, and the criterion does not choose between columns.
     """
-    return not (
-        np.int64(code) == np.int64(node.table.n_codes[feature])
-        or node.table.nominal[feature] != 0
-        or criterion.use_choose
-        or criterion.use_penalty
-        or node.ways.resolution > 0.0
-        or scratch.offers[3, feature] != 0.0
-        or count > len(scratch.scores)
+    return not (criterion.use_choose or criterion.use_penalty or node.ways.resolution > 0.0)
+
+
+@inlined
+def fits_batch(node, scratch, feature, count, n_cuts):
+    """Return whether the batch has room for a column of numbers, unconstrained and all known."""
+    code = scratch.work[CODE_OF, np.uint64(count - 1)]
+    return (
+        np.int64(code) != np.int64(node.table.n_codes[feature])
+        and node.table.nominal[feature] == 0
+        and scratch.offers[3, feature] == 0.0
+        and np.uint64(count) <= np.uint64(len(scratch.scores)) - n_cuts
     )
+
+
+@inlined
+def must_take_cuts(scratch, n_cuts, is_over):
+    """Return whether to score the batch now: there is no other column, or hardly room for one."""
+    usual = np.uint64(0) if is_over else np.uint64(len(scratch.scores) - _USUAL_CUTS)
+    return n_cuts > usual
 
 
 @llvm_inlined
@@ -272,16 +288,18 @@ def add_cuts(scorer, flat, code_of, feature, count, whole, limit, dense, n):
         Number of cuts in the batch before.
     """
     sums, left = scorer.sums, scorer.left
-    features, codes, afters = scorer.cuts[FEATURE], scorer.cuts[CODE], scorer.cuts[AFTER]
+    features = borrow_arrays(scorer.cuts[FEATURE])
+    codes, afters = borrow_arrays(scorer.cuts[CODE]), borrow_arrays(scorer.cuts[AFTER])
     zero, one = np.uint64(0), np.uint64(1)
     s, last = np.uint64(len(left)), np.uint64(count) - np.uint64(1)
     if s == np.uint64(2):
         first, second = 0.0, 0.0
+        firsts, seconds = borrow_arrays(sums[zero]), borrow_arrays(sums[one])
         for i in range(last):
             first += flat[i + i]
             second += flat[i + i + one]
             weight = first if dense else first + second
-            sums[zero, n], sums[one, n] = first, second
+            firsts[n], seconds[n] = first, second
             features[n], codes[n], afters[n] = feature, code_of[i], code_of[i + one]
             n += np.uint64((weight >= limit) & (whole - weight >= limit))
         return n
@@ -303,32 +321,46 @@ def add_cuts(scorer, flat, code_of, feature, count, whole, limit, dense, n):
 
 
 @llvm_inlined
-def take_best_cut(scorer, node, scratch, n, dense, split):
+def take_best_cut(
+    scorer, n, stats, weight, impurity, tolerance, right_if_even, dense, best, pair, split
+):
     """Score the batch, and keep its best cut if it is the best split so far.
 
-    ``split.kind`` is `BAD_NUMBER` if a score is not finite.
+    ``split.kind`` is `BAD_NUMBER` if a score is not finite, and `best` has the statistics of the
+    left side.
+
+    Parameters
+    ----------
+    scorer : CutScorer
+    n : uint64
+    stats, weight, impurity
+        Of the node.
+    tolerance, right_if_even
+        Of `treekit.kernels.records.SplitRules`.
+    dense : bool
+    best, pair : arrays of the `treekit.kernels.records.Scratch`
+    split : SPLIT
     """
-    sums, scores, cuts, best = scorer.sums, scorer.scores, scorer.cuts, scratch.best
-    highest, at = score_batch(scorer, n, node.stats)
-    is_bad = at < n
+    sums, scores, features = scorer.sums, scorer.scores, borrow_arrays(scorer.cuts[FEATURE])
+    highest, at = score_batch(scorer, n, stats)
+    is_bad, feature = at < n, np.uint32(0xFFFFFFFF)
     if not is_bad:
-        floor = compute_floor(highest, node.impurity, node.ways.tolerance)
-        at, feature = n, np.uint32(0xFFFFFFFF)
+        floor = compute_floor(highest, impurity, tolerance)
+        at = n
         for j in range(n):
-            if scores[j] >= floor and cuts[FEATURE, j] < feature:
-                at, feature = j, cuts[FEATURE, j]
-    for k in range(np.uint64(len(node.stats))):
+            if scores[j] >= floor and features[j] < feature:
+                at, feature = j, features[j]
+    for k in range(np.uint64(len(stats))):
         best[k + np.uint64(2)] = sums[k, at]
     if is_bad:
         split.kind = BAD_NUMBER
         return
-    score, code = scores[at], np.int64(cuts[CODE, at])
-    if not is_better(score, np.int64(feature), code, node.impurity, split):
+    score, code = scores[at], np.int64(scorer.cuts[CODE, at])
+    if not is_better(score, np.int64(feature), code, impurity, split):
         return
     replace_split(split, THRESHOLD, feature, score, code)
-    left = best[np.uint64(2) :]
-    write_sides(scratch.pair, left, node.stats)
+    write_sides(pair, best[np.uint64(2) :], stats)
     split.missing = choose_missing_branch(
-        1, False, node.ways.right_if_even, sum_weight(scratch.pair[0], dense), node.weight
+        1, False, right_if_even, sum_weight(pair[0], dense), weight
     )
-    split.cut, split.after = code, np.int64(cuts[AFTER, at])
+    split.cut, split.after = code, np.int64(scorer.cuts[AFTER, at])

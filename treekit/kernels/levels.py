@@ -16,11 +16,13 @@ import numpy.typing as npt
 from treekit.kernels.axis_splits import (
     choose_column,
     clear_offers,
+    collect_cuts,
     pick_column,
-    search_column,
-    take_pending_cuts,
+    search_counted_column,
+    take_cuts,
 )
 from treekit.kernels.compile import inlined, kernel
+from treekit.kernels.cut_batches import fits_batch, may_batch, must_take_cuts
 from treekit.kernels.function_pointers import borrow_arrays
 from treekit.kernels.grow_tree import (
     bound_children,
@@ -223,12 +225,19 @@ def _search_counts(node, scratch, criterion, key, found):
     n_features = np.uint64(len(node.table.n_codes))
     n_try = min(np.uint64(node.n_try), n_features)
     clear_offers(criterion, scratch.offers)
+    is_batched = may_batch(node, criterion)
     chosen = np.int64(-1)
     while True:
         clear_split(split)
-        tried, at, n_cuts = np.uint64(0), np.int64(0), np.int64(0)
-        for j in range(n_features):
-            if tried == n_try:
+        tried, at, n_cuts = np.uint64(0), np.int64(0), np.uint64(0)
+        for j in range(n_features + np.uint64(1)):
+            is_over = j == n_features or tried == n_try
+            if must_take_cuts(scratch, n_cuts, is_over):
+                take_cuts(node, scratch, criterion, n_cuts, split)
+                n_cuts = np.uint64(0)
+                if split.kind < 0:
+                    return
+            if is_over:
                 break
             if at == len(counts):  # further columns have not been counted
                 scratch.counts[LACKS_COLUMNS] = 1
@@ -243,13 +252,12 @@ def _search_counts(node, scratch, criterion, key, found):
             if count <= 1:
                 continue
             tried += np.uint64(1)
-            n_cuts = search_column(
-                node, scratch, criterion, key, True, feature, count, chosen, n_cuts, split
-            )
-            if n_cuts < 0:
+            if is_batched and fits_batch(node, scratch, feature, count, n_cuts):
+                n_cuts = collect_cuts(node, scratch, criterion, feature, count, n_cuts)
+            elif not search_counted_column(
+                node, scratch, criterion, key, True, feature, count, chosen, split
+            ):
                 return
-        if n_cuts > 0:
-            take_pending_cuts(node, scratch, criterion, n_cuts, split)
         if not criterion.use_choose:
             return
         chosen = choose_column(criterion, scratch.offers, split)

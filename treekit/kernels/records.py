@@ -191,7 +191,9 @@ class Scratch(NamedTuple):
     options : (options,) float64
         Settings of the splitter.
     sums, scores, cuts, left
-        A batch of cuts; see `treekit.kernels.cut_batches.CutScorer`.
+        A batch of cuts of several columns; see `treekit.kernels.cut_batches.CutScorer`.
+    scan_sums, scan_scores, places
+        A batch of cuts of a single column.
     lines : (rows * features,) unsigned, or (0,)
         Row-major copy of the table's codes, shared by all trees; see
         `treekit.kernels.node_statistics`.
@@ -218,6 +220,9 @@ class Scratch(NamedTuple):
     scores: npt.NDArray[np.float64]
     cuts: npt.NDArray[np.uint32]
     left: npt.NDArray[np.float64]
+    scan_sums: npt.NDArray[np.float64]
+    scan_scores: npt.NDArray[np.float64]
+    places: npt.NDArray[np.uint32]
     lines: npt.NDArray[np.uint8]
 
 
