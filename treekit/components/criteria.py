@@ -449,7 +449,13 @@ def make_squared_error() -> CriterionFunctions:
     """
 
     def score(parent: Stats, children: Stats) -> float:
-        return float(_compute_spread(children, parent[1] / parent[0]) / parent[0])
+        mean = parent[1] / parent[0]
+        between = 0.0
+        for b in range(children.shape[0]):
+            weight = children[b, 0]
+            distance = children[b, 1] / (weight + (weight == 0.0)) - mean  # may be empty
+            between += weight * distance * distance
+        return float(between / parent[0])
 
     return CriterionFunctions(score=score)
 
@@ -458,9 +464,9 @@ def _compute_spread(children: Stats, mean: float) -> float:
     """Sum the weight of each branch times the squared distance of its mean from `mean`."""
     between = 0.0
     for b in range(children.shape[0]):
-        if children[b, 0] > 0.0:
-            distance = children[b, 1] / children[b, 0] - mean
-            between += children[b, 0] * distance * distance
+        weight = children[b, 0]
+        distance = children[b, 1] / (weight + (weight == 0.0)) - mean  # a branch may be empty
+        between += weight * distance * distance
     return between
 
 

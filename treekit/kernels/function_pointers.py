@@ -199,6 +199,32 @@ def count_bits(typingctx, word):
 
 
 @intrinsic
+def load_cell(typingctx, matrix, row, column):
+    """Return a cell of a C-contiguous float64 matrix without a bounds check."""
+
+    def codegen(context, builder, signature, args):
+        view = make_array(signature.args[0])(context, builder, args[0])
+        step = cgutils.unpack_tuple(builder, view.strides)[0]
+        start = builder.ptrtoint(view.data, step.type)
+        own = builder.inttoptr(builder.add(start, builder.mul(args[1], step)), view.data.type)
+        return builder.load(builder.gep(own, [args[2]]))
+
+    return nb.float64(matrix, row, column), codegen
+
+
+@intrinsic
+def store_cell(typingctx, cells, at, number):
+    """Set a cell of a float64 array without a bounds check."""
+
+    def codegen(context, builder, signature, args):
+        view = make_array(signature.args[0])(context, builder, args[0])
+        builder.store(args[2], builder.gep(view.data, [args[1]]))
+        return context.get_dummy_value()
+
+    return types.none(cells, at, number), codegen
+
+
+@intrinsic
 def read_bits(typingctx, number):
     """Return the bits of a float64 as an int64."""
 
