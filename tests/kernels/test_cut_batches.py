@@ -219,3 +219,70 @@ def test_memory_of_a_batch_holds_the_cuts_of_a_binned_column() -> None:
         assert count_batch_cuts(s) >= 264
         assert count_batch_cuts(s) % 8 == 0
     assert CutScorer._fields[0] == "score_cuts"
+
+
+@nb.njit
+def compute_square(number):  # type: ignore[no-untyped-def]
+    return number * number
+
+
+def iterate_squares(stats):  # type: ignore[no-untyped-def]
+    for k in range(stats.shape[0]):
+        yield stats[k] * stats[k]
+
+
+def score_by_helper(parent: Any, children: Any) -> float:
+    return compute_square(children[0, 0]) + compute_square(children[1, 0])
+
+
+def make_score_by_closure() -> Any:
+    generate, factor = nb.njit(iterate_squares), 2.0
+
+    def score(parent: Any, children: Any) -> float:
+        total = 0.0
+        for square in generate(children[1]):
+            total += factor * square
+        return total
+
+    return score
+
+
+def score_by_early_return(parent: Any, children: Any) -> float:
+    for b in range(children.shape[0]):
+        if children[b, 1] > 2.0 * children[b, 0]:
+            return -1.0
+    return math.sqrt(children[0, 0]) * max(children[1, 1], 0.0)
+
+
+def score_by_arrays(parent: Any, children: Any) -> float:
+    return float(np.sqrt(children[0] / parent).sum() - np.abs(children[1]).max())
+
+
+@pytest.mark.filterwarnings("ignore:.*runs as Python")
+@pytest.mark.parametrize(
+    "score",
+    [score_by_helper, make_score_by_closure(), score_by_early_return, score_by_arrays],
+)
+@pytest.mark.parametrize("distribution", ["treekit 1", "own 1"])
+def test_functions_of_every_form_give_the_scores_of_plain_python(
+    score: Any, distribution: str
+) -> None:
+    functions = CriterionFunctions(score=score)
+    origin = Origin("criterion", "own", distribution)
+    made = compile_criterion(functions, 2, False, origin, nominal=False).pointers
+    sums = np.cumsum(np.random.default_rng(0).integers(0, 5, (2, 24)).astype(float), axis=1)
+    totals, scores = sums[:, -1] + 1.0, np.zeros(24)
+    made.score_cuts(sums, 24, totals, scores)
+    plain = getattr(score, "py_func", score)
+    expected = [plain(totals, np.array([own, totals - own])) for own in sums.T]
+    np.testing.assert_allclose(scores, expected, rtol=1e-15)
+
+
+@pytest.mark.parametrize("place", [(0, 2), (2, 0)])
+def test_a_plugin_that_reads_beyond_its_arrays_is_an_error(place: tuple[int, int]) -> None:
+    def score(parent: Any, children: Any) -> float:
+        return children[place]
+
+    rows = np.column_stack([np.ones(20), np.zeros(20)])
+    with pytest.raises(IndexError):
+        scan(compiled(score, dense=True), rows, dense=True)

@@ -218,6 +218,38 @@ def test_the_report_tells_the_cost_of_what_compiles_beside_the_built_in_one():
     )
 
 
+def score_by_arithmetic(parent, children):
+    total, squares, kept = 0.0, 0.0, 0.0
+    for k in range(parent.shape[0]):
+        total += parent[k]
+        squares += parent[k] * parent[k]
+    for b in range(children.shape[0]):
+        weight, own = 0.0, 0.0
+        for k in range(parent.shape[0]):
+            weight += children[b, k]
+            own += children[b, k] * children[b, k]
+        kept += own / max(weight, 1e-300)
+    return (kept - squares / total) / total
+
+
+def score_by_conditions(parent, children):
+    total, kept = parent.sum(), 0.0
+    for b in range(children.shape[0]):
+        if children[b].sum() > 0.0:
+            kept += (children[b] ** 2).sum() / children[b].sum()
+    return (kept - (parent**2).sum() / total) / total
+
+
+@pytest.mark.matrix
+@pytest.mark.usefixtures("without_trees")
+def test_the_report_tells_if_cuts_are_scored_one_by_one():
+    facts = [
+        dict(check_criterion(of_classes(score=score)).facts)["score"]
+        for score in (score_by_arithmetic, score_by_conditions)
+    ]
+    assert ["cuts are scored one by one" in fact for fact in facts] == [False, True]
+
+
 @pytest.mark.matrix
 @pytest.mark.usefixtures("without_trees")
 def test_the_report_tells_the_innermost_line_that_stopped_numba():

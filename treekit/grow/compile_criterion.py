@@ -7,6 +7,7 @@ over candidate cuts, so that one pointer call evaluates a complete column of a n
 from __future__ import annotations
 
 import contextlib
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
@@ -249,14 +250,42 @@ def _make_cuts_pointer(
         The score as Python, if it may be inlined.
     """
     if plain is not None and isinstance(rank, LinkedFunction):
-        core = copy_for_compilation(get_python_function(plain))
-        inlined = nb.njit(error_model="numpy", inline="always")(core)
-        loop = _make_cut_scores(inlined, cells, two_sided=two_sided)
+        loop = _make_inlined_scores(plain, cells, two_sided=two_sided)
         # What numba compiles alone, it may not inline: generators, some closures.
         with contextlib.suppress(Exception):
             return _make_cached_pointer(loop, CUTS_SIGNATURE, boundscheck=True)
     loop = _make_cut_scores(rank, cells, two_sided=two_sided)
     return _make_cached_pointer(loop, CUTS_SIGNATURE)
+
+
+def uses_vectors(score: Callable[..., float], rank: Any, cells: int) -> bool:
+    """Return whether LLVM scores cuts by a plugin's function in vectors.
+
+    Parameters
+    ----------
+    score : callable
+        The score as Python.
+    rank : callable
+        The same, compiled.
+    cells : int
+        S, the length of a node's statistics.
+    """
+    loops: tuple[tuple[Any, dict[str, Any]], ...] = (
+        (_make_inlined_scores(score, cells, two_sided=False), {"boundscheck": True}),
+        (_make_cut_scores(rank, cells, two_sided=False), {}),
+    )
+    for loop, options in loops:
+        with contextlib.suppress(Exception):  # as for training
+            made = FunctionPointer(loop, CUTS_SIGNATURE, **options)  # cached code has no source
+            code = "".join(made.inspect_llvm().values())
+            return re.search(r"\bf(?:add|sub|mul|div)\b[^\n]*<\d+ x double>", code) is not None
+    return False
+
+
+def _make_inlined_scores(score: Callable[..., float], cells: int, *, two_sided: bool) -> Any:
+    core = copy_for_compilation(get_python_function(score))
+    inlined = nb.njit(error_model="numpy", inline="always")(core)
+    return _make_cut_scores(inlined, cells, two_sided=two_sided)
 
 
 def _make_cut_scores(rank: Any, cells: int, *, two_sided: bool) -> Any:
