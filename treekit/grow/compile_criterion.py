@@ -278,7 +278,8 @@ def uses_vectors(score: Callable[..., float], rank: Any, cells: int) -> bool:
         with contextlib.suppress(Exception):  # as for training
             made = FunctionPointer(loop, CUTS_SIGNATURE, **options)  # cached code has no source
             code = "".join(made.inspect_llvm().values())
-            return re.search(r"\bf(?:add|sub|mul|div)\b[^\n]*<\d+ x double>", code) is not None
+            vectors = re.search(r"\bf(?:add|sub|mul|div)\b[^\n]*<\d+ x double>", code)
+            return vectors is not None and "NRT_MemInfo_alloc" not in code  # of array expressions
     return False
 
 
