@@ -365,7 +365,7 @@ def test_subclasses_that_override_what_predicts_are_refused_by_name() -> None:
     assert recognises_sklearn(OwnFit())
     read = read_sklearn(fitted(OwnFit, X, y))
     assert read.provenance["estimator"] == "OwnFit"
-    message = r"OwnAnswers overrides 'predict_proba' of sklearn's .*pass an object of RandomForest"
+    message = r"OwnAnswers overrides 'predict_proba' of sklearn's .*pass an object of sklearn's own"
     with pytest.raises(ModelError, match=message):
         read_sklearn(fitted(OwnAnswers, X, y))
     bag = BaggingRegressor(OwnMembers(max_depth=2), n_estimators=2).fit(X, y)
