@@ -35,7 +35,7 @@ from treekit.grow.target_statistics import (
     scale_number_target,
 )
 from treekit.grow.tree_builder import allocate_scratch, grow_tree
-from treekit.kernels.cut_batches import N_CUT_ROWS, CutScorer, count_batch_cuts
+from treekit.kernels.cut_batches import CutScorer, allocate_batch
 from treekit.kernels.grow_tree import NODE_DTYPE
 from treekit.kernels.records import PLAIN_RULES, Limits, Rows, SplitRules, Table
 from treekit.kernels.route_rows import route_rows
@@ -51,10 +51,7 @@ BUILT_IN: dict[str, Callable[..., CriterionFunctions]] = {
 
 def make_scorer(criterion: CompiledCriterion, cells: int) -> CutScorer:
     """Make the function of a criterion for batches of cuts, and memory for one."""
-    n = count_batch_cuts(cells)
-    cuts = np.zeros((N_CUT_ROWS, n), np.uint32)
-    sums, left = np.zeros((cells, n)), np.zeros(cells)
-    return CutScorer(criterion.pointers.score_cuts, sums, np.zeros(n), cuts, left)
+    return CutScorer(criterion.pointers.score_cuts, *allocate_batch(cells, cells, 1))
 
 
 @cache

@@ -30,7 +30,7 @@ from treekit.grow.target_statistics import (
     copy_rows,
 )
 from treekit.kernels.axis_splits import SUBSETS_PER_SCAN
-from treekit.kernels.cut_batches import N_CUT_ROWS, count_batch_cuts
+from treekit.kernels.cut_batches import N_CUT_ROWS, allocate_batch
 from treekit.kernels.function_pointers import FunctionPointer
 from treekit.kernels.grow_tree import (
     MAX_PENDING,
@@ -785,7 +785,7 @@ def allocate_scratch(
     compact = np.empty((max(min(codes, room), 256) + 2, s))
     # Branches of categories, or a column and a weight for each term of an oblique split.
     levels = max(int(table.n_codes[table.nominal > 0].max(initial=0)), 2 * len(table.n_codes)) + 2
-    n_features, n_cuts = len(table.n_codes), count_batch_cuts(s)
+    n_features = len(table.n_codes)
     scratch = Scratch(
         features=np.arange(n_features),
         state=np.array([seed], np.uint64),
@@ -804,14 +804,9 @@ def allocate_scratch(
         offers=_allocate_offers(table, target, signs),
         levels=np.empty(max(levels, codes) if intervals else levels, np.int32),
         options=np.array(options),
-        sums=np.empty((s, n_cuts)),
-        scores=np.empty(n_cuts),
-        cuts=np.empty((N_CUT_ROWS, n_cuts), np.uint32),
-        left=np.empty(s),
-        scan_sums=np.empty((s, n_cuts)),
-        scan_scores=np.empty(n_cuts),
-        places=np.empty((1, n_cuts), np.uint32),
         lines=np.empty(0, table.codes.dtype) if lines is None else lines,
+        batch=allocate_batch(s, s, N_CUT_ROWS),
+        scan=allocate_batch(s, s, 1),
     )
     return scratch if target.quantile is None else _enlarge_for_ranks(scratch, codes, room)
 
@@ -829,7 +824,7 @@ def _enlarge_for_ranks(scratch: Scratch, codes: int, room: int) -> Scratch:
         work=np.empty((GROUP_ORDER + 1, room), np.uint32),
         counts=np.empty(max(len(scratch.counts), codes), np.uint32),
         ordered=np.empty((max(len(scratch.keys), 2 * cuts + 1), 4)),
-        scan_sums=np.empty((8, len(scratch.scores))),
+        scan=allocate_batch(8, 4, 1),
         start=np.empty(N_HEADER_CELLS + 8 * room + 4),  # ends with sum trees, which few nodes need
     )
 

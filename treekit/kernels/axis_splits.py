@@ -18,7 +18,6 @@ from treekit.kernels.compile import inlined, kernel, llvm_inlined
 from treekit.kernels.cut_batches import (
     add_cuts,
     fits_batch,
-    make_scanner,
     make_scorer,
     may_batch,
     must_take_cuts,
@@ -177,7 +176,7 @@ def collect_cuts(node, scratch, criterion, feature, count, n_cuts):
         limit = compute_side_limit(node.ways.min_side_share * node.weight, limit)
     code_of = borrow_arrays(scratch.work[CODE_OF])
     return add_cuts(
-        make_scorer(criterion, scratch), scratch.flat, code_of, feature, count, node.weight,
+        make_scorer(criterion, scratch.batch), scratch.flat, code_of, feature, count, node.weight,
         limit, len(node.rows.cells) == 0, n_cuts,
     )  # fmt: skip
 
@@ -187,7 +186,7 @@ def take_cuts(node, scratch, criterion, n_cuts, split):
     """Keep the best cut of the batch if it is the best split so far."""
     ways = node.ways
     take_best_cut(
-        make_scorer(criterion, scratch), n_cuts, node.stats, node.weight, node.impurity,
+        make_scorer(criterion, scratch.batch), n_cuts, node.stats, node.weight, node.impurity,
         ways.tolerance, ways.right_if_even, len(node.rows.cells) == 0, scratch.best, scratch.pair,
         split,
     )  # fmt: skip
@@ -556,7 +555,7 @@ def try_cuts(
                     for k in range(s):
                         start[k] += compact[j, k]
             at = scan_cuts(
-                make_scanner(criterion, scratch), table, last, start, totals, limit, dense,
+                make_scorer(criterion, scratch.scan), table, last, start, totals, limit, dense,
                 impurity, node.ways.tolerance, best,
             )  # fmt: skip
             if at == -2:

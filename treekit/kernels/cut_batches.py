@@ -23,6 +23,7 @@ from treekit.kernels.records import (
     BAD_NUMBER,
     THRESHOLD,
     TOLERANCE,
+    CutBatch,
     choose_missing_branch,
     is_better,
     is_finite,
@@ -35,7 +36,7 @@ LANES = 8
 """Batches are padded to a multiple of this number of cuts, for whole vectors."""
 
 FEATURE, CODE, AFTER, N_CUT_ROWS = range(4)
-"""Rows of `CutScorer.cuts`: the column of a cut, and the codes below and above it."""
+"""Rows of `CutBatch.cuts`: the column of a cut, and the codes below and above it."""
 
 _BATCH_CELLS = 2048
 _MIN_CUTS = 520  # those of two columns of 255 codes, padded
@@ -48,19 +49,9 @@ def count_batch_cuts(n_sums: int) -> int:
 
 
 class CutScorer(NamedTuple):
-    """A criterion's function for batches of cuts, and memory for one batch.
+    """A criterion's function for batches of cuts, and a `treekit.kernels.records.CutBatch`.
 
-    Attributes
-    ----------
-    score_cuts : pointer
-        See `treekit.grow.compile_criterion`.
-    sums : (S, cuts) float64
-        Statistics of the left sides; for ranks, then of the right sides.
-    scores : (cuts,) float64
-    cuts : (3, cuts) uint32
-        Of several columns; in the scan of a single one, (1, cuts), the position of each cut.
-    left : (S,) float64
-        Left side of the current cut.
+    `score_cuts` is a pointer; see `treekit.grow.compile_criterion`.
     """
 
     score_cuts: Any
@@ -71,17 +62,16 @@ class CutScorer(NamedTuple):
 
 
 @inlined
-def make_scorer(criterion, scratch):
-    """Return the `CutScorer` for cuts of several columns."""
-    return CutScorer(criterion.score_cuts, scratch.sums, scratch.scores, scratch.cuts, scratch.left)
+def make_scorer(criterion, batch):
+    """Return the `CutScorer` of a criterion and a batch."""
+    return CutScorer(criterion.score_cuts, batch.sums, batch.scores, batch.cuts, batch.left)
 
 
-@inlined
-def make_scanner(criterion, scratch):
-    """Return the `CutScorer` for the cuts of a single column."""
-    return CutScorer(
-        criterion.score_cuts, scratch.scan_sums, scratch.scan_scores, scratch.places, scratch.left
-    )
+def allocate_batch(n_sums: int, size: int, n_cut_rows: int) -> CutBatch:
+    """Return a batch for cuts of `size` statistics, of which `n_sums` are written."""
+    n = count_batch_cuts(size)
+    cuts = np.empty((n_cut_rows, n), np.uint32)
+    return CutBatch(np.empty((n_sums, n)), np.empty(n), cuts, np.empty(size))
 
 
 # ---------------------------------------------------------------- scores
@@ -259,14 +249,14 @@ def fits_batch(node, scratch, feature, count, n_cuts):
         np.int64(code) != np.int64(node.table.n_codes[feature])
         and node.table.nominal[feature] == 0
         and scratch.offers[3, feature] == 0.0
-        and np.uint64(count) <= np.uint64(len(scratch.scores)) - n_cuts
+        and np.uint64(count) <= np.uint64(len(scratch.batch.scores)) - n_cuts
     )
 
 
 @inlined
 def must_take_cuts(scratch, n_cuts, is_over):
     """Return whether to score the batch now: there is no other column, or hardly room for one."""
-    usual = np.uint64(0) if is_over else np.uint64(len(scratch.scores) - _USUAL_CUTS)
+    usual = np.uint64(0) if is_over else np.uint64(len(scratch.batch.scores) - _USUAL_CUTS)
     return n_cuts > usual
 
 

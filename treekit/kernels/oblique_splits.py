@@ -13,7 +13,7 @@ import numpy as np
 
 from treekit.kernels.axis_splits import search_columns
 from treekit.kernels.compile import kernel
-from treekit.kernels.cut_batches import make_scanner, scan_cuts
+from treekit.kernels.cut_batches import make_scorer, scan_cuts
 from treekit.kernels.random_numbers import draw_integer
 from treekit.kernels.records import BAD_NUMBER, TOLERANCE, Node, Rows, replace_split
 from treekit.kernels.thresholds import READABLE_FLOAT32, round_decimal
@@ -70,14 +70,14 @@ def find_oblique_split(node, scratch, criterion, rng, found):
     Arguments are those of `treekit.kernels.axis_splits.find_axis_split`.
     """
     search_columns(node, scratch, criterion, criterion.category_keys, True, found)
-    search_sums(node, scratch, make_scanner(criterion, scratch), found[0])
+    search_sums(node, scratch, make_scorer(criterion, scratch.scan), found[0])
 
 
 @kernel
 def find_numeric_oblique_split(node, scratch, criterion, rng, found):
     """Search a table without nominal columns."""
     search_columns(node, scratch, criterion, None, True, found)
-    search_sums(node, scratch, make_scanner(criterion, scratch), found[0])
+    search_sums(node, scratch, make_scorer(criterion, scratch.scan), found[0])
 
 
 @kernel

@@ -18,7 +18,7 @@ from treekit.kernels.axis_splits import (
     write_branches,
 )
 from treekit.kernels.compile import inlined, kernel
-from treekit.kernels.cut_batches import make_scanner, scan_sides
+from treekit.kernels.cut_batches import make_scorer, scan_sides
 from treekit.kernels.function_pointers import borrow_arrays, find_highest_bit, find_lowest_bit
 from treekit.kernels.node_statistics import (
     CODE_OF,
@@ -145,7 +145,7 @@ def _try_cuts(node, scratch, criterion, groups, layout, split):
             totals = sides[two * np.uint64(last)] if apart else stats
             limit, impurity = node.min_weight_leaf, node.impurity
             at = scan_sides(
-                make_scanner(criterion, scratch), sides, last, totals, limit, impurity,
+                make_scorer(criterion, scratch.scan), sides, last, totals, limit, impurity,
                 node.ways.tolerance, best,
             )  # fmt: skip
             if at == -2:

@@ -148,6 +148,27 @@ PLAIN_RULES = SplitRules()
 """Default rules: missing rows go to one branch, no special rules."""
 
 
+class CutBatch(NamedTuple):
+    """Memory for cuts that are scored together; see `treekit.kernels.cut_batches`.
+
+    Attributes
+    ----------
+    sums : (S, cuts) float64
+        Statistics of the left sides; for ranks, then of the right sides.
+    scores : (cuts,) float64
+    cuts : (3, cuts) uint32
+        Column of each cut, and the codes below and above it; of a single column, (1, cuts), the
+        position of each cut.
+    left : (S,) float64
+        Left side of the current cut.
+    """
+
+    sums: npt.NDArray[np.float64]
+    scores: npt.NDArray[np.float64]
+    cuts: npt.NDArray[np.uint32]
+    left: npt.NDArray[np.float64]
+
+
 class Scratch(NamedTuple):
     """Working memory of one tree's splitter; nothing in it outlives a node.
 
@@ -190,13 +211,11 @@ class Scratch(NamedTuple):
         (`treekit.kernels.oblique_splits`).
     options : (options,) float64
         Settings of the splitter.
-    sums, scores, cuts, left
-        A batch of cuts of several columns; see `treekit.kernels.cut_batches.CutScorer`.
-    scan_sums, scan_scores, places
-        A batch of cuts of a single column.
     lines : (rows * features,) unsigned, or (0,)
         Row-major copy of the table's codes, shared by all trees; see
         `treekit.kernels.node_statistics`.
+    batch, scan : CutBatch
+        Cuts of several columns, and of a single one; None: no cuts are scored.
     """
 
     features: npt.NDArray[np.int64]
@@ -216,14 +235,9 @@ class Scratch(NamedTuple):
     offers: npt.NDArray[np.float64]
     levels: npt.NDArray[np.int32]
     options: npt.NDArray[np.float64]
-    sums: npt.NDArray[np.float64]
-    scores: npt.NDArray[np.float64]
-    cuts: npt.NDArray[np.uint32]
-    left: npt.NDArray[np.float64]
-    scan_sums: npt.NDArray[np.float64]
-    scan_scores: npt.NDArray[np.float64]
-    places: npt.NDArray[np.uint32]
     lines: npt.NDArray[np.uint8]
+    batch: CutBatch | None = None
+    scan: CutBatch | None = None
 
 
 class Node(NamedTuple):

@@ -534,6 +534,11 @@ def malformed_body_error(
     body: bytes, error: Exception, what: str = "inference request"
 ) -> InvalidRequestError:
     """Return the error for a body that is not JSON or has the wrong structure."""
+    if not isinstance(error, (UnicodeError, msgspec.ValidationError)):
+        try:  # msgspec 0.23 reports invalid UTF-8 as any other error
+            body.decode()
+        except UnicodeDecodeError as wrong:
+            error = wrong
     reason = str(error)
     if not body.strip():
         reason = "the body is empty; send a JSON object"
