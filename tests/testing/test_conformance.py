@@ -242,12 +242,12 @@ def score_by_conditions(parent, children):
 
 @pytest.mark.matrix
 @pytest.mark.usefixtures("without_trees")
-def test_the_report_tells_if_cuts_are_scored_one_by_one():
+def test_the_report_tells_if_cuts_are_scored_one_at_a_time():
     facts = [
         dict(check_criterion(of_classes(score=score)).facts)["score"]
         for score in (score_by_arithmetic, score_by_conditions)
     ]
-    assert ["cuts are scored one by one" in fact for fact in facts] == [False, True]
+    assert ["cuts are scored one at a time" in fact for fact in facts] == [False, True]
 
 
 @pytest.mark.matrix

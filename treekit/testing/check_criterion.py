@@ -443,8 +443,8 @@ N_CALLS = 50_000
 N_PYTHON_CALLS = 400
 
 _ONE_BY_ONE = (
-    "cuts are scored one by one, not several at once: arithmetic instead of conditions, such as "
-    "x / max(weight, 1e-300), and no helper functions may be two to eight times faster"
+    "cuts are scored one at a time; loops and arithmetic alone, such as x / max(weight, 1e-300) in "
+    "place of a condition, may be two to eight times faster"
 )
 
 
