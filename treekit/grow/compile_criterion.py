@@ -1,7 +1,7 @@
 """Compile a criterion's functions into the pointers that the kernels call.
 
 The user writes a scalar function of one node or one split.  It is wrapped in the loop
-over candidate cuts, so that one pointer call evaluates a complete column of a node.
+over a batch of cuts, so that one pointer call scores those of several columns of a node.
 """
 
 from __future__ import annotations

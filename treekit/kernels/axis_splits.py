@@ -426,7 +426,7 @@ def _merge_close_values(node, scratch, feature, known, count):
 # Cuts along an order, or subsets of categories.
 #
 # Every search is a sequence of steps: at each step some rows join the left side, and
-# the criterion's scan keeps the best position.  Numeric columns step along their
+# `scan_cuts` keeps the best position.  Numeric columns step along their
 # codes, nominal columns along an order of the categories or through all subsets.
 
 SUBSETS_PER_SCAN = 256
