@@ -450,6 +450,7 @@ def test_an_address_without_a_scheduler(
     address: str, words: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(failures, "ANSWER_TIME", 1.0)
+    monkeypatch.setattr(distributed, "Client", None)  # one that cannot connect may block later
     check_error(["cannot connect to a scheduler at " + address, words], address, kind=SettingError)
 
 

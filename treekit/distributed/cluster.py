@@ -146,7 +146,11 @@ def _connect_client(address: str) -> Iterator[Client]:
 
 
 def _try_connection(address: str) -> None:
-    """Raise an error if there is no scheduler; a client waits for ever for one that is silent."""
+    """Raise an error if there is no scheduler.
+
+    A client waits for ever for one that is silent, and a client that could not connect may block
+    the thread in which Python later frees it.
+    """
     from distributed import Security
     from distributed.comm import connect
 
@@ -156,9 +160,8 @@ def _try_connection(address: str) -> None:
             comm = await connect(address, timeout=failures.ANSWER_TIME, **options)
             await comm.close()
 
-    if address.startswith(("tcp:", "tls:")):
-        with ThreadPoolExecutor(1) as thread:  # a notebook's own thread runs an event loop
-            thread.submit(asyncio.run, connect_and_close()).result()
+    with ThreadPoolExecutor(1) as thread:  # a notebook's own thread runs an event loop
+        thread.submit(asyncio.run, connect_and_close()).result()
 
 
 @contextmanager
