@@ -450,8 +450,10 @@ def test_an_address_without_a_scheduler(
     address: str, words: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(failures, "ANSWER_TIME", 1.0)
-    monkeypatch.setattr(distributed, "Client", None)  # one that cannot connect may block later
+    started = []  # a client that cannot connect may block the thread that frees it
+    monkeypatch.setattr(distributed.Client, "start", lambda client, **_: started.append(client))
     check_error(["cannot connect to a scheduler at " + address, words], address, kind=SettingError)
+    assert not started
 
 
 @pytest.mark.parametrize("answer", [None, b"", b"HTTP/1.0 400 Bad Request\r\n\r\n" * 9])
