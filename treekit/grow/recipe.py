@@ -15,6 +15,7 @@ from treekit.grow.held_out import HeldOutRows
 from treekit.grow.target_statistics import TargetStatistics
 from treekit.kernels.function_pointers import FunctionPointer
 from treekit.kernels.records import PLAIN_RULES, Limits, Rows, SplitRules, Table
+from treekit.kernels.row_records import RecordTable
 from treekit.model.tree import Tree
 
 
@@ -57,6 +58,8 @@ class Recipe:
         `known_only`, too.  None: trees have no surrogates.
     row_major_codes : (rows * features,) unsigned, or None
         The codes of `table` in row-major order; see `treekit.kernels.node_statistics`.
+    records : RecordTable or None
+        The rows of `table` as records, which move during growth; None: row numbers move.
     """
 
     table: Table
@@ -74,6 +77,7 @@ class Recipe:
     surrogates: SurrogateRule | None = None
     monotonic_signs: npt.NDArray[np.float64] | None = None
     row_major_codes: npt.NDArray[Any] | None = None
+    records: RecordTable | None = None
 
 
 @dataclass(frozen=True)

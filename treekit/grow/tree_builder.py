@@ -41,6 +41,7 @@ from treekit.kernels.grow_tree import (
     grow_nodes,
 )
 from treekit.kernels.monotonic import clip_to_bounds, is_tree_monotonic
+from treekit.kernels.node_statistics import CODES_PER_WORD, MAX_LANES
 from treekit.kernels.quantile_splits import GROUP_ORDER, count_words
 from treekit.kernels.quantile_statistics import N_HEADER_CELLS
 from treekit.kernels.random_splits import MISSING_KEY
@@ -56,6 +57,7 @@ from treekit.kernels.records import (
     SplitRules,
     Table,
 )
+from treekit.kernels.row_records import gather_records
 from treekit.kernels.surrogate_splits import SURROGATE_DTYPE, SurrogateSearch
 from treekit.kernels.thresholds import VALUE_BELOW
 from treekit.model.fixed_point import floor_to_dtype, place_threshold
@@ -325,8 +327,15 @@ def grow_rows(
         noise += _bound_part_noise(rows.values, steps)
     flat, held_flat = table.codes.reshape(-1), others.codes.reshape(-1)
     spare = allocate_rows(most + 1, rows.values.shape[1], dense=recipe.target.is_dense)
+    records = None
+    if recipe.records is not None and len(rows.ids):
+        records = gather_records(recipe.records, rows.ids, rows.values, len(rows.cells) > 0)
+        scratch = scratch._replace(lines=records.codes, layout=records.layout)
+        numbers = np.arange(len(rows.ids), dtype=np.uint32)
+        rows = Rows(numbers, rows.cells.copy(), rows.values.copy())
     arguments = (
         Sample(table, others, flat, held_flat, rows, held, spare),
+        records,
         room,
         limits._replace(min_decrease=limits.min_decrease * start.root_weight),
         make_split_rules(recipe),
@@ -791,7 +800,8 @@ def allocate_scratch(
         state=np.array([seed], np.uint64),
         words=np.empty(max(2 * (codes // 64 + 1), 64), np.uint64),
         lanes=np.empty(0 if target.is_dense else most, np.uint64),
-        packed=np.zeros(256, np.uint64),
+        slots=np.empty(0 if target.is_dense or s == 2 else most, np.uint16),
+        packed=np.zeros(int(CODES_PER_WORD) * (-(-min(s, MAX_LANES) // 2)), np.uint64),
         work=np.empty((4, room), np.uint32),
         counts=np.empty(2050, np.uint32),
         compact=compact,
@@ -805,6 +815,7 @@ def allocate_scratch(
         levels=np.empty(max(levels, codes) if intervals else levels, np.int32),
         options=np.array(options),
         lines=np.empty(0, table.codes.dtype) if lines is None else lines,
+        layout=np.zeros(5, np.uint64),
         batch=allocate_batch(s, s, N_CUT_ROWS),
         scan=allocate_batch(s, s, 1),
     )

@@ -17,7 +17,9 @@ import numpy as np
 from treekit.kernels.compile import inlined, kernel, llvm_inlined
 from treekit.kernels.cut_batches import (
     add_cuts,
+    add_record_cuts,
     fits_batch,
+    is_plain_column,
     make_scorer,
     may_batch,
     must_take_cuts,
@@ -29,10 +31,12 @@ from treekit.kernels.monotonic import N_CUTS, SIGN
 from treekit.kernels.node_statistics import (
     CODE_OF,
     CODES,
+    NO_LANES,
     ORDER,
-    is_sparse_node,
+    choose_place,
     locate_column,
     pack_lanes,
+    pack_record_lanes,
     sort_by_key,
     sort_rows,
     tally_codes,
@@ -57,6 +61,7 @@ from treekit.kernels.records import (
     sum_weight,
     write_sides,
 )
+from treekit.kernels.row_records import CELL, FORM, NO_RECORDS, PLAIN, SHORT, STEP
 
 # ---------------------------------------------------------------- search over columns
 
@@ -114,13 +119,16 @@ def search_columns(node, scratch, criterion, key, rare, found):
     table, rows, split = node.table, node.rows, found[0]
     flat = borrow_arrays(table.codes.reshape(table.codes.size))
     m, s = np.uint64(len(rows.ids)), np.uint64(len(node.stats))
-    sparse = is_sparse_node(m, np.uint64(table.codes.shape[1]), scratch.lines)
+    form, step = scratch.layout[np.uint64(FORM)], scratch.layout[np.uint64(STEP)]
+    place = choose_place(m, np.uint64(table.codes.shape[1]), scratch)
     n_features = np.uint64(len(table.n_codes))
     n_try = min(np.uint64(node.n_try), n_features)
-    width = pack_lanes(rows.cells, rows.values, m, s, node.weight, scratch.lanes)
+    width = _pack_lanes(rows, m, s, node.weight, form, step, scratch)
     clear_offers(criterion, scratch.offers)
     by_row = criterion.use_terms and node.ways.resolution == 0.0 and not criterion.use_penalty
     is_batched = may_batch(node, criterion)
+    in_lanes = is_batched and form > np.uint64(NO_RECORDS) and width > NO_LANES
+    limit = compute_cut_limit(node)
     chosen = np.int64(-1)
     while True:
         clear_split(split)
@@ -128,14 +136,25 @@ def search_columns(node, scratch, criterion, key, rare, found):
         for j in range(n_features + np.uint64(1)):
             is_over = j == n_features or tried == n_try
             if must_take_cuts(scratch, n_cuts, is_over):
-                take_cuts(node, scratch, criterion, n_cuts, split)
+                take_cuts(
+                    node, scratch, criterion, width if in_lanes else NO_LANES, n_cuts, split
+                )
                 n_cuts = np.uint64(0)
                 if split.kind < 0:
                     return
             if is_over:
                 break
             feature = pick_column(scratch, j, n_try, chosen)
-            column = locate_column(table, flat, scratch.lines, feature, sparse)
+            n_codes = table.n_codes[feature]
+            if in_lanes and is_plain_column(table, scratch, feature) and n_codes < np.uint32(256):
+                n_cuts, present = add_record_cuts(
+                    scratch, np.uint64(rows.ids[np.uint64(0)]), m, s, width, feature,
+                    np.uint64(n_codes), node.weight, limit, n_cuts,
+                )  # fmt: skip
+                if present > np.uint64(0):
+                    tried += np.uint64(present > np.uint64(1))
+                    continue
+            column = locate_column(table, flat, scratch.lines, feature, place)
             if rare is not None:
                 if (
                     by_row
@@ -155,7 +174,9 @@ def search_columns(node, scratch, criterion, key, rare, found):
             if count == 1:
                 continue  # a constant column does not count as a try: sparse tables still split
             tried += np.uint64(1)
-            if is_batched and fits_batch(node, scratch, feature, count, n_cuts):
+            if (
+                is_batched and not in_lanes and fits_batch(node, scratch, feature, count, n_cuts)
+            ):
                 n_cuts = collect_cuts(node, scratch, criterion, feature, count, n_cuts)
             elif not search_counted_column(
                 node, scratch, criterion, key, rare, feature, count, chosen, split
@@ -171,22 +192,39 @@ def search_columns(node, scratch, criterion, key, rare, found):
 @inlined
 def collect_cuts(node, scratch, criterion, feature, count, n_cuts):
     """Add the cuts of a counted column to the batch; return the number of cuts in it."""
-    limit = node.min_weight_leaf
-    if node.ways.min_side_share > 0.0:
-        limit = compute_side_limit(node.ways.min_side_share * node.weight, limit)
     code_of = borrow_arrays(scratch.work[CODE_OF])
     return add_cuts(
         make_scorer(criterion, scratch.batch), scratch.flat, code_of, feature, count, node.weight,
-        limit, len(node.rows.cells) == 0, n_cuts,
+        compute_cut_limit(node), len(node.rows.cells) == 0, n_cuts,
     )  # fmt: skip
 
 
 @inlined
-def take_cuts(node, scratch, criterion, n_cuts, split):
+def _pack_lanes(rows, m, s, weight, form, step, scratch):
+    """Write the lanes of the node's rows; return their width, 0 = the sums do not fit."""
+    if form != np.uint64(PLAIN) and form != np.uint64(SHORT):
+        return pack_lanes(
+            rows.cells, rows.values, m, s, weight, scratch.lanes, scratch.slots
+        )
+    at = np.uint64(rows.ids[np.uint64(0)]) * step + scratch.layout[np.uint64(CELL)]
+    return pack_record_lanes(scratch.lines, at, step, m, s, weight, scratch.lanes, scratch.slots)
+
+
+@inlined
+def compute_cut_limit(node):
+    """Return the least weight of either side of a cut, if all values are known."""
+    limit = node.min_weight_leaf
+    if node.ways.min_side_share > 0.0:
+        limit = compute_side_limit(node.ways.min_side_share * node.weight, limit)
+    return limit
+
+
+@inlined
+def take_cuts(node, scratch, criterion, width, n_cuts, split):
     """Keep the best cut of the batch if it is the best split so far."""
     ways = node.ways
     take_best_cut(
-        make_scorer(criterion, scratch.batch), n_cuts, node.stats, node.weight, node.impurity,
+        make_scorer(criterion, scratch.batch), scratch.batch.words, width, n_cuts, node.stats, node.weight, node.impurity,
         ways.tolerance, ways.right_if_even, len(node.rows.cells) == 0, scratch.best, scratch.pair,
         split,
     )  # fmt: skip

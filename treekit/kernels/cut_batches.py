@@ -18,7 +18,13 @@ import numpy.typing as npt
 from treekit.kernels.compile import called, inlined, llvm_inlined
 from treekit.kernels.function_pointers import borrow_arrays, read_bits, write_bits
 from treekit.kernels.monotonic import HIGHEST, LOWEST, N_CUTS, SIGN, is_within_constraint
-from treekit.kernels.node_statistics import CODE_OF
+from treekit.kernels.node_statistics import (
+    CODE_OF,
+    NO_LANES,
+    count_lane_words,
+    sum_lanes,
+    unpack_lanes,
+)
 from treekit.kernels.records import (
     BAD_NUMBER,
     THRESHOLD,
@@ -31,6 +37,7 @@ from treekit.kernels.records import (
     sum_weight,
     write_sides,
 )
+from treekit.kernels.row_records import STEP
 
 LANES = 8
 """Batches are padded to a multiple of this number of cuts, for whole vectors."""
@@ -40,7 +47,7 @@ FEATURE, CODE, AFTER, N_CUT_ROWS = range(4)
 
 _BATCH_CELLS = 2048
 _MIN_CUTS = 520  # those of two columns of 255 codes, padded
-_USUAL_CUTS = 256
+_USUAL_CUTS = 257  # of a column of 8 bits, and one more place that is written
 
 
 def count_batch_cuts(n_sums: int) -> int:
@@ -71,7 +78,10 @@ def allocate_batch(n_sums: int, size: int, n_cut_rows: int) -> CutBatch:
     """Return a batch for cuts of `size` statistics, of which `n_sums` are written."""
     n = count_batch_cuts(size)
     cuts = np.empty((n_cut_rows, n), np.uint32)
-    return CutBatch(np.empty((n_sums, n)), np.empty(n), cuts, np.empty(size))
+    n_words = -(-size // 2) if n_cut_rows > 1 else 0
+    return CutBatch(
+        np.empty((n_sums, n)), np.empty(n), cuts, np.empty(size), np.empty((n_words, n), np.uint64)
+    )
 
 
 # ---------------------------------------------------------------- scores
@@ -242,13 +252,18 @@ def may_batch(node, criterion):
 
 
 @inlined
+def is_plain_column(table, scratch, feature):
+    """Return whether a column is numeric and has no monotonic constraint."""
+    return table.nominal[feature] == 0 and scratch.offers[3, feature] == 0.0
+
+
+@inlined
 def fits_batch(node, scratch, feature, count, n_cuts):
     """Return whether the batch has room for a column of numbers, unconstrained and all known."""
     code = scratch.work[CODE_OF, np.uint64(count - 1)]
     return (
         np.int64(code) != np.int64(node.table.n_codes[feature])
-        and node.table.nominal[feature] == 0
-        and scratch.offers[3, feature] == 0.0
+        and is_plain_column(node.table, scratch, feature)
         and np.uint64(count) <= np.uint64(len(scratch.batch.scores)) - n_cuts
     )
 
@@ -311,9 +326,67 @@ def add_cuts(scorer, flat, code_of, feature, count, whole, limit, dense, n):
 
 
 @llvm_inlined
+def add_record_cuts(scratch, first, m, s, width, feature, n_codes, whole, limit, n):
+    """Add the cuts of a column of records to the batch, as `add_cuts`; the others are lanes, too.
+
+    Parameters
+    ----------
+    first : uint64
+        Number of the first record.
+    m, s : uint64
+        Records, and classes.
+    width : uint64
+        Bits of a lane.
+    n_codes : uint64
+        The code of missing values.
+
+    Returns
+    -------
+    n, count : uint64
+        Cuts in the batch, and codes present; a count of 0: values are missing, no cut was added.
+    """
+    batch, one = scratch.batch, np.uint64(1)
+    codes = borrow_arrays(batch.cuts[CODE])
+    n_words, step = count_lane_words(s, width), scratch.layout[np.uint64(STEP)]
+    count = sum_lanes(
+        scratch.lines, first * step + feature, step, m, scratch.lanes, scratch.slots, n_words,
+        scratch.packed, scratch.words, batch.words, codes, n,
+    )  # fmt: skip
+    end = n + count - one
+    if np.uint64(codes[end]) == n_codes:
+        return n, np.uint64(0)
+    if limit > 1.0:  # otherwise the weight of a row, an integer, is enough
+        end = _drop_light_cuts(batch.words, codes, s, width, whole, limit, n, end)
+    features = borrow_arrays(batch.cuts[FEATURE])
+    for j in range(n, end):
+        features[j] = feature
+    return end, count
+
+
+@llvm_inlined
+def _drop_light_cuts(words, codes, s, width, whole, limit, first, end):
+    """Keep those cuts from `first` on whose sides weigh the limit; return the end of them."""
+    zero, mask = np.uint64(0), (np.uint64(1) << width) - np.uint64(1)
+    kept, n_words = first, count_lane_words(s, width)
+    for j in range(first, end):
+        left = zero
+        for w in range(n_words):
+            word = words[w, j]
+            words[w, kept] = word
+            while word:
+                left += word & mask
+                word = word >> width
+        codes[kept] = codes[j]
+        weight = np.float64(np.int64(left))
+        kept += np.uint64((weight >= limit) & (whole - weight >= limit))
+    return kept
+
+
+@llvm_inlined
 def take_best_cut(
-    scorer, n, stats, weight, impurity, tolerance, right_if_even, dense, best, pair, split
-):
+    scorer, words, width, n, stats, weight, impurity, tolerance, right_if_even, dense, best, pair,
+    split,
+):  # fmt: skip
     """Score the batch, and keep its best cut if it is the best split so far.
 
     ``split.kind`` is `BAD_NUMBER` if a score is not finite, and `best` has the statistics of the
@@ -322,6 +395,8 @@ def take_best_cut(
     Parameters
     ----------
     scorer : CutScorer
+    words : (words, cuts) uint64
+        Lanes of the cuts, of which the sums are made; not used if `width`, their bits, is 0.
     n : uint64
     stats, weight, impurity
         Of the node.
@@ -332,6 +407,9 @@ def take_best_cut(
     split : SPLIT
     """
     sums, scores, features = scorer.sums, scorer.scores, borrow_arrays(scorer.cuts[FEATURE])
+    in_lanes = width > NO_LANES
+    if in_lanes:
+        unpack_lanes(words, n, width, sums)
     highest, at = score_batch(scorer, n, stats)
     is_bad, feature = at < n, np.uint32(0xFFFFFFFF)
     if not is_bad:
@@ -353,4 +431,5 @@ def take_best_cut(
     split.missing = choose_missing_branch(
         1, False, right_if_even, sum_weight(pair[0], dense), weight
     )
-    split.cut, split.after = code, np.int64(scorer.cuts[AFTER, at])
+    split.cut = code
+    split.after = code + 1 if in_lanes else np.int64(scorer.cuts[AFTER, at])

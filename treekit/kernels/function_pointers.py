@@ -199,6 +199,26 @@ def count_bits(typingctx, word):
 
 
 @intrinsic
+def copy_words(typingctx, source, at, first, to, second, also_to):
+    """Copy the four words at ``source[at]`` to ``first[to]`` and ``second[also_to]``."""
+
+    def codegen(context, builder, signature, args):
+        four = ir.VectorType(ir.IntType(64), 4)
+
+        def find_place(array, index):
+            view = make_array(signature.args[array])(context, builder, args[array])
+            return builder.bitcast(builder.gep(view.data, [args[index]]), four.as_pointer())
+
+        moved = builder.load(find_place(0, 1))
+        moved.align = 8
+        for array, index in ((2, 3), (4, 5)):
+            builder.store(moved, find_place(array, index)).align = 8
+        return context.get_dummy_value()
+
+    return types.none(source, at, first, to, second, also_to), codegen
+
+
+@intrinsic
 def load_cell(typingctx, matrix, row, column):
     """Return a cell of a C-contiguous float64 matrix without a bounds check."""
 

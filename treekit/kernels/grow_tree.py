@@ -15,7 +15,7 @@ import numpy.typing as npt
 from treekit.kernels.compile import inlined, kernel, llvm_inlined
 from treekit.kernels.function_pointers import borrow_arrays
 from treekit.kernels.monotonic import HIGHEST, LOWEST, propagate_bounds
-from treekit.kernels.node_statistics import is_sparse_node, locate_column
+from treekit.kernels.node_statistics import choose_place, locate_column
 from treekit.kernels.oblique_splits import OBLIQUE, project_rows
 from treekit.kernels.partition_rows import (
     Route,
@@ -28,7 +28,6 @@ from treekit.kernels.partition_rows import (
     replace_by_children,
     sum_held_out_rows,
     sum_rows,
-    sum_two_branches,
 )
 from treekit.kernels.random_numbers import mix_bits, start_node_draws
 from treekit.kernels.records import (
@@ -47,6 +46,7 @@ from treekit.kernels.records import (
     Table,
     is_finite,
 )
+from treekit.kernels.row_records import partition_records, sum_records, unpack_records
 from treekit.kernels.surrogate_splits import find_surrogates, route_by_surrogates
 from treekit.kernels.thresholds import find_last_code, place_threshold
 
@@ -138,17 +138,21 @@ class Sample(NamedTuple):
 
 @kernel
 def grow_nodes(
-    sample, room, limits, ways, midpoints, noise, quantile, steps, surrogates, nest, sums,
+    sample, records, room, limits, ways, midpoints, noise, quantile, steps, surrogates, nest, sums,
     find, criterion, before, use_before, rng, scratch,
 ):  # fmt: skip
     """Grow one tree.
 
-    Every node is searched for a split when it is created; a node with a split waits, on a
-    stack or (`max_leaves`) a heap, until its rows are partitioned among its children.
+    Depth-first, a node waits on a stack until it is searched for a split and its rows are
+    partitioned among its children.  Best-first (`max_leaves`), nodes are searched when they are
+    created, and those with a split wait on a heap.
 
     Parameters
     ----------
     sample : Sample
+    records : Records or None
+        The training rows, if they move as records: ``sample.rows`` then has the numbers from 0 on,
+        and receives the cells and statistics of one node at a time.
     room : GrowthArrays
         Zeroed arrays to grow in; replaced by longer ones when full.
     limits : Limits
@@ -187,6 +191,8 @@ def grow_nodes(
         and n is the node where it stopped.
     """
     sample, scratch = borrow_arrays(sample), borrow_arrays(scratch)
+    if records is not None:
+        records = borrow_arrays(records)
     # Arrays that grow have an owner, which is returned, and a borrowed view to work on.
     grown, tree = room, borrow_arrays(room)
     best_first = limits.max_leaves > 0
@@ -203,14 +209,33 @@ def grow_nodes(
     n_nested, nest_root, n_before, found_before = 0, 0, 0, 0
     bounds = _make_root(tree, sample, scratch, quantile)
     while True:
-        last = fresh if n_nested > 0 else n  # there is no search inside a nest
-        for node in range(fresh, last):
-            if is_leaf(node, tree, sample.rows, limits, noise, quantile, steps, nest):
+        within, opened = n_nested > 0, np.int64(-1)
+        first, last = fresh, n
+        if within:
+            last = fresh  # there is no search inside a nest
+        elif not best_first:
+            for node in range(fresh, n):
+                waiting = _push(node, waiting, n_waiting)
+                n_waiting += 1
+            if n_waiting == 0:
+                break
+            n_waiting -= 1
+            first = waiting[np.uint64(n_waiting)]
+            last = first + 1
+        if not within:
+            fresh = n
+        for node in range(first, last):
+            if is_leaf(node, tree, sample.rows, limits, steps, nest):
                 continue
             this = tree.nodes[np.uint64(node)]
+            begin, end = this.begin, this.end
+            if records is not None:
+                unpack_records(records, begin, end, sample.rows.cells, sample.rows.values)
+            if has_equal_values(sample.rows, begin, end, noise, quantile):
+                continue
             kind = search_split(
-                node, tree, sample, bounds, limits, ways, noise * (this.end - this.begin),
-                quantile, find, criterion, rng, scratch, found,
+                node, tree, sample, bounds, limits, ways, noise * (end - begin), quantile, find,
+                criterion, rng, scratch, found,
             )  # fmt: skip
             if kind < 0:
                 return grown, node, kind
@@ -221,22 +246,26 @@ def grow_nodes(
                 grown = extend_entries(grown, most)
                 tree = borrow_arrays(grown)
             used = write_split(node, tree, used, scratch.levels, found[0])
-            waiting = _add_waiting(node, tree.nodes, waiting, n_waiting, best_first)
-            n_waiting += 1
-        fresh = last
-        within = n_nested > 0
+            opened = np.int64(node)
+            if best_first:
+                waiting = _push(node, waiting, n_waiting)
+                n_waiting += 1
+                sift_up(waiting, n_waiting, tree.nodes)
         if within:
             n_nested -= 1
             if nest is not None:
-                node = nest[np.uint64(n_nested)]
-        else:
+                opened = nest[np.uint64(n_nested)]
+        elif best_first:
             if n_waiting == 0:
                 break
             n_waiting -= 1
-            node = _take_waiting(tree.nodes, waiting, n_waiting, best_first)
+            opened = _take_largest(tree.nodes, waiting, n_waiting)
+        if opened < 0:
+            continue
+        node = opened
         branches = np.int64(tree.nodes[np.uint64(node)].n_children)
-        opened = 0 if within else branches - 1
-        if best_first and leaves + opened > limits.max_leaves:
+        added = 0 if within else branches - 1
+        if best_first and leaves + added > limits.max_leaves:
             make_leaf(tree.nodes, node)
             continue
         if nest is not None:
@@ -260,16 +289,18 @@ def grow_nodes(
                 )
         if steps is None:
             _partition_node(
-                node, tree, sample, routes, branches, scratch.work[0], offsets, held_offsets
-            )
+                node, tree, sample, records, routes, branches, scratch.work[0], offsets,
+                held_offsets,
+            )  # fmt: skip
         else:
             sample = _divide_node(
                 node, tree, sample, routes, branches, steps, waiting[:n_waiting],
                 scratch.work[0], offsets, held_offsets, tops,
             )  # fmt: skip
         if _make_children(
-            node, tree, n, branches, within, sample, offsets, held_offsets, quantile, steps, ways
-        ):
+            node, tree, n, branches, within, sample, records, offsets, held_offsets, quantile,
+            steps, ways,
+        ):  # fmt: skip
             return grown, node, np.int64(BAD_SPLIT)
         if len(bounds) > 1:
             bounds = bound_children(node, tree, n, branches, bounds, scratch.offers)
@@ -277,7 +308,7 @@ def grow_nodes(
             n_nested = pass_cuts_down(tree.nodes, node, cuts, nest, n_nested)
             if n_nested > 0 or within:
                 n += branches
-                leaves += opened
+                leaves += added
                 if n_nested == 0 and use_before:
                     own, parts, held_parts = collect_nest_stats(tree, nest_root, n - n_before)
                     if not before(tree.stats[own], parts, tree.held_stats[own], held_parts):
@@ -323,8 +354,8 @@ def _make_root(tree, sample, scratch, quantile):
 
 
 @llvm_inlined
-def is_leaf(node, tree, rows, limits, noise, quantile, steps, nest):
-    """Check whether a node stays a leaf by its depth or weight, or because all rows are alike.
+def is_leaf(node, tree, rows, limits, steps, nest):
+    """Check whether a node stays a leaf by its depth or weight, or because it has a single class.
 
     A test inside a nest, which has its split already, counts as a leaf here.
     """
@@ -339,7 +370,7 @@ def is_leaf(node, tree, rows, limits, noise, quantile, steps, nest):
     if this.weight < min_split or end - begin < 2:
         return True
     if len(rows.cells) == 0:
-        return _has_equal_values(rows.values, begin, end, noise, quantile)
+        return False
     total, largest = 0.0, 0.0
     for k in range(np.uint64(len(stats))):
         total += stats[k]
@@ -350,9 +381,11 @@ def is_leaf(node, tree, rows, limits, noise, quantile, steps, nest):
 
 
 @kernel
-def _has_equal_values(values, begin, end, noise, quantile):
+def has_equal_values(rows, begin, end, noise, quantile):
     """Check whether all values of a dense target may be one, of which they differ by rounding."""
-    zero, one = np.uint64(0), np.uint64(1)
+    values, zero, one = rows.values, np.uint64(0), np.uint64(1)
+    if len(rows.cells) > 0:
+        return False
     first = np.uint64(begin)
     if quantile is not None:  # rows are in ascending order
         return values[first, one] == values[np.uint64(end) - one, one]
@@ -534,9 +567,10 @@ def _make_routes(node, tree, sample, ways, midpoints, sums, scratch):
     feature, missing = np.uint64(this.feature), np.int64(this.missing)
     levels = expand_branches(this, tree.entries, np.int64(table.n_codes[feature]), scratch.levels)
     n_rows = np.uint64(table.codes.shape[1])
-    sparse = is_sparse_node(np.uint64(this.end - this.begin), n_rows, scratch.lines)
-    column = locate_column(table, sample.flat, scratch.lines, feature, sparse)
-    held_column = locate_column(held_table, sample.held_flat, sample.held_flat, feature, False)
+    place = choose_place(np.uint64(this.end - this.begin), n_rows, scratch)
+    column = locate_column(table, sample.flat, scratch.lines, feature, place)
+    by_column = np.uint64(0)
+    held_column = locate_column(held_table, sample.held_flat, sample.held_flat, feature, by_column)
     cut = np.int64(-1) if this.kind == MISSING else np.int64(this.cut)
     held_cut = cut
     if len(sample.held.ids) > 0 and this.kind == THRESHOLD:
@@ -591,11 +625,20 @@ def _add_surrogates(node, grown, n_found, routes, sample, ways, midpoints, searc
 
 
 @inlined
-def _partition_node(node, tree, sample, routes, branches, branch_of, offsets, held_offsets):
+def _partition_node(
+    node, tree, sample, records, routes, branches, branch_of, offsets, held_offsets
+):
     """Reorder the rows of a node by branch."""
     this, held, spare = tree.nodes[np.uint64(node)], sample.held, sample.spare
     route, held_route = routes
-    partition_rows(route, branches, sample.rows, this.begin, this.end, branch_of, spare, offsets)
+    if records is None:
+        partition_rows(
+            route, branches, sample.rows, this.begin, this.end, branch_of, spare, offsets
+        )
+    else:
+        partition_records(
+            route, branches, records, sample.rows.ids, this.begin, this.end, branch_of, offsets
+        )
     if len(held.ids) > 0:
         begin, end = this.held_begin, this.held_end
         partition_rows(held_route, branches, held, begin, end, branch_of, spare, held_offsets)
@@ -630,7 +673,7 @@ def _divide_node(
 
 @inlined
 def _make_children(
-    node, tree, n, branches, within, sample, offsets, held_offsets, quantile, steps, ways
+    node, tree, n, branches, within, sample, records, offsets, held_offsets, quantile, steps, ways
 ):
     """Write the children of a node, from node `n` on; return whether one has no rows."""
     nodes, this = tree.nodes, tree.nodes[np.uint64(node)]
@@ -646,7 +689,7 @@ def _make_children(
         child.begin, child.end = offsets[b], offsets[after]
         child.held_begin, child.held_end = held_offsets[b], held_offsets[after]
         if not subtract:
-            child.weight = sum_rows(sample.rows, child.begin, child.end, tree.stats[at], quantile)
+            child.weight = _sum_slice(sample.rows, records, child, tree.stats[at], quantile)
         sum_held_out_rows(
             sample.held, child.held_begin, child.held_end, tree.stats[at], tree.held_stats[at],
             quantile,
@@ -654,8 +697,24 @@ def _make_children(
         may_be_empty = ways.empty_branches and this.kind == MULTIWAY
         empty = empty or (child.end == child.begin and not may_be_empty)
     if subtract:
-        sum_two_branches(sample.rows, tree.stats, nodes, node, n)
+        # Only the branch with fewer rows is summed: sums are exact, and so is the difference.
+        few, many = np.uint64(n), np.uint64(n + 1)
+        if nodes[few].end - nodes[few].begin > nodes[many].end - nodes[many].begin:
+            few, many = many, few
+        weight = _sum_slice(sample.rows, records, nodes[few], tree.stats[few], None)
+        for k in range(np.uint64(tree.stats.shape[1])):
+            tree.stats[many, k] = tree.stats[np.uint64(node), k] - tree.stats[few, k]
+        nodes[few].weight, nodes[many].weight = weight, this.weight - weight
     return empty
+
+
+@inlined
+def _sum_slice(rows, records, node, stats, quantile):
+    """Sum the statistics of the rows of a node; return their weight."""
+    if records is None:
+        return sum_rows(rows, node.begin, node.end, stats, quantile)
+    n_values, has_cells = rows.values.shape[1], len(rows.cells) > 0
+    return sum_records(records, node.begin, node.end, n_values, has_cells, stats)
 
 
 @inlined
@@ -682,23 +741,19 @@ def bound_children(node, tree, n, branches, bounds, offers):
 
 
 @inlined
-def _add_waiting(node, nodes, waiting, n_waiting, best_first):
+def _push(node, waiting, n_waiting):
     """Add a node to those that wait; return their array, replaced by a longer one if full."""
     if n_waiting == len(waiting):
         waiting = extend_array(waiting, 2 * n_waiting)
     waiting[np.uint64(n_waiting)] = node
-    if best_first:
-        sift_up(waiting, n_waiting + 1, nodes)
     return waiting
 
 
 @inlined
-def _take_waiting(nodes, waiting, n_waiting, best_first):
-    """Return the next node; `n_waiting` nodes remain."""
-    node = waiting[np.uint64(n_waiting)]
-    if best_first:
-        node, waiting[np.uint64(0)] = waiting[np.uint64(0)], node
-        sift_down(waiting, n_waiting, nodes)
+def _take_largest(nodes, waiting, n_waiting):
+    """Return the first node of the heap, in which `n_waiting` nodes remain."""
+    node, waiting[np.uint64(0)] = waiting[np.uint64(0)], waiting[np.uint64(n_waiting)]
+    sift_down(waiting, n_waiting, nodes)
     return node
 
 

@@ -29,12 +29,13 @@ from treekit.kernels.grow_tree import (
     expand_branches,
     extend_entries,
     extend_nodes,
+    has_equal_values,
     is_leaf,
     make_leaf,
     search_split,
     write_split,
 )
-from treekit.kernels.node_statistics import CODE_OF
+from treekit.kernels.node_statistics import CODE_OF, NO_LANES
 from treekit.kernels.partition_rows import Route, partition_rows
 from treekit.kernels.random_numbers import mix_bits, start_node_draws
 from treekit.kernels.records import (
@@ -233,7 +234,7 @@ def _search_counts(node, scratch, criterion, key, found):
         for j in range(n_features + np.uint64(1)):
             is_over = j == n_features or tried == n_try
             if must_take_cuts(scratch, n_cuts, is_over):
-                take_cuts(node, scratch, criterion, n_cuts, split)
+                take_cuts(node, scratch, criterion, NO_LANES, n_cuts, split)
                 n_cuts = np.uint64(0)
                 if split.kind < 0:
                     return
@@ -338,7 +339,8 @@ def split_nodes(
         last = begin + np.int64(table.n_codes[feature]) + 1
         this.weight = _add_counts(counts, begin, last, tree.stats[np.uint64(node)], dense)
         this.begin, this.end = two * node, two * node + 2
-        leaf = is_leaf(node, tree, alike, limits, 0.0, None, None, None)
+        leaf = is_leaf(node, tree, alike, limits, None, None)
+        leaf = leaf or has_equal_values(alike, this.begin, this.end, 0.0, None)
         this.begin, this.end = begin, end
         if leaf:
             continue
@@ -384,7 +386,7 @@ def split_nodes(
         for child in range(n, n + branches):
             own = tree.nodes[np.uint64(child)]
             own.begin, own.end = unlike, unlike + 2
-            own.end = 0 if is_leaf(child, tree, alike, limits, 0.0, None, None, None) else 1
+            own.end = 0 if is_leaf(child, tree, alike, limits, None, None) else 1
         n += branches
     return grown, n, np.int64(0)
 

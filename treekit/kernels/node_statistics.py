@@ -3,8 +3,8 @@
 Every method gives the same compact table, ascending by code: one row of
 statistics for each code present, and the code itself.
 
-Classes with integer weights are added up as *lanes*: the sums of all classes side
-by side in one word, so that a row costs a single integer addition.
+Classes with integer weights are added up as *lanes*: the sums of two or four classes side by
+side in a word, so that a row costs a single integer addition.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import numpy as np
 from treekit.kernels.compile import inlined, kernel, llvm_inlined
 from treekit.kernels.function_pointers import borrow_arrays, count_bits, find_lowest_bit
 from treekit.kernels.records import Column
+from treekit.kernels.row_records import FORM, MAX_LANE_WEIGHT, NO_RECORDS, STEP
 
 # ---------------------------------------------------------------- statistics by code
 
@@ -35,6 +36,12 @@ BITMAP_CODES_PER_ROW = 32
 NO_LANES = np.uint64(0)
 """Lane width if the sums do not fit into lanes."""
 
+MAX_LANES = 32
+"""Largest number of classes whose weights are added up in lanes."""
+
+CODES_PER_WORD = np.uint64(256)
+"""Distance of the words of a code: the first words of all codes come first."""
+
 
 @llvm_inlined
 def tally_codes(column, rows, s, width, scratch):
@@ -48,8 +55,8 @@ def tally_codes(column, rows, s, width, scratch):
     s : uint64
         Number of statistics.
     width : uint64
-        Bits of a lane, from `treekit.kernels.node_statistics.pack_lanes` for this node,
-        which writes each row's weight in the lane of its class to ``scratch.lanes``.
+        Bits of a lane, from `pack_lanes` for this node, which writes each row's weight in the
+        lane of its class to ``scratch.lanes``.
     scratch : Scratch
 
     Returns
@@ -74,7 +81,7 @@ def tally_codes(column, rows, s, width, scratch):
         if width > NO_LANES:
             return _tally_lanes(
                 codes, first, step, n_codes, ids, s, words, flat, width, scratch.lanes,
-                scratch.packed, code_of,
+                scratch.slots, scratch.packed, code_of,
             )  # fmt: skip
         if m <= np.uint64(BITMAP_ROWS):
             count = _rank_codes(codes, first, step, ids, buffer, words, slot, code_of)
@@ -166,52 +173,46 @@ def _add_row(flat, at, cells, values, i, s):
 
 
 @inlined
-def _tally_lanes(codes, first, step, n_codes, ids, s, words, flat, width, lanes, packed, code_of):
+def _tally_lanes(
+    codes, first, step, n_codes, ids, s, words, flat, width, lanes, slots, packed, code_of
+):
     """Sum rows with one addition each into `packed`, which is zero before and after."""
     zero, one, low6 = np.uint64(0), np.uint64(1), np.uint64(63)
-    m = np.uint64(len(ids))
+    m, n_words = np.uint64(len(ids)), count_lane_words(s, width)
     count = zero
-    if m > np.uint64(BITMAP_ROWS):
-        for i in range(m):
-            packed[np.uint64(codes[first + np.uint64(ids[i]) * step])] += lanes[i]
-        for code in range(np.uint64(n_codes) + one):
-            sums = packed[code]
-            if sums:
-                packed[code] = zero
-                _unpack_lanes(sums, width, s, flat, count)
-                code_of[count] = np.uint32(code)
-                count += one
-        return np.int64(count)
     for w in range(np.uint64(4)):
         words[w] = zero
     for i in range(m):
         code = np.uint64(codes[first + np.uint64(ids[i]) * step])
-        packed[code] += lanes[i]
+        at = code if n_words == one else code + np.uint64(slots[i])
+        packed[at] += lanes[i]
         words[code >> np.uint64(6)] |= one << (code & low6)
     for w in range(np.uint64(4)):
         word = words[w]
         while word:
             code = (w << np.uint64(6)) + find_lowest_bit(word)
             word &= word - one
-            _unpack_lanes(packed[code], width, s, flat, count)
-            packed[code] = zero
+            _unpack_lanes(packed, code, width, s, flat, count)
             code_of[count] = np.uint32(code)
             count += one
     return np.int64(count)
 
 
 @llvm_inlined
-def _unpack_lanes(sums, width, s, flat, at):
-    """Write the sums in a word of lanes as row `at` of `flat`."""
-    mask = (np.uint64(1) << width) - np.uint64(1)
-    if s == np.uint64(2):
-        flat[at + at] = np.float64(np.int64(sums & mask))
-        flat[at + at + np.uint64(1)] = np.float64(np.int64(sums >> width))
-    else:
-        base = at * s
-        for k in range(s):
-            flat[base + k] = np.float64(np.int64(sums & mask))
-            sums >>= width
+def _unpack_lanes(packed, code, width, s, flat, at):
+    """Write the sums of a code as row `at` of `flat`, and clear them."""
+    zero, mask = np.uint64(0), (np.uint64(1) << width) - np.uint64(1)
+    base, sums, k = at * s, zero, zero
+    word, own = code, zero
+    while k < s:
+        sums = packed[word]
+        packed[word] = zero
+        own = zero
+        while own < np.uint64(64) and k < s:
+            flat[base + k] = np.float64(np.int64((sums >> own) & mask))
+            own += width
+            k += np.uint64(1)
+        word += CODES_PER_WORD
 
 
 @inlined
@@ -504,7 +505,7 @@ UNIT_WEIGHTS = np.uint64(64)
 def pack_statistics(cells, values, m, s, weight, packed):
     """Prepare the statistics of a node's rows for `sum_side`, where that is faster.
 
-    Classes: see `pack_lanes`.  A single target with unit weights: ``packed`` holds the bits of
+    Classes: see `_pack_one_word`.  A single target with unit weights: ``packed`` holds the bits of
     statistic 1.
 
     Returns
@@ -521,11 +522,11 @@ def pack_statistics(cells, values, m, s, weight, packed):
             unit_weights &= values[i, zero] == 1.0
             sums[i] = values[i, one]
         return UNIT_WEIGHTS if unit_weights else zero
-    return pack_lanes(cells, values, m, s, weight, packed)
+    return _pack_one_word(cells, values, m, s, weight, packed)
 
 
 @inlined
-def pack_lanes(cells, values, m, s, weight, packed):
+def _pack_one_word(cells, values, m, s, weight, packed):
     """Write a word for each row with its weight in the lane of its class; class 0 is lowest.
 
     Returns
@@ -608,6 +609,168 @@ def _mask_outside(code, least, span, bits):
     return np.uint64(bits & (np.uint64(0) - inside)).view(np.float64)
 
 
+# ---------------------------------------------------------------- lanes
+
+
+@inlined
+def choose_lane_width(s, weight):
+    """Return the bits of each lane at a node of this weight; 0: its sums do not fit into lanes."""
+    if s < np.uint64(2) or s > np.uint64(MAX_LANES) or not weight < MAX_LANE_WEIGHT:
+        return NO_LANES
+    return np.uint64(32 if s == np.uint64(2) or weight >= 65536.0 else 16)
+
+
+@inlined
+def count_lane_words(s, width):
+    """Return the number of words for the lanes of all classes."""
+    per_word = np.uint64(64) // width
+    return (s + per_word - np.uint64(1)) // per_word
+
+
+@llvm_inlined
+def pack_lanes(cells, values, m, s, weight, lanes, slots):
+    """Write a word for each row with its weight in the lane of its class.
+
+    Parameters
+    ----------
+    lanes : (rows,) uint64
+    slots : (rows,) uint16
+        Distance of the class's word from the first, if there are several.
+
+    Returns
+    -------
+    width : uint64
+        Bits of a lane; 0: weights are not integers, their sum `weight` does not fit into a lane,
+        or rows have no class.
+    """
+    width = choose_lane_width(s, weight) if len(cells) > 0 else NO_LANES
+    if width == NO_LANES:
+        return width
+    zero, per_word, all_integers = np.uint64(0), np.uint64(64) // width, True
+    for i in range(m):
+        value, cell = values[i, zero], np.uint64(cells[i])
+        count = np.int64(value)
+        all_integers &= np.float64(count) == value
+        lanes[i] = np.uint64(count) << ((cell % per_word) * width)
+        if s > per_word:
+            slots[i] = np.uint16((cell // per_word) * CODES_PER_WORD)
+    return width if all_integers else NO_LANES
+
+
+@llvm_inlined
+def pack_record_lanes(codes, at, step, m, s, weight, lanes, slots):
+    """Write a word for each record as `pack_lanes`; the first record's cell is ``codes[at]``."""
+    width = choose_lane_width(s, weight)
+    if width == NO_LANES:
+        return width
+    one, low = np.uint64(1), np.uint64(64) // width - np.uint64(1)
+    shift = np.uint64(1) if width == np.uint64(32) else np.uint64(2)
+    if s <= low + one:
+        for i in range(m):
+            lanes[i] = np.uint64(codes[at + one]) << (np.uint64(codes[at]) * width)
+            at += step
+        return width
+    for i in range(m):
+        cell = np.uint64(codes[at])
+        lanes[i] = np.uint64(codes[at + one]) << ((cell & low) * width)
+        slots[i] = np.uint16((cell >> shift) * CODES_PER_WORD)
+        at += step
+    return width
+
+
+@llvm_inlined
+def sum_lanes(codes, at, step, m, lanes, slots, n_words, packed, present, sums, code_of, n):
+    """Sum the lanes of a node's records up to each code of one column.
+
+    Parameters
+    ----------
+    codes : unsigned
+        Of the records; the first is ``codes[at]``.
+    packed : (words * 256,) uint64
+        Zero before and after.
+    present : (4 or more,) uint64
+        Working memory.
+    sums : (words, cuts) uint64
+        Receives, from `n` on, the sums over the codes up to each that is present.
+    code_of : (cuts,) uint32
+        Receives these codes.
+
+    Returns
+    -------
+    count : uint64
+        Number of codes present.
+    """
+    zero, one, low6 = np.uint64(0), np.uint64(1), np.uint64(63)
+    end = n
+    if n_words == one:
+        own = borrow_arrays(sums[zero])
+        total = zero
+        if m > np.uint64(BITMAP_ROWS):
+            for i in range(m):
+                packed[np.uint64(codes[at])] += lanes[i]
+                at += step
+            for code in range(CODES_PER_WORD):
+                word = packed[code]
+                packed[code] = zero
+                total += word
+                own[end], code_of[end] = total, np.uint32(code)
+                end += np.uint64(word != zero)
+            return end - n
+        for w in range(np.uint64(4)):
+            present[w] = zero
+        for i in range(m):
+            code = np.uint64(codes[at])
+            packed[code] += lanes[i]
+            present[code >> np.uint64(6)] |= one << (code & low6)
+            at += step
+        for w in range(np.uint64(4)):
+            word = present[w]
+            while word:
+                code = (w << np.uint64(6)) + find_lowest_bit(word)
+                word &= word - one
+                total += packed[code]
+                packed[code] = zero
+                own[end], code_of[end] = total, np.uint32(code)
+                end += one
+        return end - n
+    for w in range(np.uint64(4)):
+        present[w] = zero
+    for i in range(m):
+        code = np.uint64(codes[at])
+        packed[np.uint64(slots[i]) + code] += lanes[i]
+        present[code >> np.uint64(6)] |= one << (code & low6)
+        at += step
+    for w in range(n_words):
+        sums[w, n] = zero
+    for v in range(np.uint64(4)):
+        word = present[v]
+        while word:
+            code = (v << np.uint64(6)) + find_lowest_bit(word)
+            word &= word - one
+            place = code
+            for w in range(n_words):
+                total = sums[w, end] + packed[place]
+                packed[place] = zero
+                sums[w, end] = total
+                sums[w, end + one] = total
+                place += CODES_PER_WORD
+            code_of[end] = np.uint32(code)
+            end += one
+    return end - n
+
+
+@llvm_inlined
+def unpack_lanes(words, n, width, sums):
+    """Convert the lanes of n cuts, (words, cuts), to statistics (S, cuts)."""
+    mask = np.uint64(0xFFFF) if width == np.uint64(16) else np.uint64(0xFFFFFFFF)
+    per_word = np.uint64(64) // width
+    for k in range(np.uint64(sums.shape[0])):
+        packed, numbers = borrow_arrays(words[k // per_word]), borrow_arrays(sums[k])
+        shift = (k % per_word) * width
+        for j in range(n):
+            numbers[j] = np.float64(np.int32((packed[j] >> shift) & mask))
+
+
 # ---------------------------------------------------------------- row-major codes
 # Codes are stored by column.  The rows of a small node are far apart there, and each
 # code costs a cache line; a row-major copy has all columns of a row in one or two
@@ -619,23 +782,31 @@ SPARSE_RATIO = np.uint64(16)
 
 
 @inlined
-def is_sparse_node(m, rows, lines):
-    """Check whether to read the codes of `m` of `rows` rows from `lines`, if available."""
-    return m * SPARSE_RATIO < rows and len(lines) > 0
+def choose_place(m, rows, scratch):
+    """Return the distance of a node's m rows in `lines`; 0: their codes are read by column."""
+    lines, layout = scratch.lines, scratch.layout
+    if layout[np.uint64(FORM)] != np.uint64(NO_RECORDS):
+        return layout[np.uint64(STEP)]
+    if m * SPARSE_RATIO < rows and len(lines) > 0:
+        return np.uint64(len(lines)) // rows
+    return np.uint64(0)
 
 
 @inlined
-def locate_column(table, flat, lines, feature, sparse):
+def locate_column(table, flat, lines, feature, place):
     """Return a `Column` of the table.
 
     Parameters
     ----------
     flat : (columns * rows,) unsigned
         The matrix of codes, column-major.
-    lines : (rows * columns,) unsigned
-        The same, row-major.
+    lines : unsigned
+        The same, row-major, or the node's records.
+    place : uint64
+        From `choose_place`.
     """
-    rows, columns = np.uint64(table.codes.shape[1]), np.uint64(table.codes.shape[0])
-    if sparse:
-        return Column(lines, np.uint64(feature), columns, table.n_codes[feature])
-    return Column(flat, feature * rows, np.uint64(1), table.n_codes[feature])
+    if place > np.uint64(0):
+        return Column(lines, np.uint64(feature), place, table.n_codes[feature])
+    return Column(
+        flat, feature * np.uint64(table.codes.shape[1]), np.uint64(1), table.n_codes[feature]
+    )

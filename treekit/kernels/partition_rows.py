@@ -69,23 +69,6 @@ def sum_rows(rows, begin, end, stats, quantile):
     return stats[zero]
 
 
-@inlined
-def sum_two_branches(rows, stats, nodes, node, first):
-    """Compute statistics and weights of both branches of a node; `first` is the left one.
-
-    Only the branch with fewer rows is summed.  Sums are exact, and so is the difference
-    that remains for the other branch.
-    """
-    few, many = np.uint64(first), np.uint64(first) + np.uint64(1)
-    if nodes[few].end - nodes[few].begin > nodes[many].end - nodes[many].begin:
-        few, many = many, few
-    weight = sum_rows(rows, nodes[few].begin, nodes[few].end, stats[few], None)
-    for k in range(np.uint64(stats.shape[1])):
-        stats[many, k] = stats[np.uint64(node), k] - stats[few, k]
-    nodes[few].weight = weight
-    nodes[many].weight = nodes[np.uint64(node)].weight - weight
-
-
 @kernel
 def sum_held_out_rows(rows, begin, end, train_stats, stats, quantile):
     """Compute `total` for held-out rows, or judge them by a quantile of the training rows.

@@ -25,7 +25,7 @@ from treekit.kernels.node_statistics import (
     CODES,
     ORDER,
     OTHER_ORDER,
-    is_sparse_node,
+    choose_place,
     locate_column,
     sort_by_key,
     sort_positions,
@@ -72,7 +72,7 @@ def find_quantile_split(node, scratch, criterion, rng, found):
     table, rows, work, split = node.table, node.rows, scratch.work, found[0]
     flat = borrow_arrays(table.codes.reshape(table.codes.size))
     n_rows, n_features = np.uint64(table.codes.shape[1]), np.uint64(len(table.n_codes))
-    sparse = is_sparse_node(np.uint64(len(rows.ids)), n_rows, scratch.lines)
+    place = choose_place(np.uint64(len(rows.ids)), n_rows, scratch)
     n_try = min(np.uint64(node.n_try), n_features)
     ends = work[GROUP_ENDS]
     layout = lay_out_rows(rows.values, node.quantile, scratch.start)
@@ -85,7 +85,7 @@ def find_quantile_split(node, scratch, criterion, rng, found):
             if tried == n_try:
                 break
             feature = pick_column(scratch, j, n_try, chosen)
-            column = locate_column(table, flat, scratch.lines, feature, sparse)
+            column = locate_column(table, flat, scratch.lines, feature, place)
             count = group_rows(column, rows.ids, work, scratch.counts, scratch.words)
             if count == 1:
                 continue

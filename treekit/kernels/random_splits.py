@@ -25,7 +25,7 @@ from treekit.kernels.function_pointers import borrow_arrays
 from treekit.kernels.monotonic import HIGHEST, LOWEST, is_within_constraint
 from treekit.kernels.node_statistics import (
     NO_LANES,
-    is_sparse_node,
+    choose_place,
     locate_column,
     pack_statistics,
     sum_side,
@@ -76,7 +76,7 @@ def find_random_split(node, scratch, criterion, rng, found):
     flat = borrow_arrays(table.codes.reshape(table.codes.size))
     m, s = np.uint64(len(rows.ids)), np.uint64(len(node.stats))
     form = pack_statistics(rows.cells, rows.values, m, s, node.weight, packed)
-    sparse = is_sparse_node(m, np.uint64(table.codes.shape[1]), scratch.lines)
+    place = choose_place(m, np.uint64(table.codes.shape[1]), scratch)
     n_features = np.uint64(len(table.n_codes))
     n_try = min(np.uint64(node.n_try), n_features)
     chosen, seed = np.int64(-1), np.uint64(0)
@@ -92,7 +92,7 @@ def find_random_split(node, scratch, criterion, rng, found):
             if tried == n_try:
                 break
             feature = pick_column(scratch, j, n_try, chosen)
-            column = locate_column(table, flat, scratch.lines, feature, sparse)
+            column = locate_column(table, flat, scratch.lines, feature, place)
             absent = column.n_codes
             gather_codes(column, rows.ids, codes)
             lowest, highest, gone = find_code_range(codes, m, absent)

@@ -161,12 +161,15 @@ class CutBatch(NamedTuple):
         position of each cut.
     left : (S,) float64
         Left side of the current cut.
+    words : (words, cuts) uint64
+        Statistics of the left sides as lanes; see `treekit.kernels.node_statistics`.
     """
 
     sums: npt.NDArray[np.float64]
     scores: npt.NDArray[np.float64]
     cuts: npt.NDArray[np.uint32]
     left: npt.NDArray[np.float64]
+    words: npt.NDArray[np.uint64]
 
 
 class Scratch(NamedTuple):
@@ -183,9 +186,10 @@ class Scratch(NamedTuple):
     words : (64 or more,) uint64
         One bit per code, 64 per word, or rows to sort; see
         `treekit.kernels.node_statistics`.
-    lanes, packed : (rows,), (256,) uint64
-        Class weights side by side in one word, of each row and of each code (zeros
-        between uses).
+    lanes, slots : (rows,) uint64, (rows,) uint16
+        Each row's weight in the lane of its class, and the place of the word with that lane.
+    packed : (256 * words,) uint64
+        Sums of lanes for each code; zeros between uses.
     work : (4, rows) uint32
         Codes of the node's rows; two orders of them; the codes present.
     counts : (2050,) uint32
@@ -213,7 +217,9 @@ class Scratch(NamedTuple):
         Settings of the splitter.
     lines : (rows * features,) unsigned, or (0,)
         Row-major copy of the table's codes, shared by all trees; see
-        `treekit.kernels.node_statistics`.
+        `treekit.kernels.node_statistics`.  For rows that move as records, their codes.
+    layout : (5,) uint64
+        Layout of the records; see `treekit.kernels.row_records`.
     batch, scan : CutBatch
         Cuts of several columns, and of a single one; None: no cuts are scored.
     """
@@ -222,6 +228,7 @@ class Scratch(NamedTuple):
     state: npt.NDArray[np.uint64]
     words: npt.NDArray[np.uint64]
     lanes: npt.NDArray[np.uint64]
+    slots: npt.NDArray[np.uint16]
     packed: npt.NDArray[np.uint64]
     work: npt.NDArray[np.uint32]
     counts: npt.NDArray[np.uint32]
@@ -236,6 +243,7 @@ class Scratch(NamedTuple):
     levels: npt.NDArray[np.int32]
     options: npt.NDArray[np.float64]
     lines: npt.NDArray[np.uint8]
+    layout: npt.NDArray[np.uint64]
     batch: CutBatch | None = None
     scan: CutBatch | None = None
 

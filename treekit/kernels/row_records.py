@@ -1,0 +1,303 @@
+"""Rows of a growing tree as records: codes of all columns, then the statistics of the row.
+
+Splitting a node moves whole records, so that the rows of a node lie side by side: a pass over
+one of its columns reads few cache lines, without row numbers.
+
+A record begins with the row's codes, one number each, and the cell to which it adds its weight.
+A short record has the weight as one more number of the codes' type; a long one has the row's
+statistics as doubles.  Records are padded to `RECORD_WORDS` words.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from treekit.kernels.compile import inlined, kernel, llvm_inlined
+from treekit.kernels.function_pointers import copy_words
+from treekit.kernels.partition_rows import assign_branches
+
+RECORD_WORDS = 4
+"""Records are padded to a multiple of this number of words, which are moved at once."""
+
+MAX_RECORD_WORDS = 32
+"""Number of words up to which moving records is faster than moving row numbers."""
+
+MAX_LANE_WEIGHT = 2.0**31
+"""Weight of a node above which it has no lanes; see `treekit.kernels.node_statistics`."""
+
+NO_RECORDS, PLAIN, SHORT, LONG = range(4)
+"""Forms of records.  Those of `PLAIN` are short, and only their lanes are read at a node."""
+
+FORM, STEP, CELL, FIRST_VALUE, N_WORDS = range(5)
+"""Places in a layout: form; numbers of a record; place of its cell, and of its first double; words.
+"""
+
+
+class Records(NamedTuple):
+    """Records of the rows of one tree; the first four arrays are the same memory.
+
+    Attributes
+    ----------
+    words : (rows * words of a record,) uint64
+    codes : unsigned, of the type of the table's codes
+    values : float64
+    spare : like `words`
+        Working memory.
+    layout : (5,) uint64
+        `FORM`, `STEP`, `CELL`, `FIRST_VALUE`, `N_WORDS`.
+    """
+
+    words: npt.NDArray[np.uint64]
+    codes: npt.NDArray[np.uint8]
+    values: npt.NDArray[np.float64]
+    spare: npt.NDArray[np.uint64]
+    layout: npt.NDArray[np.uint64]
+
+
+class RecordTable(NamedTuple):
+    """Codes and cells of all rows of a table, row by row, from which trees take their records.
+
+    Attributes
+    ----------
+    words : (rows, words) uint64
+    n_columns : int
+    dtype : dtype
+        Type of the codes.
+    is_plain : bool
+        Whether all cuts are scored by lanes: all columns are numeric, unconstrained and without
+        missing values.
+    """
+
+    words: npt.NDArray[np.uint64]
+    n_columns: int
+    dtype: np.dtype[Any]
+    is_plain: bool
+
+
+def allocate_words(n_rows: int, n_words: int) -> npt.NDArray[np.uint64]:
+    """Return uninitialised (rows, words) that begin at a cache line."""
+    room = np.empty(n_rows * n_words + 8, np.uint64)
+    start = (-room.ctypes.data % 64) // 8
+    return room[start : start + n_rows * n_words].reshape(n_rows, n_words)
+
+
+def _pad(n_bytes: int) -> int:
+    """Return the number of words of a record of at least `n_bytes`."""
+    return -(-n_bytes // (8 * RECORD_WORDS)) * RECORD_WORDS
+
+
+def make_record_table(
+    codes: npt.NDArray[Any], cells: npt.NDArray[np.uint32], is_plain: bool
+) -> RecordTable | None:
+    """Return the records of a code matrix (columns, rows); None if they would be too long.
+
+    `cells` is empty for dense targets.
+    """
+    n_columns, n_rows = codes.shape
+    n_words = _pad((n_columns + 2) * codes.itemsize)
+    if n_words > MAX_RECORD_WORDS or (len(cells) and cells.max() > np.iinfo(codes.dtype).max):
+        return None
+    words = allocate_words(n_rows, n_words)
+    numbers = words.view(codes.dtype)
+    for first in range(0, n_rows, _BLOCK_ROWS):  # blocks of rows that fit into the cache
+        block = slice(first, first + _BLOCK_ROWS)
+        numbers[block, :n_columns] = codes[:, block].T
+        numbers[block, n_columns:] = 0
+        if len(cells):
+            numbers[block, n_columns] = cells[block]
+    return RecordTable(words, n_columns, codes.dtype, is_plain)
+
+
+_BLOCK_ROWS = 2048
+
+
+def gather_records(
+    table: RecordTable, ids: npt.NDArray[np.uint32], values: npt.NDArray[np.float64], has_cells: bool
+) -> Records:
+    """Return the records of rows of a table, with statistics (rows, V) `values`.
+
+    Records are short if they have cells, and weights that are numbers of the codes' type.
+    """
+    itemsize, n_columns = table.dtype.itemsize, table.n_columns
+    first_value = -(-(n_columns + 1) * itemsize // 8)
+    n_words, form = _pad(8 * (first_value + values.shape[1])), LONG
+    if has_cells and _are_short(values[:, 0], np.iinfo(table.dtype).max):
+        is_plain = table.is_plain and values.sum() < MAX_LANE_WEIGHT
+        n_words, form = table.words.shape[1], PLAIN if is_plain else SHORT
+    words, spare = (allocate_words(len(ids), n_words).reshape(-1) for _ in range(2))
+    numbers, doubles = words.view(table.dtype), words.view(np.float64)
+    step = n_words * 8 // itemsize
+    layout = np.array([form, step, n_columns, first_value, n_words], np.uint64)
+    records = Records(words, numbers, doubles, spare, layout)
+    fill_records(records, table.words, ids, values)
+    return records
+
+
+@kernel
+def _are_short(weights, most):
+    """Check whether all weights are integers from 0 to `most`."""
+    are_short = True
+    for i in range(np.uint64(len(weights))):
+        own = weights[i]
+        are_short &= (own >= 0.0) & (own <= most) & (np.floor(own) == own)
+    return are_short
+
+
+@inlined
+def read_layout(layout):
+    """Return the numbers of a layout."""
+    return (
+        layout[np.uint64(FORM)], layout[np.uint64(STEP)], layout[np.uint64(CELL)],
+        layout[np.uint64(FIRST_VALUE)], layout[np.uint64(N_WORDS)],
+    )  # fmt: skip
+
+
+@kernel
+def fill_records(records, table, ids, values):
+    """Fill records by the rows `ids` of a record table, and their statistics."""
+    form, step, cell, first_value, n_words = read_layout(records.layout)
+    one = np.uint64(1)
+    common = min(n_words, np.uint64(table.shape[1]))
+    for i in range(np.uint64(len(ids))):
+        row, at = np.uint64(ids[i]), i * n_words
+        for w in range(common):
+            records.words[at + w] = table[row, w]
+        if form == np.uint64(LONG):
+            for k in range(np.uint64(values.shape[1])):
+                records.values[at + first_value + k] = values[i, k]
+        else:
+            records.codes[i * step + cell + one] = np.uint64(values[i, np.uint64(0)])
+
+
+@llvm_inlined
+def unpack_records(records, begin, end, cells, values):
+    """Write cells and statistics of records[begin:end] to the same places of `cells`, `values`."""
+    form, step, cell, first_value, n_words = read_layout(records.layout)
+    codes, doubles = records.codes, records.values
+    zero, one, has_cells = np.uint64(0), np.uint64(1), len(cells) > 0
+    if form == np.uint64(PLAIN):
+        return
+    at = np.uint64(begin) * step + cell
+    if form == np.uint64(SHORT):
+        for i in range(np.uint64(begin), np.uint64(end)):
+            cells[i] = codes[at]
+            values[i, zero] = codes[at + one]
+            at += step
+        return
+    for i in range(np.uint64(begin), np.uint64(end)):
+        if has_cells:
+            cells[i] = codes[at]
+            at += step
+        for k in range(np.uint64(values.shape[1])):
+            values[i, k] = doubles[i * n_words + first_value + k]
+
+
+@llvm_inlined
+def sum_records(records, begin, end, n_values, has_cells, stats):
+    """Sum the statistics of records[begin:end] into `stats`; return their weight."""
+    form, step, cell, first_value, n_words = read_layout(records.layout)
+    codes, doubles = records.codes, records.values
+    zero, one, s = np.uint64(0), np.uint64(1), np.uint64(len(stats))
+    for k in range(s):
+        stats[k] = 0.0
+    at = np.uint64(begin) * step + cell
+    if form != np.uint64(LONG):
+        if s == np.uint64(2):
+            whole, second = np.int64(0), np.int64(0)
+            for _ in range(np.uint64(end - begin)):
+                own = np.int64(codes[at + one])
+                whole += own
+                second += own * np.int64(codes[at])
+                at += step
+            stats[zero], stats[one] = np.float64(whole - second), np.float64(second)
+            return np.float64(whole)
+        for _ in range(np.uint64(end - begin)):
+            stats[np.uint64(codes[at])] += np.float64(codes[at + one])
+            at += step
+    else:
+        place = np.uint64(begin) * n_words + first_value
+        for _ in range(np.uint64(end - begin)):
+            if has_cells:
+                stats[np.uint64(codes[at])] += doubles[place]
+                at += step
+            else:
+                for k in range(np.uint64(n_values)):
+                    stats[k] += doubles[place + k]
+            place += n_words
+    if not has_cells:
+        return stats[zero]
+    weight = 0.0
+    for k in range(s):
+        weight += stats[k]
+    return weight
+
+
+# ---------------------------------------------------------------- partition
+
+
+@llvm_inlined
+def partition_records(route, branches, records, ids, begin, end, branch_of, offsets):
+    """Reorder records[begin:end] by branch; as `treekit.kernels.partition_rows.partition_rows`.
+
+    The column of `route` is one of the records, and `ids` are the numbers from 0 on.
+    """
+    if branches == 2:
+        _partition_in_two(route, records, begin, end, offsets)
+        return
+    assign_branches(route, route.missing, ids, begin, end, branch_of)
+    _distribute_records(records, branch_of, branches, begin, end, offsets)
+
+
+@inlined
+def _partition_in_two(route, records, begin, end, offsets):
+    """Move left records down in place and right ones through `spare`, branch-free."""
+    codes, first, step, n_codes = route.column
+    cut, missing, levels = route.cut, route.missing, route.levels
+    words, spare, size = records.words, records.spare, records.layout[np.uint64(N_WORDS)]
+    zero, one, by_level, lost = np.uint64(0), np.uint64(1), len(levels) > 0, np.int64(n_codes)
+    at, source = first + np.uint64(begin) * step, np.uint64(begin) * size
+    left, right, n_right = source, zero, np.int64(0)
+    for _ in range(np.uint64(end - begin)):
+        code = np.int64(codes[at])
+        side = np.int64(code > cut)
+        if by_level:
+            side = np.int64(levels[np.uint64(min(code, lost - 1))])
+            side = side if side >= 0 else missing
+        side = missing if code == lost else side
+        for w in range(zero, size, np.uint64(RECORD_WORDS)):
+            copy_words(words, source + w, words, left + w, spare, right + w)
+        goes_right = np.uint64(side)
+        right += size & (zero - goes_right)
+        left += size & (goes_right - one)
+        n_right += side
+        source += size
+        at += step
+    for w in range(right):
+        words[left + w] = spare[w]
+    offsets[0], offsets[1], offsets[2] = begin, end - n_right, end
+
+
+@inlined
+def _distribute_records(records, branch_of, branches, begin, end, offsets):
+    words, spare, size = records.words, records.spare, records.layout[np.uint64(N_WORDS)]
+    start, n_branches, one = np.uint64(begin) * size, np.uint64(branches), np.uint64(1)
+    for b in range(n_branches + one):
+        offsets[b] = 0
+    for i in range(np.uint64(end - begin)):
+        offsets[np.uint64(branch_of[i]) + one] += 1
+    for b in range(n_branches):
+        offsets[b + one] += offsets[b]
+    for i in range(np.uint64(end - begin)):
+        branch = np.uint64(branch_of[i])
+        to = np.uint64(offsets[branch]) * size
+        offsets[branch] += 1
+        for w in range(size):
+            spare[to + w] = words[start + i * size + w]
+    for w in range(np.uint64(end - begin) * size):
+        words[start + w] = spare[w]
+    for j in range(n_branches):  # now each is the end of its branch
+        offsets[n_branches - j] = offsets[n_branches - j - one] + begin
+    offsets[0] = begin
