@@ -57,7 +57,7 @@ from treekit.kernels.records import (
     SplitRules,
     Table,
 )
-from treekit.kernels.row_records import gather_records
+from treekit.kernels.row_records import FORM, PLAIN, gather_records
 from treekit.kernels.surrogate_splits import SURROGATE_DTYPE, SurrogateSearch
 from treekit.kernels.thresholds import VALUE_BELOW
 from treekit.model.fixed_point import floor_to_dtype, place_threshold
@@ -327,10 +327,12 @@ def grow_rows(
         noise += _bound_part_noise(rows.values, steps)
     flat, held_flat = table.codes.reshape(-1), others.codes.reshape(-1)
     spare = allocate_rows(most + 1, rows.values.shape[1], dense=recipe.target.is_dense)
-    records = None
+    records, find = None, splitter.find
     if recipe.records is not None and len(rows.ids):
         records = gather_records(recipe.records, rows.ids, rows.values, len(rows.cells) > 0)
         scratch = scratch._replace(lines=records.codes, layout=records.layout)
+        if records.layout[FORM] == PLAIN:
+            find = None
         numbers = np.arange(len(rows.ids), dtype=np.uint32)
         rows = Rows(numbers, rows.cells.copy(), rows.values.copy())
     arguments = (
@@ -346,7 +348,7 @@ def grow_rows(
         surrogacy,
         nest,
         sums,
-        splitter.find,
+        find,
         criterion.pointers._replace(use_terms=has_exact_terms(recipe, rows)),
         recipe.before,
         recipe.use_before,

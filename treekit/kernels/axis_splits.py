@@ -61,7 +61,7 @@ from treekit.kernels.records import (
     sum_weight,
     write_sides,
 )
-from treekit.kernels.row_records import CELL, FORM, NO_RECORDS, PLAIN, SHORT, STEP
+from treekit.kernels.row_records import FORM, NO_RECORDS, PLAIN, SHORT
 
 # ---------------------------------------------------------------- search over columns
 
@@ -82,29 +82,29 @@ def find_axis_split(node, scratch, criterion, rng, found):
 
     Cost: tries x rows, plus tries x codes for large nodes.
     """
-    search_columns(node, scratch, criterion, criterion.category_keys, True, found)
+    search_columns(node, scratch, criterion, criterion.category_keys, True, True, found)
 
 
 @kernel
 def find_numeric_axis_split(node, scratch, criterion, rng, found):
     """Search a table without nominal columns; the search over categories is not compiled."""
-    search_columns(node, scratch, criterion, None, True, found)
+    search_columns(node, scratch, criterion, None, True, True, found)
 
 
 @kernel
 def find_simple_axis_split(node, scratch, criterion, rng, found):
     """Search for cuts and subsets of categories; leave out terms and single categories."""
-    search_columns(node, scratch, criterion, criterion.category_keys, None, found)
+    search_columns(node, scratch, criterion, criterion.category_keys, None, True, found)
 
 
 @kernel
 def find_simple_numeric_axis_split(node, scratch, criterion, rng, found):
     """Search for cuts; leave out terms and categories."""
-    search_columns(node, scratch, criterion, None, None, found)
+    search_columns(node, scratch, criterion, None, None, True, found)
 
 
 @inlined
-def search_columns(node, scratch, criterion, key, rare, found):
+def search_columns(node, scratch, criterion, key, rare, other, found):
     """Find the best split of one node on a single column, as `find_axis_split`.
 
     Parameters
@@ -114,21 +114,29 @@ def search_columns(node, scratch, criterion, key, rare, found):
     rare : bool or None
         None = the searches that few tables need are not compiled: many classes row by row,
         a branch for each category, one category against the rest.
+    other : bool or None
+        None = only the search for cuts of `PLAIN` records is compiled.
     """
     node, scratch, found = borrow_arrays((node, scratch, found))
     table, rows, split = node.table, node.rows, found[0]
-    flat = borrow_arrays(table.codes.reshape(table.codes.size))
     m, s = np.uint64(len(rows.ids)), np.uint64(len(node.stats))
-    form, step = scratch.layout[np.uint64(FORM)], scratch.layout[np.uint64(STEP)]
-    place = choose_place(m, np.uint64(table.codes.shape[1]), scratch)
+    form, first = scratch.layout[np.uint64(FORM)], np.uint64(rows.ids[np.uint64(0)])
     n_features = np.uint64(len(table.n_codes))
     n_try = min(np.uint64(node.n_try), n_features)
-    width = _pack_lanes(rows, m, s, node.weight, form, step, scratch)
-    clear_offers(criterion, scratch.offers)
-    by_row = criterion.use_terms and node.ways.resolution == 0.0 and not criterion.use_penalty
-    is_batched = may_batch(node, criterion)
-    in_lanes = is_batched and form > np.uint64(NO_RECORDS) and width > NO_LANES
-    limit = compute_cut_limit(node)
+    limit, is_batched, in_lanes = compute_cut_limit(node), True, True
+    if other is None:
+        width = pack_record_lanes(first, m, s, node.weight, scratch)
+    else:
+        flat = borrow_arrays(table.codes.reshape(table.codes.size))
+        place = choose_place(m, np.uint64(table.codes.shape[1]), scratch)
+        if form == np.uint64(PLAIN) or form == np.uint64(SHORT):
+            width = pack_record_lanes(first, m, s, node.weight, scratch)
+        else:
+            width = pack_lanes(rows, m, s, node.weight, scratch)
+        clear_offers(criterion, scratch.offers)
+        by_row = criterion.use_terms and node.ways.resolution == 0.0 and not criterion.use_penalty
+        is_batched = may_batch(node, criterion)
+        in_lanes = is_batched and form > np.uint64(NO_RECORDS) and width > NO_LANES
     chosen = np.int64(-1)
     while True:
         clear_split(split)
@@ -146,14 +154,19 @@ def search_columns(node, scratch, criterion, key, rare, found):
                 break
             feature = pick_column(scratch, j, n_try, chosen)
             n_codes = table.n_codes[feature]
-            if in_lanes and is_plain_column(table, scratch, feature) and n_codes < np.uint32(256):
+            is_counted = in_lanes
+            if other is not None:
+                is_counted &= is_plain_column(table, scratch, feature) & (n_codes < np.uint32(256))
+            if is_counted:
                 n_cuts, present = add_record_cuts(
-                    scratch, np.uint64(rows.ids[np.uint64(0)]), m, s, width, feature,
-                    np.uint64(n_codes), node.weight, limit, n_cuts,
+                    scratch, first, m, s, width, feature, np.uint64(n_codes), node.weight, limit,
+                    n_cuts,
                 )  # fmt: skip
                 if present > np.uint64(0):
                     tried += np.uint64(present > np.uint64(1))
                     continue
+            if other is None:
+                continue
             column = locate_column(table, flat, scratch.lines, feature, place)
             if rare is not None:
                 if (
@@ -197,17 +210,6 @@ def collect_cuts(node, scratch, criterion, feature, count, n_cuts):
         make_scorer(criterion, scratch.batch), scratch.flat, code_of, feature, count, node.weight,
         compute_cut_limit(node), len(node.rows.cells) == 0, n_cuts,
     )  # fmt: skip
-
-
-@inlined
-def _pack_lanes(rows, m, s, weight, form, step, scratch):
-    """Write the lanes of the node's rows; return their width, 0 = the sums do not fit."""
-    if form != np.uint64(PLAIN) and form != np.uint64(SHORT):
-        return pack_lanes(
-            rows.cells, rows.values, m, s, weight, scratch.lanes, scratch.slots
-        )
-    at = np.uint64(rows.ids[np.uint64(0)]) * step + scratch.layout[np.uint64(CELL)]
-    return pack_record_lanes(scratch.lines, at, step, m, s, weight, scratch.lanes, scratch.slots)
 
 
 @inlined

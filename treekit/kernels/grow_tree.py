@@ -12,6 +12,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from treekit.kernels.axis_splits import search_columns
 from treekit.kernels.compile import inlined, kernel, llvm_inlined
 from treekit.kernels.function_pointers import borrow_arrays
 from treekit.kernels.monotonic import HIGHEST, LOWEST, propagate_bounds
@@ -177,8 +178,9 @@ def grow_nodes(
     sums : SideColumns or None
         Working memory for oblique splits; None = the splitter makes none, and their code is
         not compiled.
-    find : pointer
-        The splitter; arguments as in `treekit.kernels.axis_splits.find_axis_split`.
+    find : pointer or None
+        The splitter; arguments as in `treekit.kernels.axis_splits.find_axis_split`.  None: the
+        search for cuts of records of the form `PLAIN` is compiled here, and no other.
     criterion : CriterionPointers
     before : pointer
         Pre-pruning: whether to keep a split, called if `use_before`.
@@ -231,8 +233,9 @@ def grow_nodes(
             begin, end = this.begin, this.end
             if records is not None:
                 unpack_records(records, begin, end, sample.rows.cells, sample.rows.values)
-            if has_equal_values(sample.rows, begin, end, noise, quantile):
-                continue
+            if len(sample.rows.cells) == 0:
+                if has_equal_values(sample.rows.values, begin, end, noise, quantile):
+                    continue
             kind = search_split(
                 node, tree, sample, bounds, limits, ways, noise * (end - begin), quantile, find,
                 criterion, rng, scratch, found,
@@ -381,11 +384,9 @@ def is_leaf(node, tree, rows, limits, steps, nest):
 
 
 @kernel
-def has_equal_values(rows, begin, end, noise, quantile):
+def has_equal_values(values, begin, end, noise, quantile):
     """Check whether all values of a dense target may be one, of which they differ by rounding."""
-    values, zero, one = rows.values, np.uint64(0), np.uint64(1)
-    if len(rows.cells) > 0:
-        return False
+    zero, one = np.uint64(0), np.uint64(1)
     first = np.uint64(begin)
     if quantile is not None:  # rows are in ascending order
         return values[first, one] == values[np.uint64(end) - one, one]
@@ -437,7 +438,10 @@ def search_split(
     split = found[0]
     split.kind = 0
     start_node_draws(scratch, this.seed, limits.n_try)
-    find(view, scratch, criterion, rng, found)
+    if find is None:
+        search_columns(view, scratch, criterion, None, None, None, found)
+    else:
+        find(view, scratch, criterion, rng, found)
     if split.kind <= 0:
         return split.kind
     floor = max(1e-12 * own, _bound_rounding_gain(rounding / weight, quantile))
@@ -690,10 +694,11 @@ def _make_children(
         child.held_begin, child.held_end = held_offsets[b], held_offsets[after]
         if not subtract:
             child.weight = _sum_slice(sample.rows, records, child, tree.stats[at], quantile)
-        sum_held_out_rows(
-            sample.held, child.held_begin, child.held_end, tree.stats[at], tree.held_stats[at],
-            quantile,
-        )  # fmt: skip
+        if len(sample.held.ids) > 0:
+            sum_held_out_rows(
+                sample.held, child.held_begin, child.held_end, tree.stats[at],
+                tree.held_stats[at], quantile,
+            )  # fmt: skip
         may_be_empty = ways.empty_branches and this.kind == MULTIWAY
         empty = empty or (child.end == child.begin and not may_be_empty)
     if subtract:

@@ -340,7 +340,8 @@ def split_nodes(
         this.weight = _add_counts(counts, begin, last, tree.stats[np.uint64(node)], dense)
         this.begin, this.end = two * node, two * node + 2
         leaf = is_leaf(node, tree, alike, limits, None, None)
-        leaf = leaf or has_equal_values(alike, this.begin, this.end, 0.0, None)
+        if len(alike.cells) == 0:
+            leaf = leaf or has_equal_values(alike.values, this.begin, this.end, 0.0, None)
         this.begin, this.end = begin, end
         if leaf:
             continue

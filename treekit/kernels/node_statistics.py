@@ -14,7 +14,7 @@ import numpy as np
 from treekit.kernels.compile import inlined, kernel, llvm_inlined
 from treekit.kernels.function_pointers import borrow_arrays, count_bits, find_lowest_bit
 from treekit.kernels.records import Column
-from treekit.kernels.row_records import FORM, MAX_LANE_WEIGHT, NO_RECORDS, STEP
+from treekit.kernels.row_records import CELL, FORM, MAX_LANE_WEIGHT, NO_RECORDS, STEP
 
 # ---------------------------------------------------------------- statistics by code
 
@@ -628,14 +628,11 @@ def count_lane_words(s, width):
 
 
 @llvm_inlined
-def pack_lanes(cells, values, m, s, weight, lanes, slots):
-    """Write a word for each row with its weight in the lane of its class.
+def pack_lanes(rows, m, s, weight, scratch):
+    """Write a word for each of m rows with its weight in the lane of its class.
 
-    Parameters
-    ----------
-    lanes : (rows,) uint64
-    slots : (rows,) uint16
-        Distance of the class's word from the first, if there are several.
+    ``scratch.slots`` receives the distance of the class's word from the first, if there are
+    several.
 
     Returns
     -------
@@ -643,6 +640,7 @@ def pack_lanes(cells, values, m, s, weight, lanes, slots):
         Bits of a lane; 0: weights are not integers, their sum `weight` does not fit into a lane,
         or rows have no class.
     """
+    cells, values, lanes, slots = rows.cells, rows.values, scratch.lanes, scratch.slots
     width = choose_lane_width(s, weight) if len(cells) > 0 else NO_LANES
     if width == NO_LANES:
         return width
@@ -658,8 +656,11 @@ def pack_lanes(cells, values, m, s, weight, lanes, slots):
 
 
 @llvm_inlined
-def pack_record_lanes(codes, at, step, m, s, weight, lanes, slots):
-    """Write a word for each record as `pack_lanes`; the first record's cell is ``codes[at]``."""
+def pack_record_lanes(first, m, s, weight, scratch):
+    """Write a word for each of m short records from the `first` on, as `pack_lanes`."""
+    codes, lanes, slots = scratch.lines, scratch.lanes, scratch.slots
+    step = scratch.layout[np.uint64(STEP)]
+    at = first * step + scratch.layout[np.uint64(CELL)]
     width = choose_lane_width(s, weight)
     if width == NO_LANES:
         return width
