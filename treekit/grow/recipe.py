@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ import numpy.typing as npt
 from treekit.data.schema import Dtype
 from treekit.grow.compile_criterion import CompiledCriterion
 from treekit.grow.compile_splitter import CompiledSplitter
+from treekit.grow.cut_thresholds import place_all_cuts
 from treekit.grow.held_out import HeldOutRows
 from treekit.grow.target_statistics import TargetStatistics
 from treekit.kernels.function_pointers import FunctionPointer
@@ -78,6 +80,11 @@ class Recipe:
     monotonic_signs: npt.NDArray[np.float64] | None = None
     row_major_codes: npt.NDArray[Any] | None = None
     records: RecordTable | None = None
+
+    @cached_property
+    def bin_thresholds(self) -> npt.NDArray[np.float64]:
+        """Thresholds between neighbouring codes; see `treekit.grow.cut_thresholds`."""
+        return place_all_cuts(self.table, self.dtype, self.split_rules)
 
 
 @dataclass(frozen=True)

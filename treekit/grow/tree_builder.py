@@ -20,6 +20,7 @@ from treekit.discovery import FOREIGN_ERRORS, call_isolated, describe_error
 from treekit.errors import DataError, PluginError, SettingError
 from treekit.grow.compile_criterion import CompiledCriterion
 from treekit.grow.compile_plugin import Origin, call_checked, format_statistics, thread_state
+from treekit.grow.cut_thresholds import find_gaps, place_cuts
 from treekit.grow.node_generator import make_node_generator
 from treekit.grow.recipe import GrownTree, Recipe, SurrogateRule
 from treekit.grow.route import compute_leaf_shares
@@ -59,7 +60,6 @@ from treekit.kernels.records import (
 )
 from treekit.kernels.row_records import FORM, PLAIN, gather_records
 from treekit.kernels.surrogate_splits import SURROGATE_DTYPE, SurrogateSearch
-from treekit.kernels.thresholds import VALUE_BELOW
 from treekit.model.fixed_point import floor_to_dtype, place_threshold
 from treekit.model.tree import (
     Split,
@@ -599,42 +599,25 @@ def _gather_pool_entries(
 
 
 def _compute_thresholds(recipe: Recipe, g: npt.NDArray[np.void]) -> Numbers:
-    """Return the splitter's own thresholds, else midpoints between the codes on either side."""
-    table = recipe.table
+    """Return the splitter's own thresholds, else those between the codes on either side."""
     kind = np.ascontiguousarray(g["kind"])
     given = np.full(len(g), np.nan)
+    oblique = np.flatnonzero(kind == Split.OBLIQUE)
+    given[oblique] = g["threshold"][oblique]
     own = np.flatnonzero(kind == Split.THRESHOLD)
     proposed = g["threshold"][own]
     known = ~np.isnan(proposed)
-    given[own[known]] = floor_to_dtype(proposed[known], recipe.dtype)
-    own = own[~known]
-    oblique = np.flatnonzero(kind == Split.OBLIQUE)
-    given[oblique] = g["threshold"][oblique]
-    placement = recipe.split_rules.placement
-    after, low, high = _find_gaps(recipe, g[own])
-    given[own] = place_threshold(low, high, recipe.dtype, placement)
-    if placement == VALUE_BELOW:
-        for f in np.unique(g["feature"][own]).tolist():
-            here = g["feature"][own] == f
-            nodes = own[here]
-            start = int(table.value_start[f])
-            values = table.high[start : start + int(table.n_codes[f])]
-            middle = 0.5 * low + 0.5 * high
-            # In decimals 3.7 lies halfway between 3.6 and 3.8; as doubles it lies above.
-            most = np.maximum(given[own], middle + recipe.split_rules.resolution)[here]
-            below = np.searchsorted(values, most, side="right") - 1
-            given[nodes] = values[np.minimum(below, after[here] - 1)]
+    if known.any():
+        given[own[known]] = floor_to_dtype(proposed[known], recipe.dtype)
+        own = own[~known]
+    feature, cut = g["feature"][own], g["cut"][own]
+    if recipe.splitter.coding == "exact":
+        given[own] = place_cuts(
+            recipe.table, recipe.dtype, recipe.split_rules, feature, cut, g["after"][own]
+        )
+    else:
+        given[own] = recipe.bin_thresholds[recipe.table.value_start[feature] + cut]
     return given
-
-
-def _find_gaps(
-    recipe: Recipe, splits: npt.NDArray[np.void]
-) -> tuple[npt.NDArray[np.integer[Any]], Numbers, Numbers]:
-    """Return for each cut the code above it, and the nearest values below and above it."""
-    table, cut = recipe.table, splits["cut"]
-    base = table.value_start[splits["feature"]]
-    after = splits["after"] if recipe.splitter.coding == "exact" else cut + 1
-    return after, table.high[base + cut], table.low[base + after]
 
 
 def _fill_empty_nodes(stats: Numbers, g: npt.NDArray[np.void]) -> Numbers:
@@ -757,7 +740,9 @@ def make_surrogate_fields(
     starts = np.concatenate([[0], np.cumsum(sizes)])
     threshold = np.full(len(found), np.nan)
     numeric = recipe.table.nominal[found["feature"]] == 0
-    _, low, high = _find_gaps(recipe, found[numeric])
+    cuts = found[numeric]
+    after = cuts["after"] if recipe.splitter.coding == "exact" else cuts["cut"] + 1
+    low, high = find_gaps(recipe.table, cuts["feature"], cuts["cut"], after)
     threshold[numeric] = place_threshold(low, high, recipe.dtype, recipe.split_rules.placement)
     return {
         "surrogate_offsets": np.concatenate([[0], np.cumsum(counts)]),

@@ -18,6 +18,7 @@ from treekit.kernels.compile import inlined, kernel, llvm_inlined
 from treekit.kernels.cut_batches import (
     add_cuts,
     add_record_cuts,
+    begin_column,
     fits_batch,
     is_plain_column,
     make_scorer,
@@ -140,14 +141,15 @@ def search_columns(node, scratch, criterion, key, rare, other, found):
     chosen = np.int64(-1)
     while True:
         clear_split(split)
-        tried, n_cuts = np.uint64(0), np.uint64(0)
+        tried, n_cuts, n_columns = np.uint64(0), np.uint64(0), np.uint64(0)
         for j in range(n_features + np.uint64(1)):
             is_over = j == n_features or tried == n_try
             if must_take_cuts(scratch, n_cuts, is_over):
                 take_cuts(
-                    node, scratch, criterion, width if in_lanes else NO_LANES, n_cuts, split
-                )
-                n_cuts = np.uint64(0)
+                    node, scratch, criterion, width if in_lanes else NO_LANES, n_cuts, n_columns,
+                    split,
+                )  # fmt: skip
+                n_cuts, n_columns = np.uint64(0), np.uint64(0)
                 if split.kind < 0:
                     return
             if is_over:
@@ -158,12 +160,14 @@ def search_columns(node, scratch, criterion, key, rare, other, found):
             if other is not None:
                 is_counted &= is_plain_column(table, scratch, feature) & (n_codes < np.uint32(256))
             if is_counted:
+                begin_column(scratch, feature, n_cuts, n_columns)
                 n_cuts, present = add_record_cuts(
                     scratch, first, m, s, width, feature, np.uint64(n_codes), node.weight, limit,
                     n_cuts,
                 )  # fmt: skip
                 if present > np.uint64(0):
                     tried += np.uint64(present > np.uint64(1))
+                    n_columns += np.uint64(present > np.uint64(1))
                     continue
             if other is None:
                 continue
@@ -187,10 +191,10 @@ def search_columns(node, scratch, criterion, key, rare, other, found):
             if count == 1:
                 continue  # a constant column does not count as a try: sparse tables still split
             tried += np.uint64(1)
-            if (
-                is_batched and not in_lanes and fits_batch(node, scratch, feature, count, n_cuts)
-            ):
-                n_cuts = collect_cuts(node, scratch, criterion, feature, count, n_cuts)
+            if is_batched and not in_lanes and fits_batch(node, scratch, feature, count, n_cuts):
+                begin_column(scratch, feature, n_cuts, n_columns)
+                n_columns += np.uint64(1)
+                n_cuts = collect_cuts(node, scratch, criterion, count, n_cuts)
             elif not search_counted_column(
                 node, scratch, criterion, key, rare, feature, count, chosen, split
             ):
@@ -203,11 +207,11 @@ def search_columns(node, scratch, criterion, key, rare, other, found):
 
 
 @inlined
-def collect_cuts(node, scratch, criterion, feature, count, n_cuts):
+def collect_cuts(node, scratch, criterion, count, n_cuts):
     """Add the cuts of a counted column to the batch; return the number of cuts in it."""
     code_of = borrow_arrays(scratch.work[CODE_OF])
     return add_cuts(
-        make_scorer(criterion, scratch.batch), scratch.flat, code_of, feature, count, node.weight,
+        make_scorer(criterion, scratch.batch), scratch.flat, code_of, count, node.weight,
         compute_cut_limit(node), len(node.rows.cells) == 0, n_cuts,
     )  # fmt: skip
 
@@ -222,11 +226,11 @@ def compute_cut_limit(node):
 
 
 @inlined
-def take_cuts(node, scratch, criterion, width, n_cuts, split):
+def take_cuts(node, scratch, criterion, width, n_cuts, n_columns, split):
     """Keep the best cut of the batch if it is the best split so far."""
     ways = node.ways
     take_best_cut(
-        make_scorer(criterion, scratch.batch), scratch.batch.words, width, n_cuts, node.stats, node.weight, node.impurity,
+        make_scorer(criterion, scratch.batch), scratch.batch.words, width, n_cuts, n_columns, node.stats, node.weight, node.impurity,
         ways.tolerance, ways.right_if_even, len(node.rows.cells) == 0, scratch.best, scratch.pair,
         split,
     )  # fmt: skip

@@ -42,8 +42,8 @@ from treekit.kernels.row_records import STEP
 LANES = 8
 """Batches are padded to a multiple of this number of cuts, for whole vectors."""
 
-FEATURE, CODE, AFTER, N_CUT_ROWS = range(4)
-"""Rows of `CutBatch.cuts`: the column of a cut, and the codes below and above it."""
+CODE, AFTER, FEATURE, START, N_CUT_ROWS = range(5)
+"""Rows of `CutBatch.cuts`: the codes below and above a cut; each column, and its first cut."""
 
 _BATCH_CELLS = 2048
 _MIN_CUTS = 520  # those of two columns of 255 codes, padded
@@ -275,8 +275,15 @@ def must_take_cuts(scratch, n_cuts, is_over):
     return n_cuts > usual
 
 
+@inlined
+def begin_column(scratch, feature, n_cuts, n_columns):
+    """Note the column whose cuts follow the first `n_cuts` of the batch."""
+    scratch.batch.cuts[FEATURE, n_columns] = feature
+    scratch.batch.cuts[START, n_columns] = n_cuts
+
+
 @llvm_inlined
-def add_cuts(scorer, flat, code_of, feature, count, whole, limit, dense, n):
+def add_cuts(scorer, flat, code_of, count, whole, limit, dense, n):
     """Add the cuts of a column to the batch; return the number of cuts in it.
 
     Parameters
@@ -284,7 +291,6 @@ def add_cuts(scorer, flat, code_of, feature, count, whole, limit, dense, n):
     flat : (codes * S,) float64
         Statistics of each code.
     code_of : (codes,) uint32
-    feature : uint64
     count : int
         Number of codes.
     whole, limit : float
@@ -293,7 +299,6 @@ def add_cuts(scorer, flat, code_of, feature, count, whole, limit, dense, n):
         Number of cuts in the batch before.
     """
     sums, left = scorer.sums, scorer.left
-    features = borrow_arrays(scorer.cuts[FEATURE])
     codes, afters = borrow_arrays(scorer.cuts[CODE]), borrow_arrays(scorer.cuts[AFTER])
     zero, one = np.uint64(0), np.uint64(1)
     s, last = np.uint64(len(left)), np.uint64(count) - np.uint64(1)
@@ -305,7 +310,7 @@ def add_cuts(scorer, flat, code_of, feature, count, whole, limit, dense, n):
             second += flat[i + i + one]
             weight = first if dense else first + second
             firsts[n], seconds[n] = first, second
-            features[n], codes[n], afters[n] = feature, code_of[i], code_of[i + one]
+            codes[n], afters[n] = code_of[i], code_of[i + one]
             n += np.uint64((weight >= limit) & (whole - weight >= limit))
         return n
     for k in range(s):
@@ -320,7 +325,7 @@ def add_cuts(scorer, flat, code_of, feature, count, whole, limit, dense, n):
             weight += value
         at += s
         weight = left[zero] if dense else weight
-        features[n], codes[n], afters[n] = feature, code_of[i], code_of[i + one]
+        codes[n], afters[n] = code_of[i], code_of[i + one]
         n += np.uint64((weight >= limit) & (whole - weight >= limit))
     return n
 
@@ -357,9 +362,6 @@ def add_record_cuts(scratch, first, m, s, width, feature, n_codes, whole, limit,
         return n, np.uint64(0)
     if limit > 1.0:  # otherwise the weight of a row, an integer, is enough
         end = _drop_light_cuts(batch.words, codes, s, width, whole, limit, n, end)
-    features = borrow_arrays(batch.cuts[FEATURE])
-    for j in range(n, end):
-        features[j] = feature
     return end, count
 
 
@@ -384,8 +386,8 @@ def _drop_light_cuts(words, codes, s, width, whole, limit, first, end):
 
 @llvm_inlined
 def take_best_cut(
-    scorer, words, width, n, stats, weight, impurity, tolerance, right_if_even, dense, best, pair,
-    split,
+    scorer, words, width, n, n_columns, stats, weight, impurity, tolerance, right_if_even, dense,
+    best, pair, split,
 ):  # fmt: skip
     """Score the batch, and keep its best cut if it is the best split so far.
 
@@ -397,7 +399,8 @@ def take_best_cut(
     scorer : CutScorer
     words : (words, cuts) uint64
         Lanes of the cuts, of which the sums are made; not used if `width`, their bits, is 0.
-    n : uint64
+    n, n_columns : uint64
+        Number of cuts, and of their columns.
     stats, weight, impurity
         Of the node.
     tolerance, right_if_even
@@ -406,7 +409,8 @@ def take_best_cut(
     best, pair : arrays of the `treekit.kernels.records.Scratch`
     split : SPLIT
     """
-    sums, scores, features = scorer.sums, scorer.scores, borrow_arrays(scorer.cuts[FEATURE])
+    sums, scores = scorer.sums, scorer.scores
+    features, starts = borrow_arrays(scorer.cuts[FEATURE]), borrow_arrays(scorer.cuts[START])
     in_lanes = width > NO_LANES
     if in_lanes:
         unpack_lanes(words, n, width, sums)
@@ -414,10 +418,14 @@ def take_best_cut(
     is_bad, feature = at < n, np.uint32(0xFFFFFFFF)
     if not is_bad:
         floor = compute_floor(highest, impurity, tolerance)
-        at = n
-        for j in range(n):
-            if scores[j] >= floor and features[j] < feature:
-                at, feature = j, features[j]
+        starts[n_columns] = n
+        for t in range(n_columns):
+            if features[t] < feature:
+                j, end = np.uint64(starts[t]), np.uint64(starts[t + np.uint64(1)])
+                while j < end and scores[j] < floor:
+                    j += np.uint64(1)
+                if j < end:
+                    at, feature = j, features[t]
     for k in range(np.uint64(len(stats))):
         best[k + np.uint64(2)] = sums[k, at]
     if is_bad:

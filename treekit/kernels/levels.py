@@ -22,7 +22,7 @@ from treekit.kernels.axis_splits import (
     take_cuts,
 )
 from treekit.kernels.compile import inlined, kernel
-from treekit.kernels.cut_batches import fits_batch, may_batch, must_take_cuts
+from treekit.kernels.cut_batches import begin_column, fits_batch, may_batch, must_take_cuts
 from treekit.kernels.function_pointers import borrow_arrays
 from treekit.kernels.grow_tree import (
     bound_children,
@@ -230,12 +230,12 @@ def _search_counts(node, scratch, criterion, key, found):
     chosen = np.int64(-1)
     while True:
         clear_split(split)
-        tried, at, n_cuts = np.uint64(0), np.int64(0), np.uint64(0)
+        tried, at, n_cuts, n_columns = np.uint64(0), np.int64(0), np.uint64(0), np.uint64(0)
         for j in range(n_features + np.uint64(1)):
             is_over = j == n_features or tried == n_try
             if must_take_cuts(scratch, n_cuts, is_over):
-                take_cuts(node, scratch, criterion, NO_LANES, n_cuts, split)
-                n_cuts = np.uint64(0)
+                take_cuts(node, scratch, criterion, NO_LANES, n_cuts, n_columns, split)
+                n_cuts, n_columns = np.uint64(0), np.uint64(0)
                 if split.kind < 0:
                     return
             if is_over:
@@ -254,7 +254,9 @@ def _search_counts(node, scratch, criterion, key, found):
                 continue
             tried += np.uint64(1)
             if is_batched and fits_batch(node, scratch, feature, count, n_cuts):
-                n_cuts = collect_cuts(node, scratch, criterion, feature, count, n_cuts)
+                begin_column(scratch, feature, n_cuts, n_columns)
+                n_columns += np.uint64(1)
+                n_cuts = collect_cuts(node, scratch, criterion, count, n_cuts)
             elif not search_counted_column(
                 node, scratch, criterion, key, True, feature, count, chosen, split
             ):

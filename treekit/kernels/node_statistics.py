@@ -180,15 +180,15 @@ def _tally_lanes(
     zero, one, low6 = np.uint64(0), np.uint64(1), np.uint64(63)
     m, n_words = np.uint64(len(ids)), count_lane_words(s, width)
     count = zero
-    for w in range(np.uint64(4)):
+    for w in range(BITMAPS * np.uint64(4)):
         words[w] = zero
     for i in range(m):
         code = np.uint64(codes[first + np.uint64(ids[i]) * step])
         at = code if n_words == one else code + np.uint64(slots[i])
         packed[at] += lanes[i]
-        words[code >> np.uint64(6)] |= one << (code & low6)
+        words[_find_word(i, code)] |= one << (code & low6)
     for w in range(np.uint64(4)):
-        word = words[w]
+        word = _join_bitmaps(words, w)
         while word:
             code = (w << np.uint64(6)) + find_lowest_bit(word)
             word &= word - one
@@ -689,7 +689,7 @@ def sum_lanes(codes, at, step, m, lanes, slots, n_words, packed, present, sums, 
         Of the records; the first is ``codes[at]``.
     packed : (words * 256,) uint64
         Zero before and after.
-    present : (4 or more,) uint64
+    present : (64,) uint64
         Working memory.
     sums : (words, cuts) uint64
         Receives, from `n` on, the sums over the codes up to each that is present.
@@ -702,30 +702,30 @@ def sum_lanes(codes, at, step, m, lanes, slots, n_words, packed, present, sums, 
         Number of codes present.
     """
     zero, one, low6 = np.uint64(0), np.uint64(1), np.uint64(63)
-    end = n
+    end, total = n, zero
+    if n_words == one and m > np.uint64(BITMAP_ROWS):
+        own = borrow_arrays(sums[zero])
+        for i in range(m):
+            packed[np.uint64(codes[at])] += lanes[i]
+            at += step
+        for code in range(CODES_PER_WORD):
+            word = packed[code]
+            packed[code] = zero
+            total += word
+            own[end], code_of[end] = total, np.uint32(code)
+            end += np.uint64(word != zero)
+        return end - n
+    for w in range(BITMAPS * np.uint64(4)):
+        present[w] = zero
     if n_words == one:
         own = borrow_arrays(sums[zero])
-        total = zero
-        if m > np.uint64(BITMAP_ROWS):
-            for i in range(m):
-                packed[np.uint64(codes[at])] += lanes[i]
-                at += step
-            for code in range(CODES_PER_WORD):
-                word = packed[code]
-                packed[code] = zero
-                total += word
-                own[end], code_of[end] = total, np.uint32(code)
-                end += np.uint64(word != zero)
-            return end - n
-        for w in range(np.uint64(4)):
-            present[w] = zero
         for i in range(m):
             code = np.uint64(codes[at])
             packed[code] += lanes[i]
-            present[code >> np.uint64(6)] |= one << (code & low6)
+            present[_find_word(i, code)] |= one << (code & low6)
             at += step
         for w in range(np.uint64(4)):
-            word = present[w]
+            word = _join_bitmaps(present, w)
             while word:
                 code = (w << np.uint64(6)) + find_lowest_bit(word)
                 word &= word - one
@@ -734,17 +734,15 @@ def sum_lanes(codes, at, step, m, lanes, slots, n_words, packed, present, sums, 
                 own[end], code_of[end] = total, np.uint32(code)
                 end += one
         return end - n
-    for w in range(np.uint64(4)):
-        present[w] = zero
     for i in range(m):
         code = np.uint64(codes[at])
         packed[np.uint64(slots[i]) + code] += lanes[i]
-        present[code >> np.uint64(6)] |= one << (code & low6)
+        present[_find_word(i, code)] |= one << (code & low6)
         at += step
     for w in range(n_words):
         sums[w, n] = zero
     for v in range(np.uint64(4)):
-        word = present[v]
+        word = _join_bitmaps(present, v)
         while word:
             code = (v << np.uint64(6)) + find_lowest_bit(word)
             word &= word - one
@@ -758,6 +756,25 @@ def sum_lanes(codes, at, step, m, lanes, slots, n_words, packed, present, sums, 
             code_of[end] = np.uint32(code)
             end += one
     return end - n
+
+
+BITMAPS = np.uint64(4)
+"""Bitmaps of the codes present, for every fourth row each: a word is not changed twice in a row,
+which would take as long as writing it to memory and reading it again.
+"""
+
+
+@inlined
+def _find_word(i, code):
+    """Return the word of the code of row `i`, in the bitmap of the row."""
+    return ((i & (BITMAPS - np.uint64(1))) << np.uint64(2)) + (code >> np.uint64(6))
+
+
+@inlined
+def _join_bitmaps(words, w):
+    """Return a word of the bitmap of all rows."""
+    four, eight, twelve = np.uint64(4), np.uint64(8), np.uint64(12)
+    return words[w] | words[w + four] | words[w + eight] | words[w + twelve]
 
 
 @llvm_inlined

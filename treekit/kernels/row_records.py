@@ -115,7 +115,10 @@ _BLOCK_ROWS = 2048
 
 
 def gather_records(
-    table: RecordTable, ids: npt.NDArray[np.uint32], values: npt.NDArray[np.float64], has_cells: bool
+    table: RecordTable,
+    ids: npt.NDArray[np.uint32],
+    values: npt.NDArray[np.float64],
+    has_cells: bool,
 ) -> Records:
     """Return the records of rows of a table, with statistics (rows, V) `values`.
 
@@ -255,29 +258,43 @@ def partition_records(route, branches, records, ids, begin, end, branch_of, offs
 def _partition_in_two(route, records, begin, end, offsets):
     """Move left records down in place and right ones through `spare`, branch-free."""
     codes, first, step, n_codes = route.column
-    cut, missing, levels = route.cut, route.missing, route.levels
-    words, spare, size = records.words, records.spare, records.layout[np.uint64(N_WORDS)]
-    zero, one, by_level, lost = np.uint64(0), np.uint64(1), len(levels) > 0, np.int64(n_codes)
+    levels, words, spare = route.levels, records.words, records.spare
+    size = records.layout[np.uint64(N_WORDS)]
+    zero, one, m = np.uint64(0), np.uint64(1), np.uint64(end - begin)
     at, source = first + np.uint64(begin) * step, np.uint64(begin) * size
-    left, right, n_right = source, zero, np.int64(0)
-    for _ in range(np.uint64(end - begin)):
-        code = np.int64(codes[at])
-        side = np.int64(code > cut)
-        if by_level:
-            side = np.int64(levels[np.uint64(min(code, lost - 1))])
-            side = side if side >= 0 else missing
-        side = missing if code == lost else side
-        for w in range(zero, size, np.uint64(RECORD_WORDS)):
-            copy_words(words, source + w, words, left + w, spare, right + w)
-        goes_right = np.uint64(side)
-        right += size & (zero - goes_right)
-        left += size & (goes_right - one)
-        n_right += side
-        source += size
-        at += step
+    left, right = source, zero
+    if len(levels) > 0:
+        for _ in range(m):
+            code = np.int64(codes[at])
+            side = route.missing
+            if code < np.int64(n_codes):
+                side = np.int64(levels[np.uint64(code)])
+                side = side if side >= 0 else route.missing
+            left, right = _move_record(words, spare, size, source, left, right, np.uint64(side))
+            source += size
+            at += step
+    else:
+        # Codes from `lowest` on go right, but not those of missing values that go left.
+        lowest = np.uint64(route.cut + 1)
+        n_right = (np.uint64(n_codes) if route.missing == 0 else ~zero) - lowest
+        for _ in range(m):
+            side = np.uint64(np.uint64(codes[at]) - lowest < n_right)
+            left, right = _move_record(words, spare, size, source, left, right, side)
+            source += size
+            at += step
     for w in range(right):
         words[left + w] = spare[w]
-    offsets[0], offsets[1], offsets[2] = begin, end - n_right, end
+    offsets[0], offsets[1], offsets[2] = begin, end - np.int64(right // size), end
+
+
+@inlined
+def _move_record(words, spare, size, source, left, right, side):
+    """Copy a record to both places, and move on that of its side."""
+    copy_words(words, source, words, left, spare, right)
+    for w in range(np.uint64(RECORD_WORDS), size, np.uint64(RECORD_WORDS)):
+        copy_words(words, source + w, words, left + w, spare, right + w)
+    goes_right = np.uint64(0) - side
+    return left + (size & ~goes_right), right + (size & goes_right)
 
 
 @inlined
