@@ -295,8 +295,11 @@ def make_model(
     link: Link = "identity",
     settings: dict[str, Any] | None = None,
     provenance: dict[str, Any] | None = None,
+    checked: bool = False,
 ) -> Model:
     """Create a model: check the trees and convert leaf values to fixed-point integers.
+
+    `checked` trees are not checked again: those that treekit's own kernels have just grown.
 
     Raises
     ------
@@ -306,7 +309,8 @@ def make_model(
     """
     if not trees:
         raise ModelError("a model needs at least one tree")
-    check_trees(trees, schema, margins=combine != "mean")
+    if not checked:
+        check_trees(trees, schema, margins=combine != "mean")
     frame = Model(
         schema=schema,
         trees=tuple(trees),

@@ -218,6 +218,8 @@ def make_fitted(dataset: Dataset, plan: Plan, outcome: Outcome, digest: str) -> 
 
     The dataset's schema is that of the training table.
     """
+    from treekit.training.prepare import get_origin  # numba is imported when needed
+
     provenance = {
         "treekit": __version__,
         "components": plan.component_origins,
@@ -234,6 +236,7 @@ def make_fitted(dataset: Dataset, plan: Plan, outcome: Outcome, digest: str) -> 
         costs=plan.costs,
         settings=plan.recorded_settings,
         provenance=provenance,
+        checked=not get_origin(plan.splitter).is_foreign,  # nested intervals may be too deep
     )
     return Fitted(model, outcome.votes, outcome.times, outcome.sampler)
 

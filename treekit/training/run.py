@@ -406,7 +406,8 @@ def prune_tree(
     tree: Tree
     try:
         tree = pruner.functions.after(grown.tree, context)
-        _check_pruned_tree(tree, dataset, report)
+        if origin.is_foreign:
+            _check_pruned_tree(tree, dataset, report)
     except (DataError, PluginError, SettingError):
         raise
     except FOREIGN_ERRORS as error:
