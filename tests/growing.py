@@ -51,7 +51,9 @@ BUILT_IN: dict[str, Callable[..., CriterionFunctions]] = {
 
 def make_scorer(criterion: CompiledCriterion, cells: int) -> CutScorer:
     """Make the function of a criterion for batches of cuts, and memory for one."""
-    return CutScorer(criterion.pointers.score_cuts, *allocate_batch(cells, cells, 1))
+    batch = allocate_batch(cells, cells, 1)
+    own = batch.sums, batch.scores, batch.cuts, batch.left
+    return CutScorer(criterion.pointers.score_cuts, *own)
 
 
 @cache

@@ -193,8 +193,6 @@ def grow_nodes(
         and n is the node where it stopped.
     """
     sample, scratch = borrow_arrays(sample), borrow_arrays(scratch)
-    if records is not None:
-        records = borrow_arrays(records)
     # Arrays that grow have an owner, which is returned, and a borrowed view to work on.
     grown, tree = room, borrow_arrays(room)
     best_first = limits.max_leaves > 0

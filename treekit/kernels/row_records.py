@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from treekit.kernels.compile import inlined, kernel, llvm_inlined
-from treekit.kernels.function_pointers import copy_words
+from treekit.kernels.function_pointers import borrow_arrays, copy_words
 from treekit.kernels.partition_rows import assign_branches
 
 RECORD_WORDS = 4
@@ -178,6 +178,7 @@ def fill_records(records, table, ids, values):
 @llvm_inlined
 def unpack_records(records, begin, end, cells, values):
     """Write cells and statistics of records[begin:end] to the same places of `cells`, `values`."""
+    records = borrow_arrays(records)
     form, step, cell, first_value, n_words = read_layout(records.layout)
     codes, doubles = records.codes, records.values
     zero, one, has_cells = np.uint64(0), np.uint64(1), len(cells) > 0
@@ -201,6 +202,7 @@ def unpack_records(records, begin, end, cells, values):
 @llvm_inlined
 def sum_records(records, begin, end, n_values, has_cells, stats):
     """Sum the statistics of records[begin:end] into `stats`; return their weight."""
+    records = borrow_arrays(records)
     form, step, cell, first_value, n_words = read_layout(records.layout)
     codes, doubles = records.codes, records.values
     zero, one, s = np.uint64(0), np.uint64(1), np.uint64(len(stats))
@@ -247,6 +249,7 @@ def partition_records(route, branches, records, ids, begin, end, branch_of, offs
 
     The column of `route` is one of the records, and `ids` are the numbers from 0 on.
     """
+    route, records = borrow_arrays(route), borrow_arrays(records)
     if branches == 2:
         _partition_in_two(route, records, begin, end, offsets)
         return
@@ -260,7 +263,7 @@ def _partition_in_two(route, records, begin, end, offsets):
     codes, first, step, n_codes = route.column
     levels, words, spare = route.levels, records.words, records.spare
     size = records.layout[np.uint64(N_WORDS)]
-    zero, one, m = np.uint64(0), np.uint64(1), np.uint64(end - begin)
+    zero, m = np.uint64(0), np.uint64(end - begin)
     at, source = first + np.uint64(begin) * step, np.uint64(begin) * size
     left, right = source, zero
     if len(levels) > 0:
