@@ -52,7 +52,5 @@ def place_all_cuts(table: Table, dtype: Dtype, rules: SplitRules) -> Numbers:
     feature = np.repeat(numeric, counts)
     cut = np.arange(len(feature)) - np.repeat(np.cumsum(counts) - counts, counts)
     given = np.full(len(table.low), np.nan)
-    given[table.value_start[feature] + cut] = place_cuts(
-        table, dtype, rules, feature, cut, cut + 1
-    )
+    given[table.value_start[feature] + cut] = place_cuts(table, dtype, rules, feature, cut, cut + 1)
     return given

@@ -328,10 +328,11 @@ def grow_rows(
     flat, held_flat = table.codes.reshape(-1), others.codes.reshape(-1)
     spare = allocate_rows(most + 1, rows.values.shape[1], dense=recipe.target.is_dense)
     records, find = None, splitter.find
+    target = recipe.target
     if recipe.records is not None and len(rows.ids):
         records = gather_records(recipe.records, rows.ids, rows.values, len(rows.cells) > 0)
         scratch = scratch._replace(lines=records.codes, layout=records.layout)
-        if records.layout[FORM] == PLAIN:
+        if recipe.records.is_plain and (target.is_dense or records.layout[FORM] == PLAIN):
             find = None
         numbers = np.arange(len(rows.ids), dtype=np.uint32)
         rows = Rows(numbers, rows.cells.copy(), rows.values.copy())
@@ -349,6 +350,7 @@ def grow_rows(
         nest,
         sums,
         find,
+        None if target.is_dense else True,
         criterion.pointers._replace(use_terms=has_exact_terms(recipe, rows)),
         recipe.before,
         recipe.use_before,
@@ -788,7 +790,7 @@ def allocate_scratch(
         words=np.empty(max(2 * (codes // 64 + 1), 64), np.uint64),
         lanes=np.empty(0 if target.is_dense else most, np.uint64),
         slots=np.empty(0 if target.is_dense or s == 2 else most, np.uint16),
-        packed=np.zeros(int(CODES_PER_WORD) * (-(-min(s, MAX_LANES) // 2)), np.uint64),
+        packed=np.zeros(int(CODES_PER_WORD) * min(s, MAX_LANES), np.uint64),
         work=np.empty((4, room), np.uint32),
         counts=np.empty(2050, np.uint32),
         compact=compact,

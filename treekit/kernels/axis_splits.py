@@ -32,6 +32,7 @@ from treekit.kernels.monotonic import N_CUTS, SIGN
 from treekit.kernels.node_statistics import (
     CODE_OF,
     CODES,
+    MAX_LANES,
     NO_LANES,
     ORDER,
     choose_place,
@@ -83,29 +84,29 @@ def find_axis_split(node, scratch, criterion, rng, found):
 
     Cost: tries x rows, plus tries x codes for large nodes.
     """
-    search_columns(node, scratch, criterion, criterion.category_keys, True, True, found)
+    search_columns(node, scratch, criterion, criterion.category_keys, True, True, True, found)
 
 
 @kernel
 def find_numeric_axis_split(node, scratch, criterion, rng, found):
     """Search a table without nominal columns; the search over categories is not compiled."""
-    search_columns(node, scratch, criterion, None, True, True, found)
+    search_columns(node, scratch, criterion, None, True, True, True, found)
 
 
 @kernel
 def find_simple_axis_split(node, scratch, criterion, rng, found):
     """Search for cuts and subsets of categories; leave out terms and single categories."""
-    search_columns(node, scratch, criterion, criterion.category_keys, None, True, found)
+    search_columns(node, scratch, criterion, criterion.category_keys, None, True, True, found)
 
 
 @kernel
 def find_simple_numeric_axis_split(node, scratch, criterion, rng, found):
     """Search for cuts; leave out terms and categories."""
-    search_columns(node, scratch, criterion, None, None, True, found)
+    search_columns(node, scratch, criterion, None, None, True, True, found)
 
 
 @inlined
-def search_columns(node, scratch, criterion, key, rare, other, found):
+def search_columns(node, scratch, criterion, key, rare, other, lanes, found):
     """Find the best split of one node on a single column, as `find_axis_split`.
 
     Parameters
@@ -116,28 +117,33 @@ def search_columns(node, scratch, criterion, key, rare, other, found):
         None = the searches that few tables need are not compiled: many classes row by row,
         a branch for each category, one category against the rest.
     other : bool or None
-        None = only the search for cuts of `PLAIN` records is compiled.
+        None = only the search of plain tables is compiled: for cuts, with all rows as records.
+    lanes : bool or None
+        None = plain tables have sums, and their lanes are not compiled; else they have lanes.
     """
     node, scratch, found = borrow_arrays((node, scratch, found))
     table, rows, split = node.table, node.rows, found[0]
     m, s = np.uint64(len(rows.ids)), np.uint64(len(node.stats))
     form, first = scratch.layout[np.uint64(FORM)], np.uint64(rows.ids[np.uint64(0)])
+    is_short = form == np.uint64(PLAIN) or form == np.uint64(SHORT)
     n_features = np.uint64(len(table.n_codes))
     n_try = min(np.uint64(node.n_try), n_features)
-    limit, is_batched, in_lanes = compute_cut_limit(node), True, True
-    if other is None:
-        width = pack_record_lanes(first, m, s, node.weight, scratch)
-    else:
+    limit, is_batched, is_counted, width = compute_cut_limit(node), True, True, NO_LANES
+    if lanes is not None:
+        if is_short:
+            width = pack_record_lanes(first, m, s, node.weight, scratch)
+        if other is None:
+            width = max(width, np.uint64(1))  # known to LLVM: there is no code for sums
+    if other is not None:
         flat = borrow_arrays(table.codes.reshape(table.codes.size))
         place = choose_place(m, np.uint64(table.codes.shape[1]), scratch)
-        if form == np.uint64(PLAIN) or form == np.uint64(SHORT):
-            width = pack_record_lanes(first, m, s, node.weight, scratch)
-        else:
+        if not is_short:
             width = pack_lanes(rows, m, s, node.weight, scratch)
         clear_offers(criterion, scratch.offers)
         by_row = criterion.use_terms and node.ways.resolution == 0.0 and not criterion.use_penalty
         is_batched = may_batch(node, criterion)
-        in_lanes = is_batched and form > np.uint64(NO_RECORDS) and width > NO_LANES
+        is_counted = is_batched and form > np.uint64(NO_RECORDS) and s <= np.uint64(MAX_LANES)
+    batch_width = width if is_counted else NO_LANES  # of the cuts in the batch
     chosen = np.int64(-1)
     while True:
         clear_split(split)
@@ -145,10 +151,7 @@ def search_columns(node, scratch, criterion, key, rare, other, found):
         for j in range(n_features + np.uint64(1)):
             is_over = j == n_features or tried == n_try
             if must_take_cuts(scratch, n_cuts, is_over):
-                take_cuts(
-                    node, scratch, criterion, width if in_lanes else NO_LANES, n_cuts, n_columns,
-                    split,
-                )  # fmt: skip
+                take_cuts(node, scratch, criterion, other, batch_width, n_cuts, n_columns, split)
                 n_cuts, n_columns = np.uint64(0), np.uint64(0)
                 if split.kind < 0:
                     return
@@ -156,14 +159,14 @@ def search_columns(node, scratch, criterion, key, rare, other, found):
                 break
             feature = pick_column(scratch, j, n_try, chosen)
             n_codes = table.n_codes[feature]
-            is_counted = in_lanes
-            if other is not None:
-                is_counted &= is_plain_column(table, scratch, feature) & (n_codes < np.uint32(256))
-            if is_counted:
+            if is_counted and (
+                other is None
+                or (is_plain_column(table, scratch, feature) and n_codes < np.uint32(256))
+            ):
                 begin_column(scratch, feature, n_cuts, n_columns)
                 n_cuts, present = add_record_cuts(
-                    scratch, first, m, s, width, feature, np.uint64(n_codes), node.weight, limit,
-                    n_cuts,
+                    scratch, rows, first, m, s, width, feature, np.uint64(n_codes), node.weight,
+                    limit, other, n_cuts,
                 )  # fmt: skip
                 if present > np.uint64(0):
                     tried += np.uint64(present > np.uint64(1))
@@ -191,7 +194,11 @@ def search_columns(node, scratch, criterion, key, rare, other, found):
             if count == 1:
                 continue  # a constant column does not count as a try: sparse tables still split
             tried += np.uint64(1)
-            if is_batched and not in_lanes and fits_batch(node, scratch, feature, count, n_cuts):
+            if (
+                is_batched
+                and batch_width == NO_LANES
+                and fits_batch(node, scratch, feature, count, n_cuts)
+            ):
                 begin_column(scratch, feature, n_cuts, n_columns)
                 n_columns += np.uint64(1)
                 n_cuts = collect_cuts(node, scratch, criterion, count, n_cuts)
@@ -226,14 +233,16 @@ def compute_cut_limit(node):
 
 
 @inlined
-def take_cuts(node, scratch, criterion, width, n_cuts, n_columns, split):
+def take_cuts(node, scratch, criterion, other, width, n_cuts, n_columns, split):
     """Keep the best cut of the batch if it is the best split so far."""
     ways = node.ways
     take_best_cut(
-        make_scorer(criterion, scratch.batch), scratch.batch.words, width, n_cuts, n_columns, node.stats, node.weight, node.impurity,
-        ways.tolerance, ways.right_if_even, len(node.rows.cells) == 0, scratch.best, scratch.pair,
-        split,
+        make_scorer(criterion, scratch.batch), scratch.batch.words, width, n_cuts, n_columns,
+        node.stats, node.weight, node.impurity, ways.tolerance, ways.right_if_even,
+        len(node.rows.cells) == 0, scratch.best, scratch.pair, split,
     )  # fmt: skip
+    if other is None:
+        split.after = split.cut + 1
 
 
 @inlined

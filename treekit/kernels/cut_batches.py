@@ -23,6 +23,7 @@ from treekit.kernels.node_statistics import (
     NO_LANES,
     count_lane_words,
     sum_lanes,
+    sum_values,
     unpack_lanes,
 )
 from treekit.kernels.records import (
@@ -331,19 +332,23 @@ def add_cuts(scorer, flat, code_of, count, whole, limit, dense, n):
 
 
 @llvm_inlined
-def add_record_cuts(scratch, first, m, s, width, feature, n_codes, whole, limit, n):
-    """Add the cuts of a column of records to the batch, as `add_cuts`; the others are lanes, too.
+def add_record_cuts(scratch, rows, first, m, s, width, feature, n_codes, whole, limit, other, n):
+    """Add the cuts of a column of records to the batch, as `add_cuts`.
 
     Parameters
     ----------
+    rows : Rows
+        Cells and statistics of the node's rows; not used if there are lanes.
     first : uint64
         Number of the first record.
     m, s : uint64
-        Records, and classes.
+        Records, and statistics.
     width : uint64
-        Bits of a lane.
+        Bits of a lane; 0: cuts have sums instead of lanes.
     n_codes : uint64
         The code of missing values.
+    other : bool or None
+        See `treekit.kernels.axis_splits.search_columns`.
 
     Returns
     -------
@@ -351,37 +356,63 @@ def add_record_cuts(scratch, first, m, s, width, feature, n_codes, whole, limit,
         Cuts in the batch, and codes present; a count of 0: values are missing, no cut was added.
     """
     batch, one = scratch.batch, np.uint64(1)
-    codes = borrow_arrays(batch.cuts[CODE])
-    n_words, step = count_lane_words(s, width), scratch.layout[np.uint64(STEP)]
-    count = sum_lanes(
-        scratch.lines, first * step + feature, step, m, scratch.lanes, scratch.slots, n_words,
-        scratch.packed, scratch.words, batch.words, codes, n,
-    )  # fmt: skip
+    codes, afters = borrow_arrays(batch.cuts[CODE]), borrow_arrays(batch.cuts[AFTER])
+    step = scratch.layout[np.uint64(STEP)]
+    at = first * step + feature
+    if width > NO_LANES:
+        count = sum_lanes(
+            scratch.lines, at, step, m, scratch.lanes, scratch.slots, count_lane_words(s, width),
+            scratch.packed, scratch.words, batch.words, codes, n,
+        )  # fmt: skip
+    else:
+        count = sum_values(
+            scratch.lines, at, step, m, rows.cells, rows.values, s, scratch.packed, scratch.words,
+            batch.sums, codes, n,
+        )  # fmt: skip
     end = n + count - one
     if np.uint64(codes[end]) == n_codes:
         return n, np.uint64(0)
-    if limit > 1.0:  # otherwise the weight of a row, an integer, is enough
-        end = _drop_light_cuts(batch.words, codes, s, width, whole, limit, n, end)
-    return end, count
+    if count == one:
+        return n, count
+    if other is not None:  # in a plain table the next code is one more
+        for j in range(n, end):
+            afters[j] = codes[j + one]
+    if width > NO_LANES and limit <= 1.0:  # the weight of a row, an integer
+        return end, count
+    parts = s if len(rows.cells) > 0 else one  # statistics that add up to a weight
+    # Weights are positive: the first cut has the lightest left side, the last the lightest right.
+    first_left = _weigh_left(batch, width, s, parts, n)
+    last_right = whole - _weigh_left(batch, width, s, parts, end - one)
+    if min(first_left, last_right) >= limit:
+        return end, count
+    kept = n
+    for j in range(n, end):
+        weight = _weigh_left(batch, width, s, parts, j)
+        if weight >= limit and whole - weight >= limit:
+            codes[kept], afters[kept] = codes[j], afters[j]
+            for w in range(np.uint64(batch.words.shape[0])):
+                batch.words[w, kept] = batch.words[w, j]
+            for k in range(s):
+                batch.sums[k, kept] = batch.sums[k, j]
+            kept += one
+    return kept, count
 
 
 @llvm_inlined
-def _drop_light_cuts(words, codes, s, width, whole, limit, first, end):
-    """Keep those cuts from `first` on whose sides weigh the limit; return the end of them."""
-    zero, mask = np.uint64(0), (np.uint64(1) << width) - np.uint64(1)
-    kept, n_words = first, count_lane_words(s, width)
-    for j in range(first, end):
-        left = zero
-        for w in range(n_words):
-            word = words[w, j]
-            words[w, kept] = word
-            while word:
-                left += word & mask
-                word = word >> width
-        codes[kept] = codes[j]
-        weight = np.float64(np.int64(left))
-        kept += np.uint64((weight >= limit) & (whole - weight >= limit))
-    return kept
+def _weigh_left(batch, width, s, parts, j):
+    """Return the weight on the left of a cut; `parts` statistics add up to a weight."""
+    if width == NO_LANES:
+        weight = 0.0
+        for k in range(parts):
+            weight += batch.sums[k, j]
+        return weight
+    total, mask = np.uint64(0), (np.uint64(1) << width) - np.uint64(1)
+    for w in range(count_lane_words(s, width)):
+        word = batch.words[w, j]
+        while word:
+            total += word & mask
+            word = word >> width
+    return np.float64(np.int64(total))
 
 
 @llvm_inlined
@@ -411,8 +442,7 @@ def take_best_cut(
     """
     sums, scores = scorer.sums, scorer.scores
     features, starts = borrow_arrays(scorer.cuts[FEATURE]), borrow_arrays(scorer.cuts[START])
-    in_lanes = width > NO_LANES
-    if in_lanes:
+    if width > NO_LANES:
         unpack_lanes(words, n, width, sums)
     highest, at = score_batch(scorer, n, stats)
     is_bad, feature = at < n, np.uint32(0xFFFFFFFF)
@@ -439,5 +469,4 @@ def take_best_cut(
     split.missing = choose_missing_branch(
         1, False, right_if_even, sum_weight(pair[0], dense), weight
     )
-    split.cut = code
-    split.after = code + 1 if in_lanes else np.int64(scorer.cuts[AFTER, at])
+    split.cut, split.after = code, np.int64(scorer.cuts[AFTER, at])

@@ -140,7 +140,7 @@ class Sample(NamedTuple):
 @kernel
 def grow_nodes(
     sample, records, room, limits, ways, midpoints, noise, quantile, steps, surrogates, nest, sums,
-    find, criterion, before, use_before, rng, scratch,
+    find, lanes, criterion, before, use_before, rng, scratch,
 ):  # fmt: skip
     """Grow one tree.
 
@@ -180,7 +180,9 @@ def grow_nodes(
         not compiled.
     find : pointer or None
         The splitter; arguments as in `treekit.kernels.axis_splits.find_axis_split`.  None: the
-        search for cuts of records of the form `PLAIN` is compiled here, and no other.
+        search of plain tables is compiled here (`treekit.kernels.axis_splits.search_columns`).
+    lanes : bool or None
+        Of that search.
     criterion : CriterionPointers
     before : pointer
         Pre-pruning: whether to keep a split, called if `use_before`.
@@ -236,7 +238,7 @@ def grow_nodes(
                     continue
             kind = search_split(
                 node, tree, sample, bounds, limits, ways, noise * (end - begin), quantile, find,
-                criterion, rng, scratch, found,
+                lanes, criterion, rng, scratch, found,
             )  # fmt: skip
             if kind < 0:
                 return grown, node, kind
@@ -403,8 +405,8 @@ def has_equal_values(values, begin, end, noise, quantile):
 
 @llvm_inlined
 def search_split(
-    node, tree, sample, bounds, limits, ways, rounding, quantile, find, criterion, rng, scratch,
-    found,
+    node, tree, sample, bounds, limits, ways, rounding, quantile, find, lanes, criterion, rng,
+    scratch, found,
 ):  # fmt: skip
     """Search for the best split of a node; return its kind, 0 = none, negative = an error.
 
@@ -437,7 +439,7 @@ def search_split(
     split.kind = 0
     start_node_draws(scratch, this.seed, limits.n_try)
     if find is None:
-        search_columns(view, scratch, criterion, None, None, None, found)
+        search_columns(view, scratch, criterion, None, None, None, lanes, found)
     else:
         find(view, scratch, criterion, rng, found)
     if split.kind <= 0:

@@ -234,7 +234,7 @@ def _search_counts(node, scratch, criterion, key, found):
         for j in range(n_features + np.uint64(1)):
             is_over = j == n_features or tried == n_try
             if must_take_cuts(scratch, n_cuts, is_over):
-                take_cuts(node, scratch, criterion, NO_LANES, n_cuts, n_columns, split)
+                take_cuts(node, scratch, criterion, True, NO_LANES, n_cuts, n_columns, split)
                 n_cuts, n_columns = np.uint64(0), np.uint64(0)
                 if split.kind < 0:
                     return
@@ -350,7 +350,8 @@ def split_nodes(
         scratch.counts[LACKS_COLUMNS] = 0
         kind = search_split(
             node, tree, counted, bounds, _set_decrease(limits, decreases[np.uint64(node)]), ways,
-            roundings[np.uint64(node)], None, find, criterion, rng, scratch, found,
+            roundings[np.uint64(node)], None, find, None, criterion, rng, scratch,
+            found,
         )  # fmt: skip
         if kind < 0:
             return grown, node, kind

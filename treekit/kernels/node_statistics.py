@@ -37,7 +37,7 @@ NO_LANES = np.uint64(0)
 """Lane width if the sums do not fit into lanes."""
 
 MAX_LANES = 32
-"""Largest number of classes whose weights are added up in lanes."""
+"""Largest number of classes whose weights are added up in lanes, or by code of all codes."""
 
 CODES_PER_WORD = np.uint64(256)
 """Distance of the words of a code: the first words of all codes come first."""
@@ -753,6 +753,72 @@ def sum_lanes(codes, at, step, m, lanes, slots, n_words, packed, present, sums, 
                 sums[w, end] = total
                 sums[w, end + one] = total
                 place += CODES_PER_WORD
+            code_of[end] = np.uint32(code)
+            end += one
+    return end - n
+
+
+@llvm_inlined
+def sum_values(codes, at, step, m, cells, values, s, packed, present, sums, code_of, n):
+    """Sum the statistics of a node's records up to each code of one column, as `sum_lanes`.
+
+    Parameters
+    ----------
+    cells, values
+        Of the node's rows; see `treekit.kernels.records.Rows`.
+    s : uint64
+        Number of statistics.
+    packed : (256 * S or more,) uint64
+        Zero before and after.
+    sums : (S, cuts) float64
+    """
+    zero, one, low6 = np.uint64(0), np.uint64(1), np.uint64(63)
+    end, start, has_cells = n, zero, len(cells) > 0
+    flat = borrow_arrays(packed.view(np.float64))
+    for w in range(BITMAPS * np.uint64(4)):
+        present[w] = zero
+    if s == np.uint64(2) and not has_cells:
+        for i in range(m):
+            code = np.uint64(codes[at])
+            flat[code + code] += values[i, zero]
+            flat[code + code + one] += values[i, one]
+            present[_find_word(i, code)] |= one << (code & low6)
+            at += step
+        first, second = 0.0, 0.0
+        firsts, seconds = borrow_arrays(sums[zero]), borrow_arrays(sums[one])
+        for w in range(np.uint64(4)):
+            word = _join_bitmaps(present, w)
+            while word:
+                code = (w << np.uint64(6)) + find_lowest_bit(word)
+                word &= word - one
+                first += flat[code + code]
+                second += flat[code + code + one]
+                flat[code + code] = flat[code + code + one] = 0.0
+                firsts[end], seconds[end], code_of[end] = first, second, np.uint32(code)
+                end += one
+        return end - n
+    for i in range(m):
+        code = np.uint64(codes[at])
+        start = code * s
+        if has_cells:
+            flat[start + np.uint64(cells[i])] += values[i, zero]
+        else:
+            for k in range(s):
+                flat[start + k] += values[i, k]
+        present[_find_word(i, code)] |= one << (code & low6)
+        at += step
+    for k in range(s):
+        sums[k, n] = 0.0
+    for w in range(np.uint64(4)):
+        word = _join_bitmaps(present, w)
+        while word:
+            code = (w << np.uint64(6)) + find_lowest_bit(word)
+            word &= word - one
+            for k in range(s):
+                total = sums[k, end] + flat[code * s + k]
+                flat[code * s + k] = 0.0
+                sums[k, end] = total
+                sums[k, end + one] = total
             code_of[end] = np.uint32(code)
             end += one
     return end - n

@@ -241,6 +241,7 @@ def _make_records(
     is_plain = (
         functions.coding == "histogram"
         and 2 <= target.size <= MAX_LANES
+        and target.quantile is None
         and not (criterion.pointers.use_choose or criterion.pointers.use_penalty)
         and plan.settings["resolution"] == 0
         and plan.monotonic_signs is None
