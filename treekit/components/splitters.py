@@ -6,9 +6,12 @@ from treekit.contracts import Setting, Splitter, SplitterFunctions
 from treekit.hookspecs import hookimpl
 from treekit.kernels.axis_splits import (
     find_axis_split,
+    find_binned_split,
     find_numeric_axis_split,
     find_simple_axis_split,
+    find_simple_binned_split,
     find_simple_numeric_axis_split,
+    find_simple_numeric_binned_split,
 )
 from treekit.kernels.compile import SplitterKernel
 from treekit.kernels.oblique_splits import (
@@ -31,7 +34,7 @@ def make_exact() -> SplitterFunctions:
 
 def make_histogram() -> SplitterFunctions:
     """Search the cuts between the bins of each column."""
-    return SplitterFunctions(find=AXIS_SPLITTER, coding="histogram")
+    return SplitterFunctions(find=BINNED_SPLITTER, coding="histogram")
 
 
 def make_random() -> SplitterFunctions:
@@ -73,6 +76,15 @@ AXIS_SPLITTER = SplitterKernel(
     numeric_kernel=find_numeric_axis_split,
     simple_kernel=find_simple_axis_split,
     simple_numeric_kernel=find_simple_numeric_axis_split,
+    quantile_kernel=find_quantile_split,
+    supports_monotonic=True,
+)
+
+BINNED_SPLITTER = SplitterKernel(
+    find_binned_split,
+    numeric_kernel=find_binned_split,
+    simple_kernel=find_simple_binned_split,
+    simple_numeric_kernel=find_simple_numeric_binned_split,
     quantile_kernel=find_quantile_split,
     supports_monotonic=True,
 )

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 from collections import namedtuple
+from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property, partial
 from typing import Any
 
 import numba as nb
@@ -52,14 +53,22 @@ CriterionView = namedtuple("CriterionView", ["score"])
 
 @dataclass(frozen=True)
 class CompiledSplitter:
-    """A compiled splitter: the pointer to ``find``, its column coding, options and split kinds."""
+    """A compiled splitter: its column coding, options and kinds of splits.
 
-    find: Any
+    `make_find` compiles the pointer to ``find``.
+    """
+
+    make_find: Callable[[], FunctionPointer]
     coding: Coding
     origin: Origin
     options: tuple[float, ...] = ()
     intervals: bool = False
     sums: bool = False
+
+    @cached_property
+    def find(self) -> FunctionPointer:
+        """The pointer to ``find``, compiled on first use: plain tables do not need it."""
+        return self.make_find()
 
 
 def compile_splitter(
@@ -88,7 +97,7 @@ def compile_splitter(
                 f"{origin} needs additive statistics, but the criterion uses quantiles; choose "
                 "splitter 'exact' or 'histogram'"
             )
-        find = get_builtin_pointer(get_python_function(own), signature)
+        find = partial(get_builtin_pointer, get_python_function(own), signature)
         return CompiledSplitter(
             find, functions.coding, origin, functions.find.options, sums=functions.sums
         )
@@ -102,7 +111,7 @@ def compile_splitter(
         warn_of_python(origin, "find", core, parse_numba_error(error))
         find = FunctionPointer(_make_python_find(core, functions, origin), signature)
     return CompiledSplitter(
-        find, functions.coding, origin, intervals=functions.intervals, sums=functions.sums
+        lambda: find, functions.coding, origin, intervals=functions.intervals, sums=functions.sums
     )
 
 

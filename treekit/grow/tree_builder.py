@@ -327,13 +327,11 @@ def grow_rows(
         noise += _bound_part_noise(rows.values, steps)
     flat, held_flat = table.codes.reshape(-1), others.codes.reshape(-1)
     spare = allocate_rows(most + 1, rows.values.shape[1], dense=recipe.target.is_dense)
-    records, find = None, splitter.find
-    target = recipe.target
+    records, target, is_plain = None, recipe.target, False
     if recipe.records is not None and len(rows.ids):
         records = gather_records(recipe.records, rows.ids, rows.values, len(rows.cells) > 0)
         scratch = scratch._replace(lines=records.codes, layout=records.layout)
-        if recipe.records.is_plain and (target.is_dense or records.layout[FORM] == PLAIN):
-            find = None
+        is_plain = recipe.records.is_plain and (target.is_dense or records.layout[FORM] == PLAIN)
         numbers = np.arange(len(rows.ids), dtype=np.uint32)
         rows = Rows(numbers, rows.cells.copy(), rows.values.copy())
     arguments = (
@@ -349,8 +347,9 @@ def grow_rows(
         surrogacy,
         nest,
         sums,
-        find,
-        None if target.is_dense else True,
+        None if is_plain else splitter.find,
+        True if is_plain and not target.is_dense else None,
+        True if is_plain and target.is_dense else None,
         criterion.pointers._replace(use_terms=has_exact_terms(recipe, rows)),
         recipe.before,
         recipe.use_before,

@@ -84,29 +84,51 @@ def find_axis_split(node, scratch, criterion, rng, found):
 
     Cost: tries x rows, plus tries x codes for large nodes.
     """
-    search_columns(node, scratch, criterion, criterion.category_keys, True, True, True, found)
+    keys = criterion.category_keys
+    search_columns(node, scratch, criterion, keys, True, None, True, True, found)
 
 
 @kernel
 def find_numeric_axis_split(node, scratch, criterion, rng, found):
     """Search a table without nominal columns; the search over categories is not compiled."""
-    search_columns(node, scratch, criterion, None, True, True, True, found)
+    search_columns(node, scratch, criterion, None, True, None, True, True, found)
 
 
 @kernel
 def find_simple_axis_split(node, scratch, criterion, rng, found):
     """Search for cuts and subsets of categories; leave out terms and single categories."""
-    search_columns(node, scratch, criterion, criterion.category_keys, None, True, True, found)
+    keys = criterion.category_keys
+    search_columns(node, scratch, criterion, keys, None, None, True, True, found)
 
 
 @kernel
 def find_simple_numeric_axis_split(node, scratch, criterion, rng, found):
     """Search for cuts; leave out terms and categories."""
-    search_columns(node, scratch, criterion, None, None, True, True, found)
+    search_columns(node, scratch, criterion, None, None, None, True, True, found)
+
+
+@kernel
+def find_binned_split(node, scratch, criterion, rng, found):
+    """Find the best split of one node as `find_axis_split`, by the fast search of records."""
+    keys = criterion.category_keys
+    search_columns(node, scratch, criterion, keys, True, True, True, True, found)
+
+
+@kernel
+def find_simple_binned_split(node, scratch, criterion, rng, found):
+    """Search for cuts and subsets of categories; leave out terms and single categories."""
+    keys = criterion.category_keys
+    search_columns(node, scratch, criterion, keys, None, True, True, True, found)
+
+
+@kernel
+def find_simple_numeric_binned_split(node, scratch, criterion, rng, found):
+    """Search for cuts; leave out terms and categories."""
+    search_columns(node, scratch, criterion, None, None, True, True, True, found)
 
 
 @inlined
-def search_columns(node, scratch, criterion, key, rare, other, lanes, found):
+def search_columns(node, scratch, criterion, key, rare, records, other, lanes, found):
     """Find the best split of one node on a single column, as `find_axis_split`.
 
     Parameters
@@ -116,6 +138,8 @@ def search_columns(node, scratch, criterion, key, rare, other, lanes, found):
     rare : bool or None
         None = the searches that few tables need are not compiled: many classes row by row,
         a branch for each category, one category against the rest.
+    records : bool or None
+        None = the fast search of columns of records is not compiled.
     other : bool or None
         None = only the search of plain tables is compiled: for cuts, with all rows as records.
     lanes : bool or None
@@ -125,10 +149,10 @@ def search_columns(node, scratch, criterion, key, rare, other, lanes, found):
     table, rows, split = node.table, node.rows, found[0]
     m, s = np.uint64(len(rows.ids)), np.uint64(len(node.stats))
     form, first = scratch.layout[np.uint64(FORM)], np.uint64(rows.ids[np.uint64(0)])
-    is_short = form == np.uint64(PLAIN) or form == np.uint64(SHORT)
     n_features = np.uint64(len(table.n_codes))
     n_try = min(np.uint64(node.n_try), n_features)
-    limit, is_batched, is_counted, width = compute_cut_limit(node), True, True, NO_LANES
+    limit, is_batched, width, batch_width = compute_cut_limit(node), True, NO_LANES, NO_LANES
+    is_short = form == np.uint64(PLAIN) or form == np.uint64(SHORT)
     if lanes is not None:
         if is_short:
             width = pack_record_lanes(first, m, s, node.weight, scratch)
@@ -142,8 +166,10 @@ def search_columns(node, scratch, criterion, key, rare, other, lanes, found):
         clear_offers(criterion, scratch.offers)
         by_row = criterion.use_terms and node.ways.resolution == 0.0 and not criterion.use_penalty
         is_batched = may_batch(node, criterion)
-        is_counted = is_batched and form > np.uint64(NO_RECORDS) and s <= np.uint64(MAX_LANES)
-    batch_width = width if is_counted else NO_LANES  # of the cuts in the batch
+    is_counted = is_batched and form != np.uint64(NO_RECORDS) and s <= np.uint64(MAX_LANES)
+    if records is not None:
+        if is_counted:
+            batch_width = width
     chosen = np.int64(-1)
     while True:
         clear_split(split)
@@ -158,20 +184,20 @@ def search_columns(node, scratch, criterion, key, rare, other, lanes, found):
             if is_over:
                 break
             feature = pick_column(scratch, j, n_try, chosen)
-            n_codes = table.n_codes[feature]
-            if is_counted and (
-                other is None
-                or (is_plain_column(table, scratch, feature) and n_codes < np.uint32(256))
-            ):
-                begin_column(scratch, feature, n_cuts, n_columns)
-                n_cuts, present = add_record_cuts(
-                    scratch, rows, first, m, s, width, feature, np.uint64(n_codes), node.weight,
-                    limit, other, n_cuts,
-                )  # fmt: skip
-                if present > np.uint64(0):
+            if records is not None:
+                is_plain = True
+                if other is not None:
+                    is_plain = is_counted and is_plain_column(table, scratch, feature)
+                if is_plain:
+                    begin_column(scratch, feature, n_cuts, n_columns)
+                    n_cuts, present = add_record_cuts(
+                        scratch, rows, first, m, s, width, feature,
+                        np.uint64(table.n_codes[feature]), node.weight, limit, other, n_cuts,
+                    )  # fmt: skip
                     tried += np.uint64(present > np.uint64(1))
                     n_columns += np.uint64(present > np.uint64(1))
-                    continue
+                    if present > np.uint64(0):
+                        continue
             if other is None:
                 continue
             column = locate_column(table, flat, scratch.lines, feature, place)
@@ -245,7 +271,7 @@ def take_cuts(node, scratch, criterion, other, width, n_cuts, n_columns, split):
         split.after = split.cut + 1
 
 
-@inlined
+@llvm_inlined
 def search_counted_column(node, scratch, criterion, key, rare, feature, count, chosen, split):
     """Search the counts of one column for a split, and keep it if it is the best so far.
 

@@ -140,7 +140,7 @@ class Sample(NamedTuple):
 @kernel
 def grow_nodes(
     sample, records, room, limits, ways, midpoints, noise, quantile, steps, surrogates, nest, sums,
-    find, lanes, criterion, before, use_before, rng, scratch,
+    find, lanes, values, criterion, before, use_before, rng, scratch,
 ):  # fmt: skip
     """Grow one tree.
 
@@ -179,10 +179,10 @@ def grow_nodes(
         Working memory for oblique splits; None = the splitter makes none, and their code is
         not compiled.
     find : pointer or None
-        The splitter; arguments as in `treekit.kernels.axis_splits.find_axis_split`.  None: the
-        search of plain tables is compiled here (`treekit.kernels.axis_splits.search_columns`).
-    lanes : bool or None
-        Of that search.
+        The splitter; arguments as in `treekit.kernels.axis_splits.find_axis_split`.
+    lanes, values : bool or None
+        If one is given instead of `find`, cuts of a plain table are searched, of records with
+        lanes or with statistics (`treekit.kernels.axis_splits.search_columns`).
     criterion : CriterionPointers
     before : pointer
         Pre-pruning: whether to keep a split, called if `use_before`.
@@ -238,7 +238,7 @@ def grow_nodes(
                     continue
             kind = search_split(
                 node, tree, sample, bounds, limits, ways, noise * (end - begin), quantile, find,
-                lanes, criterion, rng, scratch, found,
+                lanes, values, criterion, rng, scratch, found,
             )  # fmt: skip
             if kind < 0:
                 return grown, node, kind
@@ -405,8 +405,8 @@ def has_equal_values(values, begin, end, noise, quantile):
 
 @llvm_inlined
 def search_split(
-    node, tree, sample, bounds, limits, ways, rounding, quantile, find, lanes, criterion, rng,
-    scratch, found,
+    node, tree, sample, bounds, limits, ways, rounding, quantile, find, lanes, values,
+    criterion, rng, scratch, found,
 ):  # fmt: skip
     """Search for the best split of a node; return its kind, 0 = none, negative = an error.
 
@@ -438,9 +438,12 @@ def search_split(
     split = found[0]
     split.kind = 0
     start_node_draws(scratch, this.seed, limits.n_try)
-    if find is None:
-        search_columns(view, scratch, criterion, None, None, None, lanes, found)
-    else:
+    # What is not None is compiled, the rest is not.
+    if lanes is not None:
+        search_columns(view, scratch, criterion, None, None, True, None, True, found)
+    if values is not None:
+        search_columns(view, scratch, criterion, None, None, True, None, None, found)
+    if find is not None:
         find(view, scratch, criterion, rng, found)
     if split.kind <= 0:
         return split.kind

@@ -350,7 +350,7 @@ def split_nodes(
         scratch.counts[LACKS_COLUMNS] = 0
         kind = search_split(
             node, tree, counted, bounds, _set_decrease(limits, decreases[np.uint64(node)]), ways,
-            roundings[np.uint64(node)], None, find, None, criterion, rng, scratch,
+            roundings[np.uint64(node)], None, find, None, None, criterion, rng, scratch,
             found,
         )  # fmt: skip
         if kind < 0:

@@ -891,6 +891,5 @@ def locate_column(table, flat, lines, feature, place):
     """
     if place > np.uint64(0):
         return Column(lines, np.uint64(feature), place, table.n_codes[feature])
-    return Column(
-        flat, feature * np.uint64(table.codes.shape[1]), np.uint64(1), table.n_codes[feature]
-    )
+    rows = np.uint64(table.codes.shape[1])
+    return Column(flat, feature * rows, np.uint64(1), table.n_codes[feature])

@@ -3,14 +3,14 @@
 Splitting a node moves whole records, so that the rows of a node lie side by side: a pass over
 one of its columns reads few cache lines, without row numbers.
 
-A record begins with the row's codes, one number each, and the cell to which it adds its weight.
-A short record has the weight as one more number of the codes' type; a long one has the row's
-statistics as doubles.  Records are padded to `RECORD_WORDS` words.
+A record begins with the row's codes, a byte each, and the cell to which it adds its weight.
+A short record has the weight as one more byte; a long one has the row's statistics as doubles.
+Records are padded to `RECORD_WORDS` words.
 """
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -32,17 +32,17 @@ NO_RECORDS, PLAIN, SHORT, LONG = range(4)
 """Forms of records.  Those of `PLAIN` are short, and only their lanes are read at a node."""
 
 FORM, STEP, CELL, FIRST_VALUE, N_WORDS = range(5)
-"""Places in a layout: form; numbers of a record; place of its cell, and of its first double; words.
+"""Places in a layout: form; bytes of a record; place of its cell, and of its first double; words.
 """
 
 
 class Records(NamedTuple):
-    """Records of the rows of one tree; the first four arrays are the same memory.
+    """Records of the rows of one tree; the first three arrays are the same memory.
 
     Attributes
     ----------
     words : (rows * words of a record,) uint64
-    codes : unsigned, of the type of the table's codes
+    codes : uint8
     values : float64
     spare : like `words`
         Working memory.
@@ -64,8 +64,6 @@ class RecordTable(NamedTuple):
     ----------
     words : (rows, words) uint64
     n_columns : int
-    dtype : dtype
-        Type of the codes.
     is_plain : bool
         Whether all cuts are scored by lanes: all columns are numeric, unconstrained and without
         missing values.
@@ -73,7 +71,6 @@ class RecordTable(NamedTuple):
 
     words: npt.NDArray[np.uint64]
     n_columns: int
-    dtype: np.dtype[Any]
     is_plain: bool
 
 
@@ -90,28 +87,29 @@ def _pad(n_bytes: int) -> int:
 
 
 def make_record_table(
-    codes: npt.NDArray[Any], cells: npt.NDArray[np.uint32], is_plain: bool
+    codes: npt.NDArray[np.uint8], cells: npt.NDArray[np.uint32], is_plain: bool
 ) -> RecordTable | None:
     """Return the records of a code matrix (columns, rows); None if they would be too long.
 
     `cells` is empty for dense targets.
     """
     n_columns, n_rows = codes.shape
-    n_words = _pad((n_columns + 2) * codes.itemsize)
-    if n_words > MAX_RECORD_WORDS or (len(cells) and cells.max() > np.iinfo(codes.dtype).max):
+    n_words = _pad(n_columns + 2)
+    if n_words > MAX_RECORD_WORDS or (len(cells) and cells.max() > _LARGEST):
         return None
     words = allocate_words(n_rows, n_words)
-    numbers = words.view(codes.dtype)
+    places = words.view(np.uint8)
     for first in range(0, n_rows, _BLOCK_ROWS):  # blocks of rows that fit into the cache
         block = slice(first, first + _BLOCK_ROWS)
-        numbers[block, :n_columns] = codes[:, block].T
-        numbers[block, n_columns:] = 0
+        places[block, :n_columns] = codes[:, block].T
+        places[block, n_columns:] = 0
         if len(cells):
-            numbers[block, n_columns] = cells[block]
-    return RecordTable(words, n_columns, codes.dtype, is_plain)
+            places[block, n_columns] = cells[block]
+    return RecordTable(words, n_columns, is_plain)
 
 
 _BLOCK_ROWS = 2048
+_LARGEST = 255
 
 
 def gather_records(
@@ -122,30 +120,28 @@ def gather_records(
 ) -> Records:
     """Return the records of rows of a table, with statistics (rows, V) `values`.
 
-    Records are short if they have cells, and weights that are numbers of the codes' type.
+    Records are short if they have cells, and weights that fit into a byte.
     """
-    itemsize, n_columns = table.dtype.itemsize, table.n_columns
-    first_value = -(-(n_columns + 1) * itemsize // 8)
+    n_columns = table.n_columns
+    first_value = -(-(n_columns + 1) // 8)
     n_words, form = _pad(8 * (first_value + values.shape[1])), LONG
-    if has_cells and _are_short(values[:, 0], np.iinfo(table.dtype).max):
+    if has_cells and _are_short(values[:, 0]):
         is_plain = table.is_plain and values.sum() < MAX_LANE_WEIGHT
         n_words, form = table.words.shape[1], PLAIN if is_plain else SHORT
     words, spare = (allocate_words(len(ids), n_words).reshape(-1) for _ in range(2))
-    numbers, doubles = words.view(table.dtype), words.view(np.float64)
-    step = n_words * 8 // itemsize
-    layout = np.array([form, step, n_columns, first_value, n_words], np.uint64)
-    records = Records(words, numbers, doubles, spare, layout)
+    layout = np.array([form, 8 * n_words, n_columns, first_value, n_words], np.uint64)
+    records = Records(words, words.view(np.uint8), words.view(np.float64), spare, layout)
     fill_records(records, table.words, ids, values)
     return records
 
 
 @kernel
-def _are_short(weights, most):
-    """Check whether all weights are integers from 0 to `most`."""
+def _are_short(weights):
+    """Check whether all weights are integers from 0 to 255."""
     are_short = True
     for i in range(np.uint64(len(weights))):
         own = weights[i]
-        are_short &= (own >= 0.0) & (own <= most) & (np.floor(own) == own)
+        are_short &= (own >= 0.0) & (own <= _LARGEST) & (np.floor(own) == own)
     return are_short
 
 

@@ -12,6 +12,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 import numpy.typing as npt
 
+from treekit.components.splitters import BINNED_SPLITTER
 from treekit.contracts import CriterionFunctions, Ranks, Sums
 from treekit.data.binning import encode_columns
 from treekit.data.dataset import Dataset
@@ -230,18 +231,16 @@ def _make_records(
     plan: Plan, criterion: CompiledCriterion, table: Table, target: TargetStatistics
 ) -> RecordTable | None:
     """Return the rows of the table as records, if the splitter can search them."""
-    functions, missing = plan.splitter.functions, plan.settings["missing"]
     if (
-        not isinstance(functions.find, SplitterKernel)
-        or functions.sums
-        or missing in ("fractional", "surrogate")
+        plan.splitter.functions.find is not BINNED_SPLITTER
+        or plan.settings["missing"] in ("fractional", "surrogate")
+        or target.quantile is not None
+        or table.codes.dtype != np.uint8
         or not table.codes.size
     ):
         return None
     is_plain = (
-        functions.coding == "histogram"
-        and 2 <= target.size <= MAX_LANES
-        and target.quantile is None
+        2 <= target.size <= MAX_LANES
         and not (criterion.pointers.use_choose or criterion.pointers.use_penalty)
         and plan.settings["resolution"] == 0
         and plan.monotonic_signs is None
