@@ -166,8 +166,11 @@ def search_columns(node, scratch, criterion, key, rare, records, other, lanes, f
         clear_offers(criterion, scratch.offers)
         by_row = criterion.use_terms and node.ways.resolution == 0.0 and not criterion.use_penalty
         is_batched = may_batch(node, criterion)
-    is_counted = is_batched and form != np.uint64(NO_RECORDS) and s <= np.uint64(MAX_LANES)
+    is_counted = False
     if records is not None:
+        is_counted = form != np.uint64(NO_RECORDS) and s <= np.uint64(MAX_LANES)
+        if other is not None:
+            is_counted &= is_batched and node.ways.min_side_share == 0.0
         if is_counted:
             batch_width = width
     chosen = np.int64(-1)
@@ -177,7 +180,9 @@ def search_columns(node, scratch, criterion, key, rare, records, other, lanes, f
         for j in range(n_features + np.uint64(1)):
             is_over = j == n_features or tried == n_try
             if must_take_cuts(scratch, n_cuts, is_over):
-                take_cuts(node, scratch, criterion, other, batch_width, n_cuts, n_columns, split)
+                take_cuts(
+                    node, scratch, criterion, batch_width, is_counted, n_cuts, n_columns, split
+                )
                 n_cuts, n_columns = np.uint64(0), np.uint64(0)
                 if split.kind < 0:
                     return
@@ -192,12 +197,11 @@ def search_columns(node, scratch, criterion, key, rare, records, other, lanes, f
                     begin_column(scratch, feature, n_cuts, n_columns)
                     n_cuts, present = add_record_cuts(
                         scratch, rows, first, m, s, width, feature,
-                        np.uint64(table.n_codes[feature]), node.weight, limit, other, n_cuts,
+                        np.uint64(table.n_codes[feature]), node.weight, limit, n_cuts,
                     )  # fmt: skip
                     tried += np.uint64(present > np.uint64(1))
                     n_columns += np.uint64(present > np.uint64(1))
-                    if present > np.uint64(0):
-                        continue
+                    continue
             if other is None:
                 continue
             column = locate_column(table, flat, scratch.lines, feature, place)
@@ -220,11 +224,7 @@ def search_columns(node, scratch, criterion, key, rare, records, other, lanes, f
             if count == 1:
                 continue  # a constant column does not count as a try: sparse tables still split
             tried += np.uint64(1)
-            if (
-                is_batched
-                and batch_width == NO_LANES
-                and fits_batch(node, scratch, feature, count, n_cuts)
-            ):
+            if is_batched and not is_counted and fits_batch(node, scratch, feature, count, n_cuts):
                 begin_column(scratch, feature, n_cuts, n_columns)
                 n_columns += np.uint64(1)
                 n_cuts = collect_cuts(node, scratch, criterion, count, n_cuts)
@@ -259,16 +259,14 @@ def compute_cut_limit(node):
 
 
 @inlined
-def take_cuts(node, scratch, criterion, other, width, n_cuts, n_columns, split):
+def take_cuts(node, scratch, criterion, width, in_records, n_cuts, n_columns, split):
     """Keep the best cut of the batch if it is the best split so far."""
     ways = node.ways
     take_best_cut(
-        make_scorer(criterion, scratch.batch), scratch.batch.words, width, n_cuts, n_columns,
-        node.stats, node.weight, node.impurity, ways.tolerance, ways.right_if_even,
+        make_scorer(criterion, scratch.batch), scratch.batch.words, width, in_records, n_cuts,
+        n_columns, node.stats, node.weight, node.impurity, ways.tolerance, ways.right_if_even,
         len(node.rows.cells) == 0, scratch.best, scratch.pair, split,
     )  # fmt: skip
-    if other is None:
-        split.after = split.cut + 1
 
 
 @llvm_inlined

@@ -28,6 +28,7 @@ from treekit.kernels.node_statistics import (
 )
 from treekit.kernels.records import (
     BAD_NUMBER,
+    MISSING,
     THRESHOLD,
     TOLERANCE,
     CutBatch,
@@ -47,8 +48,8 @@ CODE, AFTER, FEATURE, START, N_CUT_ROWS = range(5)
 """Rows of `CutBatch.cuts`: the codes below and above a cut; each column, and its first cut."""
 
 _BATCH_CELLS = 2048
-_MIN_CUTS = 520  # those of two columns of 255 codes, padded
-_USUAL_CUTS = 257  # of a column of 8 bits, and one more place that is written
+_MIN_CUTS = 1040  # those of two columns of 255 codes with missing values, padded
+_USUAL_CUTS = 513  # of a column of 8 bits, and one more place that is written
 
 
 def count_batch_cuts(n_sums: int) -> int:
@@ -332,8 +333,11 @@ def add_cuts(scorer, flat, code_of, count, whole, limit, dense, n):
 
 
 @llvm_inlined
-def add_record_cuts(scratch, rows, first, m, s, width, feature, n_codes, whole, limit, other, n):
+def add_record_cuts(scratch, rows, first, m, s, width, feature, n_codes, whole, limit, n):
     """Add the cuts of a column of records to the batch, as `add_cuts`.
+
+    If values are missing, each cut is added with them on the right and on the left, and after
+    all others the cut between known and missing values.
 
     Parameters
     ----------
@@ -347,17 +351,14 @@ def add_record_cuts(scratch, rows, first, m, s, width, feature, n_codes, whole, 
         Bits of a lane; 0: cuts have sums instead of lanes.
     n_codes : uint64
         The code of missing values.
-    other : bool or None
-        See `treekit.kernels.axis_splits.search_columns`.
 
     Returns
     -------
     n, count : uint64
-        Cuts in the batch, and codes present; a count of 0: values are missing, no cut was added.
+        Cuts in the batch, and codes present.
     """
-    batch, one = scratch.batch, np.uint64(1)
-    codes, afters = borrow_arrays(batch.cuts[CODE]), borrow_arrays(batch.cuts[AFTER])
-    step = scratch.layout[np.uint64(STEP)]
+    batch, one, two = scratch.batch, np.uint64(1), np.uint64(2)
+    codes, step = borrow_arrays(batch.cuts[CODE]), scratch.layout[np.uint64(STEP)]
     at = first * step + feature
     if width > NO_LANES:
         count = sum_lanes(
@@ -370,32 +371,80 @@ def add_record_cuts(scratch, rows, first, m, s, width, feature, n_codes, whole, 
             batch.sums, codes, n,
         )  # fmt: skip
     end = n + count - one
-    if np.uint64(codes[end]) == n_codes:
-        return n, np.uint64(0)
     if count == one:
         return n, count
-    if other is not None:  # in a plain table the next code is one more
-        for j in range(n, end):
-            afters[j] = codes[j + one]
+    parts = s if len(rows.cells) > 0 else one  # statistics that add up to a weight
+    is_known = np.uint64(codes[end]) != n_codes
+    if not is_known:
+        _add_missing_left(batch, codes, s, width, n, count - one)
+        end = n + two * (count - one) - one
     if width > NO_LANES and limit <= 1.0:  # the weight of a row, an integer
         return end, count
-    parts = s if len(rows.cells) > 0 else one  # statistics that add up to a weight
     # Weights are positive: the first cut has the lightest left side, the last the lightest right.
-    first_left = _weigh_left(batch, width, s, parts, n)
-    last_right = whole - _weigh_left(batch, width, s, parts, end - one)
-    if min(first_left, last_right) >= limit:
-        return end, count
+    if is_known:
+        first_left = _weigh_left(batch, width, s, parts, n)
+        last_right = whole - _weigh_left(batch, width, s, parts, end - one)
+        if min(first_left, last_right) >= limit:
+            return end, count
     kept = n
     for j in range(n, end):
         weight = _weigh_left(batch, width, s, parts, j)
         if weight >= limit and whole - weight >= limit:
-            codes[kept], afters[kept] = codes[j], afters[j]
-            for w in range(np.uint64(batch.words.shape[0])):
-                batch.words[w, kept] = batch.words[w, j]
-            for k in range(s):
-                batch.sums[k, kept] = batch.sums[k, j]
+            _copy_cut(batch, codes, s, width, j, kept, codes[j])
             kept += one
     return kept, count
+
+
+MISSING_LEFT, MISSING_RIGHT, MISSING_APART = (
+    np.uint32(1 << 31),
+    np.uint32(1 << 30),
+    np.uint32(1 << 29),
+)
+"""Flags of the code of a cut where values are missing: they go left, right, or right alone."""
+
+_CODE_BITS = np.uint32((1 << 29) - 1)
+
+
+@llvm_inlined
+def _add_missing_left(batch, codes, s, width, n, known):
+    """Add a cut with missing values on the left after each of those from `n` on but the last."""
+    if width > NO_LANES:
+        for w in range(count_lane_words(s, width)):
+            _interleave(borrow_arrays(batch.words[w]), n, known)
+    else:
+        for k in range(s):
+            _interleave(borrow_arrays(batch.sums[k]), n, known)
+    last = known - np.uint64(1)
+    codes[n + last + last] = codes[n + last] | MISSING_APART
+    for i in range(last):
+        j = last - np.uint64(1) - i
+        code = codes[n + j]
+        codes[n + j + j] = code | MISSING_RIGHT
+        codes[n + j + j + np.uint64(1)] = code | MISSING_LEFT
+
+
+@llvm_inlined
+def _interleave(sums, n, known):
+    """Add the statistic of missing values, the last one, to each sum, and put it after the sum."""
+    last = known - np.uint64(1)
+    lost = sums[n + known] - sums[n + last]
+    sums[n + last + last] = sums[n + last]
+    for i in range(last):
+        j = last - np.uint64(1) - i
+        own = sums[n + j]
+        sums[n + j + j], sums[n + j + j + np.uint64(1)] = own, own + lost
+
+
+@inlined
+def _copy_cut(batch, codes, s, width, j, to, code):
+    """Copy cut `j` of the batch to place `to`."""
+    codes[to] = code
+    if width > NO_LANES:
+        for w in range(count_lane_words(s, width)):
+            batch.words[w, to] = batch.words[w, j]
+    else:
+        for k in range(s):
+            batch.sums[k, to] = batch.sums[k, j]
 
 
 @llvm_inlined
@@ -417,8 +466,8 @@ def _weigh_left(batch, width, s, parts, j):
 
 @llvm_inlined
 def take_best_cut(
-    scorer, words, width, n, n_columns, stats, weight, impurity, tolerance, right_if_even, dense,
-    best, pair, split,
+    scorer, words, width, in_records, n, n_columns, stats, weight, impurity, tolerance,
+    right_if_even, dense, best, pair, split,
 ):  # fmt: skip
     """Score the batch, and keep its best cut if it is the best split so far.
 
@@ -430,6 +479,8 @@ def take_best_cut(
     scorer : CutScorer
     words : (words, cuts) uint64
         Lanes of the cuts, of which the sums are made; not used if `width`, their bits, is 0.
+    in_records : bool
+        Whether codes have flags of missing values, and the next code is one more.
     n, n_columns : uint64
         Number of cuts, and of their columns.
     stats, weight, impurity
@@ -461,12 +512,18 @@ def take_best_cut(
     if is_bad:
         split.kind = BAD_NUMBER
         return
-    score, code = scores[at], np.int64(scorer.cuts[CODE, at])
+    score, noted = scores[at], scorer.cuts[CODE, at]
+    code = np.int64(noted & _CODE_BITS) if in_records else np.int64(noted)
     if not is_better(score, np.int64(feature), code, impurity, split):
         return
     replace_split(split, THRESHOLD, feature, score, code)
     write_sides(pair, best[np.uint64(2) :], stats)
-    split.missing = choose_missing_branch(
-        1, False, right_if_even, sum_weight(pair[0], dense), weight
-    )
-    split.cut, split.after = code, np.int64(scorer.cuts[AFTER, at])
+    if in_records and noted & MISSING_APART:
+        split.kind = MISSING
+        return
+    is_compared = in_records and noted & (MISSING_LEFT | MISSING_RIGHT) != np.uint32(0)
+    side = 0 if noted & MISSING_LEFT else 1
+    left_weight = sum_weight(pair[0], dense)
+    split.missing = choose_missing_branch(side, is_compared, right_if_even, left_weight, weight)
+    split.cut = code
+    split.after = code + 1 if in_records else np.int64(scorer.cuts[AFTER, at])

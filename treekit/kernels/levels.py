@@ -234,7 +234,7 @@ def _search_counts(node, scratch, criterion, key, found):
         for j in range(n_features + np.uint64(1)):
             is_over = j == n_features or tried == n_try
             if must_take_cuts(scratch, n_cuts, is_over):
-                take_cuts(node, scratch, criterion, True, NO_LANES, n_cuts, n_columns, split)
+                take_cuts(node, scratch, criterion, NO_LANES, False, n_cuts, n_columns, split)
                 n_cuts, n_columns = np.uint64(0), np.uint64(0)
                 if split.kind < 0:
                     return

@@ -65,8 +65,7 @@ class RecordTable(NamedTuple):
     words : (rows, words) uint64
     n_columns : int
     is_plain : bool
-        Whether all cuts are scored by lanes: all columns are numeric, unconstrained and without
-        missing values.
+        Whether all cuts are scored in batches: columns are numeric and unconstrained.
     """
 
     words: npt.NDArray[np.uint64]

@@ -244,8 +244,8 @@ def _make_records(
         and not (criterion.pointers.use_choose or criterion.pointers.use_penalty)
         and plan.settings["resolution"] == 0
         and plan.monotonic_signs is None
+        and plan.settings["numeric_side"] != "c45"
         and bool((table.nominal == 0).all())
-        and not (table.codes == table.n_codes[:, None]).any()
     )
     return make_record_table(table.codes, target.cells, is_plain)
 
