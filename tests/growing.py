@@ -11,10 +11,9 @@ import numpy.typing as npt
 
 from tests.reference import grow as reference
 from treekit.components.criteria import make_entropy, make_gain_ratio, make_gini, make_squared_error
-from treekit.components.splitters import AXIS_SPLITTER
+from treekit.components.splitters import AXIS_SPLITTER, BINNED_SPLITTER
 from treekit.contracts import CriterionFunctions, SplitterFunctions
 from treekit.data.binning import encode_columns
-from treekit.data.out_of_core import copy_row_major
 from treekit.grow.compile_criterion import (
     CompiledCriterion,
     TargetBlocks,
@@ -103,7 +102,7 @@ def node_statistics(
 def recipe_of(
     problem: reference.Problem,
     criterion: CompiledCriterion | None = None,
-    find: Callable[..., Any] = AXIS_SPLITTER,
+    find: Callable[..., Any] | None = None,
     n_try: int | None = None,
     ways: SplitRules = PLAIN_RULES,
     fractional: bool = False,
@@ -117,6 +116,8 @@ def recipe_of(
         for column, size in zip(problem.columns, problem.levels, strict=True)
     ]
     exact = problem.max_bins is None
+    if find is None:
+        find = AXIS_SPLITTER if exact else BINNED_SPLITTER
     table = encode_columns(
         columns,
         np.array([size or 0 for size in problem.levels], np.int64),
@@ -167,7 +168,6 @@ def recipe_of(
         fractional,
         surrogates=SurrogateRule(surrogates) if isinstance(surrogates, int) else surrogates,
         monotonic_signs=None if problem.signs is None else np.array(problem.signs, float),
-        row_major_codes=copy_row_major(table.codes),
     )
 
 

@@ -106,7 +106,7 @@ def split_rows(
     total = float(target.values[:, 0].sum())
     none = replace(target, cells=target.cells[:1], values=target.values[:0], total_weight=total)
     table = table._replace(codes=table.codes[:, :0].copy())
-    return replace(recipe, table=table, row_major_codes=None, target=none), parts
+    return replace(recipe, table=table, target=none), parts
 
 
 def assert_same(

@@ -87,6 +87,7 @@ BINNED_SPLITTER = SplitterKernel(
     simple_numeric_kernel=find_simple_numeric_binned_split,
     quantile_kernel=find_quantile_split,
     supports_monotonic=True,
+    supports_records=True,
 )
 
 

@@ -127,13 +127,18 @@ def allocate_code_matrix(shape: tuple[int, int], dtype: npt.DTypeLike) -> npt.ND
         return np.memmap(file, dtype, "w+", shape=shape).view(np.ndarray)
 
 
+def may_copy(codes: npt.NDArray[Any]) -> bool:
+    """Check whether a copy of codes needs at most `SPARE_MEMORY_SHARE` of the free memory."""
+    return bool(codes.nbytes <= SPARE_MEMORY_SHARE * _get_free_memory())
+
+
 def copy_row_major(codes: npt.NDArray[Any]) -> npt.NDArray[Any] | None:
     """Copy a code matrix (features, rows) to row-major order: (rows * features,).
 
     Return None if that would use more than `SPARE_MEMORY_SHARE` of the free memory: kernels
     can use the columns instead, only more slowly.
     """
-    if codes.nbytes > SPARE_MEMORY_SHARE * _get_free_memory():
+    if not may_copy(codes):
         return None
     lines = np.empty(codes.shape[::-1], codes.dtype)
     for first in range(0, len(lines), _BLOCK_ROWS):  # blocks of rows that fit into the cache

@@ -64,6 +64,7 @@ class CompiledSplitter:
     options: tuple[float, ...] = ()
     intervals: bool = False
     sums: bool = False
+    uses_records: bool = False
 
     @cached_property
     def find(self) -> FunctionPointer:
@@ -99,8 +100,9 @@ def compile_splitter(
             )
         find = partial(get_builtin_pointer, get_python_function(own), signature)
         return CompiledSplitter(
-            find, functions.coding, origin, functions.find.options, sums=functions.sums
-        )
+            find, functions.coding, origin, functions.find.options, sums=functions.sums,
+            uses_records=functions.find.supports_records,
+        )  # fmt: skip
     core = get_python_function(functions.find)
     try:
         _register_splitting_functions()

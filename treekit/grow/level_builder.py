@@ -16,7 +16,6 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from treekit.data.out_of_core import copy_row_major
 from treekit.grow.compile_plugin import get_python_function
 from treekit.grow.compile_splitter import get_builtin_pointer, make_find_signature
 from treekit.grow.forest_builder import BootstrapSampler
@@ -338,7 +337,7 @@ def grow_block(
         codes = np.ascontiguousarray(np.concatenate(next(parts), axis=1))
         cells, values = map(np.concatenate, parts)
         table = recipe.table._replace(codes=codes)
-        own = replace(recipe, table=table, row_major_codes=copy_row_major(codes))
+        own = replace(recipe, table=table)
         rows = Rows(np.arange(len(values), dtype=np.uint32), cells, values)
         none = Rows(rows.ids[:0].copy(), cells[:0].copy(), values[:0].copy())
         start = GrowthStart(

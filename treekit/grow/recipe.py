@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from treekit.data.out_of_core import copy_row_major, may_copy
 from treekit.data.schema import Dtype
 from treekit.grow.compile_criterion import CompiledCriterion
 from treekit.grow.compile_splitter import CompiledSplitter
@@ -16,8 +17,9 @@ from treekit.grow.cut_thresholds import place_all_cuts
 from treekit.grow.held_out import HeldOutRows
 from treekit.grow.target_statistics import TargetStatistics
 from treekit.kernels.function_pointers import FunctionPointer
+from treekit.kernels.node_statistics import MAX_LANES
 from treekit.kernels.records import PLAIN_RULES, Limits, Rows, SplitRules, Table
-from treekit.kernels.row_records import RecordTable
+from treekit.kernels.row_records import RecordTable, make_record_table
 from treekit.model.tree import Tree
 
 
@@ -58,10 +60,6 @@ class Recipe:
     surrogates : SurrogateRule or None
         The rule by which nodes keep surrogates; criterion and `split_rules` are then
         `known_only`, too.  None: trees have no surrogates.
-    row_major_codes : (rows * features,) unsigned, or None
-        The codes of `table` in row-major order; see `treekit.kernels.node_statistics`.
-    records : RecordTable or None
-        The rows of `table` as records, which move during growth; None: row numbers move.
     """
 
     table: Table
@@ -78,8 +76,35 @@ class Recipe:
     held_out: HeldOutRows | None = None
     surrogates: SurrogateRule | None = None
     monotonic_signs: npt.NDArray[np.float64] | None = None
-    row_major_codes: npt.NDArray[Any] | None = None
-    records: RecordTable | None = None
+
+    @cached_property
+    def row_major_codes(self) -> npt.NDArray[Any] | None:
+        """The table's codes in row-major order; see `treekit.kernels.node_statistics`."""
+        return copy_row_major(self.table.codes) if self.table.codes.size else None
+
+    @cached_property
+    def records(self) -> RecordTable | None:
+        """The table's rows as records, which move during growth; None: row numbers move."""
+        codes, target, pointers = self.table.codes, self.target, self.criterion.pointers
+        if (
+            not self.splitter.uses_records
+            or self.fractional
+            or self.surrogates is not None
+            or target.quantile is not None
+            or codes.dtype != np.uint8
+            or not codes.size
+            or not may_copy(codes)
+            or not (target.is_dense or target.size <= np.iinfo(codes.dtype).max)
+        ):
+            return None
+        is_plain = (
+            2 <= target.size <= MAX_LANES
+            and not (pointers.use_choose or pointers.use_penalty)
+            and self.split_rules.resolution == self.split_rules.min_side_share == 0.0
+            and self.monotonic_signs is None
+            and bool((self.table.nominal == 0).all())
+        )
+        return make_record_table(codes, is_plain)
 
     @cached_property
     def bin_thresholds(self) -> npt.NDArray[np.float64]:

@@ -303,7 +303,8 @@ def grow_rows(
     most = max(len(rows.ids), len(held.ids))
     scratch = allocate_scratch(
         recipe.table, recipe.target, most, seed, splitter.options, recipe.monotonic_signs,
-        intervals=splitter.intervals, lines=recipe.row_major_codes,
+        intervals=splitter.intervals,
+        lines=recipe.row_major_codes if recipe.records is None else None,
     )  # fmt: skip
     nest = np.empty(MAX_PENDING, np.int64) if splitter.intervals else None
     table, others = recipe.table, held_table or recipe.table
@@ -329,7 +330,7 @@ def grow_rows(
     spare = allocate_rows(most + 1, rows.values.shape[1], dense=recipe.target.is_dense)
     records, target, is_plain = None, recipe.target, False
     if recipe.records is not None and len(rows.ids):
-        records = gather_records(recipe.records, rows.ids, rows.values, len(rows.cells) > 0)
+        records = gather_records(recipe.records, rows)
         scratch = scratch._replace(lines=records.codes, layout=records.layout)
         is_plain = recipe.records.is_plain and (target.is_dense or records.layout[FORM] == PLAIN)
         numbers = np.arange(len(rows.ids), dtype=np.uint32)

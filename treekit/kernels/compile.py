@@ -183,6 +183,8 @@ class SplitterKernel:
     supports_keys : bool
         Whether it finds the same splits on keys instead of exact codes
         (`treekit.data.binning`), which need no sorting of the columns.
+    supports_records : bool
+        Whether it searches rows that move as records (`treekit.kernels.row_records`).
     """
 
     kernel: Callable[..., Any]
@@ -193,6 +195,7 @@ class SplitterKernel:
     quantile_kernel: Callable[..., Any] | None = None
     supports_monotonic: bool = False
     supports_keys: bool = False
+    supports_records: bool = False
 
     def __call__(self, *arguments: Any) -> Any:
         """Call the kernel."""

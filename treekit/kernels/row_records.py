@@ -18,6 +18,7 @@ import numpy.typing as npt
 from treekit.kernels.compile import inlined, kernel, llvm_inlined
 from treekit.kernels.function_pointers import borrow_arrays, copy_words
 from treekit.kernels.partition_rows import assign_branches
+from treekit.kernels.records import Rows
 
 RECORD_WORDS = 4
 """Records are padded to a multiple of this number of words, which are moved at once."""
@@ -58,7 +59,7 @@ class Records(NamedTuple):
 
 
 class RecordTable(NamedTuple):
-    """Codes and cells of all rows of a table, row by row, from which trees take their records.
+    """Codes of all rows of a table, row by row, from which trees take their records.
 
     Attributes
     ----------
@@ -85,16 +86,11 @@ def _pad(n_bytes: int) -> int:
     return -(-n_bytes // (8 * RECORD_WORDS)) * RECORD_WORDS
 
 
-def make_record_table(
-    codes: npt.NDArray[np.uint8], cells: npt.NDArray[np.uint32], is_plain: bool
-) -> RecordTable | None:
-    """Return the records of a code matrix (columns, rows); None if they would be too long.
-
-    `cells` is empty for dense targets.
-    """
+def make_record_table(codes: npt.NDArray[np.uint8], is_plain: bool) -> RecordTable | None:
+    """Return the records of a code matrix (columns, rows); None if they would be too long."""
     n_columns, n_rows = codes.shape
     n_words = _pad(n_columns + 2)
-    if n_words > MAX_RECORD_WORDS or (len(cells) and cells.max() > _LARGEST):
+    if n_words > MAX_RECORD_WORDS:
         return None
     words = allocate_words(n_rows, n_words)
     places = words.view(np.uint8)
@@ -102,8 +98,6 @@ def make_record_table(
         block = slice(first, first + _BLOCK_ROWS)
         places[block, :n_columns] = codes[:, block].T
         places[block, n_columns:] = 0
-        if len(cells):
-            places[block, n_columns] = cells[block]
     return RecordTable(words, n_columns, is_plain)
 
 
@@ -111,26 +105,22 @@ _BLOCK_ROWS = 2048
 _LARGEST = 255
 
 
-def gather_records(
-    table: RecordTable,
-    ids: npt.NDArray[np.uint32],
-    values: npt.NDArray[np.float64],
-    has_cells: bool,
-) -> Records:
-    """Return the records of rows of a table, with statistics (rows, V) `values`.
+def gather_records(table: RecordTable, rows: Rows) -> Records:
+    """Return the records of rows of a table.
 
-    Records are short if they have cells, and weights that fit into a byte.
+    They are short if rows have cells, and weights that fit into a byte.
     """
+    ids, cells, values = rows
     n_columns = table.n_columns
     first_value = -(-(n_columns + 1) // 8)
     n_words, form = _pad(8 * (first_value + values.shape[1])), LONG
-    if has_cells and _are_short(values[:, 0]):
+    if len(cells) and _are_short(values[:, 0]):
         is_plain = table.is_plain and values.sum() < MAX_LANE_WEIGHT
         n_words, form = table.words.shape[1], PLAIN if is_plain else SHORT
     words, spare = (allocate_words(len(ids), n_words).reshape(-1) for _ in range(2))
     layout = np.array([form, 8 * n_words, n_columns, first_value, n_words], np.uint64)
     records = Records(words, words.view(np.uint8), words.view(np.float64), spare, layout)
-    fill_records(records, table.words, ids, values)
+    fill_records(records, table.words, ids, cells, values)
     return records
 
 
@@ -154,8 +144,8 @@ def read_layout(layout):
 
 
 @kernel
-def fill_records(records, table, ids, values):
-    """Fill records by the rows `ids` of a record table, and their statistics."""
+def fill_records(records, table, ids, cells, values):
+    """Fill records by the rows `ids` of a record table, their cells and their statistics."""
     form, step, cell, first_value, n_words = read_layout(records.layout)
     one = np.uint64(1)
     common = min(n_words, np.uint64(table.shape[1]))
@@ -163,6 +153,8 @@ def fill_records(records, table, ids, values):
         row, at = np.uint64(ids[i]), i * n_words
         for w in range(common):
             records.words[at + w] = table[row, w]
+        if len(cells) > 0:
+            records.codes[i * step + cell] = cells[i]
         if form == np.uint64(LONG):
             for k in range(np.uint64(values.shape[1])):
                 records.values[at + first_value + k] = values[i, k]

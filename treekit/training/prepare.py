@@ -12,11 +12,9 @@ from weakref import WeakKeyDictionary
 import numpy as np
 import numpy.typing as npt
 
-from treekit.components.splitters import BINNED_SPLITTER
 from treekit.contracts import CriterionFunctions, Ranks, Sums
 from treekit.data.binning import encode_columns
 from treekit.data.dataset import Dataset
-from treekit.data.out_of_core import copy_row_major
 from treekit.data.schema import Dtype, Schema
 from treekit.errors import DataError, SettingError
 from treekit.grow.compile_criterion import (
@@ -44,12 +42,10 @@ from treekit.grow.target_statistics import (
 from treekit.grow.tree_builder import allocate_scratch
 from treekit.kernels.compile import SplitterKernel, expect_kernels
 from treekit.kernels.grow_tree import grow_nodes
-from treekit.kernels.node_statistics import MAX_LANES
 from treekit.kernels.partition_rows import replace_by_children
 from treekit.kernels.pruning import find_weakest_links, prune_and_raise
 from treekit.kernels.records import Limits, SplitRules, Table
 from treekit.kernels.route_rows import route_rows
-from treekit.kernels.row_records import RecordTable, make_record_table
 from treekit.kernels.surrogate_splits import find_surrogates
 from treekit.kernels.thresholds import MIDPOINT, READABLE_FLOAT32, READABLE_FLOAT64, VALUE_BELOW
 from treekit.model.tree import MAX_DEPTH
@@ -222,32 +218,7 @@ def _compile_recipe(data: EncodedData) -> Recipe:
         else None,
         held_out=data.held_out,
         monotonic_signs=plan.monotonic_signs,
-        row_major_codes=copy_row_major(table.codes) if table.codes.size else None,
-        records=_make_records(plan, criterion, table, target),
     )
-
-
-def _make_records(
-    plan: Plan, criterion: CompiledCriterion, table: Table, target: TargetStatistics
-) -> RecordTable | None:
-    """Return the rows of the table as records, if the splitter can search them."""
-    if (
-        plan.splitter.functions.find is not BINNED_SPLITTER
-        or plan.settings["missing"] in ("fractional", "surrogate")
-        or target.quantile is not None
-        or table.codes.dtype != np.uint8
-        or not table.codes.size
-    ):
-        return None
-    is_plain = (
-        2 <= target.size <= MAX_LANES
-        and not (criterion.pointers.use_choose or criterion.pointers.use_penalty)
-        and plan.settings["resolution"] == 0
-        and plan.monotonic_signs is None
-        and plan.settings["numeric_side"] != "c45"
-        and bool((table.nominal == 0).all())
-    )
-    return make_record_table(table.codes, target.cells, is_plain)
 
 
 def _encode_table(dataset: Dataset, plan: Plan, *, alone: bool) -> Table:
