@@ -85,50 +85,50 @@ def find_axis_split(node, scratch, criterion, rng, found):
     Cost: tries x rows, plus tries x codes for large nodes.
     """
     keys = criterion.category_keys
-    search_columns(node, scratch, criterion, keys, True, None, True, True, found)
+    search_columns(node, scratch, criterion, keys, True, True, None, None, found)
 
 
 @kernel
 def find_numeric_axis_split(node, scratch, criterion, rng, found):
     """Search a table without nominal columns; the search over categories is not compiled."""
-    search_columns(node, scratch, criterion, None, True, None, True, True, found)
+    search_columns(node, scratch, criterion, None, True, True, None, None, found)
 
 
 @kernel
 def find_simple_axis_split(node, scratch, criterion, rng, found):
     """Search for cuts and subsets of categories; leave out terms and single categories."""
     keys = criterion.category_keys
-    search_columns(node, scratch, criterion, keys, None, None, True, True, found)
+    search_columns(node, scratch, criterion, keys, None, True, None, None, found)
 
 
 @kernel
 def find_simple_numeric_axis_split(node, scratch, criterion, rng, found):
     """Search for cuts; leave out terms and categories."""
-    search_columns(node, scratch, criterion, None, None, None, True, True, found)
+    search_columns(node, scratch, criterion, None, None, True, None, None, found)
 
 
 @kernel
 def find_binned_split(node, scratch, criterion, rng, found):
     """Find the best split of one node as `find_axis_split`, by the fast search of records."""
     keys = criterion.category_keys
-    search_columns(node, scratch, criterion, keys, True, True, True, True, found)
+    search_columns(node, scratch, criterion, keys, True, True, True, None, found)
 
 
 @kernel
 def find_simple_binned_split(node, scratch, criterion, rng, found):
     """Search for cuts and subsets of categories; leave out terms and single categories."""
     keys = criterion.category_keys
-    search_columns(node, scratch, criterion, keys, None, True, True, True, found)
+    search_columns(node, scratch, criterion, keys, None, True, True, None, found)
 
 
 @kernel
 def find_simple_numeric_binned_split(node, scratch, criterion, rng, found):
     """Search for cuts; leave out terms and categories."""
-    search_columns(node, scratch, criterion, None, None, True, True, True, found)
+    search_columns(node, scratch, criterion, None, None, True, True, None, found)
 
 
 @inlined
-def search_columns(node, scratch, criterion, key, rare, records, other, lanes, found):
+def search_columns(node, scratch, criterion, key, rare, by_row, records, counts, found):
     """Find the best split of one node on a single column, as `find_axis_split`.
 
     Parameters
@@ -138,93 +138,90 @@ def search_columns(node, scratch, criterion, key, rare, records, other, lanes, f
     rare : bool or None
         None = the searches that few tables need are not compiled: many classes row by row,
         a branch for each category, one category against the rest.
+    by_row : bool or None
+        None = the counts of codes are given, and no search of rows is compiled.
     records : bool or None
         None = the fast search of columns of records is not compiled.
-    other : bool or None
-        None = only the search of plain tables is compiled: for cuts, with all rows as records.
-    lanes : bool or None
-        None = plain tables have sums, and their lanes are not compiled; else they have lanes.
+    counts : (codes of the columns tried, S) float64, or None
+        The node's counts in the order of its columns.
     """
     node, scratch, found = borrow_arrays((node, scratch, found))
     table, rows, split = node.table, node.rows, found[0]
-    m, s = np.uint64(len(rows.ids)), np.uint64(len(node.stats))
-    form, first = scratch.layout[np.uint64(FORM)], np.uint64(rows.ids[np.uint64(0)])
+    m, s, dense = np.uint64(len(rows.ids)), np.uint64(len(node.stats)), len(rows.cells) == 0
     n_features = np.uint64(len(table.n_codes))
     n_try = min(np.uint64(node.n_try), n_features)
-    limit, is_batched, width, batch_width = compute_cut_limit(node), True, NO_LANES, NO_LANES
-    is_short = form == np.uint64(PLAIN) or form == np.uint64(SHORT)
-    if lanes is not None:
-        if is_short:
-            width = pack_record_lanes(first, m, s, node.weight, scratch)
-        if other is None:
-            width = max(width, np.uint64(1))  # known to LLVM: there is no code for sums
-    if other is not None:
+    clear_offers(criterion, scratch.offers)
+    is_batched, in_records = may_batch(node, criterion), False
+    width = batch_width = NO_LANES
+    if by_row is not None:
         flat = borrow_arrays(table.codes.reshape(table.codes.size))
         place = choose_place(m, np.uint64(table.codes.shape[1]), scratch)
-        if not is_short:
+        by_term = criterion.use_terms and node.ways.resolution == 0.0 and not criterion.use_penalty
+        form = scratch.layout[np.uint64(FORM)]
+        if form == np.uint64(PLAIN) or form == np.uint64(SHORT):
+            width = pack_record_lanes(rows, m, s, node.weight, scratch)
+        else:
             width = pack_lanes(rows, m, s, node.weight, scratch)
-        clear_offers(criterion, scratch.offers)
-        by_row = criterion.use_terms and node.ways.resolution == 0.0 and not criterion.use_penalty
-        is_batched = may_batch(node, criterion)
-    is_counted = False
-    if records is not None:
-        is_counted = form != np.uint64(NO_RECORDS) and s <= np.uint64(MAX_LANES)
-        if other is not None:
-            is_counted &= is_batched and node.ways.min_side_share == 0.0
-        if is_counted:
-            batch_width = width
+        if records is not None:
+            in_records = is_batched and form != np.uint64(NO_RECORDS) and s <= np.uint64(MAX_LANES)
+            in_records &= node.ways.min_side_share == 0.0
+            batch_width = width if in_records else NO_LANES
     chosen = np.int64(-1)
     while True:
         clear_split(split)
-        tried, n_cuts, n_columns = np.uint64(0), np.uint64(0), np.uint64(0)
+        tried, at, n_cuts, n_columns = np.uint64(0), np.int64(0), np.uint64(0), np.uint64(0)
         for j in range(n_features + np.uint64(1)):
             is_over = j == n_features or tried == n_try
             if must_take_cuts(scratch, n_cuts, is_over):
                 take_cuts(
-                    node, scratch, criterion, batch_width, is_counted, n_cuts, n_columns, split
+                    node, scratch, criterion, batch_width, in_records, n_cuts, n_columns, split
                 )
                 n_cuts, n_columns = np.uint64(0), np.uint64(0)
                 if split.kind < 0:
                     return
             if is_over:
                 break
+            if counts is not None:
+                if at == len(counts):  # further columns have not been counted
+                    scratch.counts[LACKS_COLUMNS] = 1
+                    clear_split(split)
+                    return
             feature = pick_column(scratch, j, n_try, chosen)
             if records is not None:
-                is_plain = True
-                if other is not None:
-                    is_plain = is_counted and is_plain_column(table, scratch, feature)
-                if is_plain:
+                if in_records and is_plain_column(table, scratch, feature):
                     begin_column(scratch, feature, n_cuts, n_columns)
-                    n_cuts, present = add_record_cuts(
-                        scratch, rows, first, m, s, width, feature,
-                        np.uint64(table.n_codes[feature]), node.weight, limit, n_cuts,
-                    )  # fmt: skip
+                    n_cuts, present = add_record_cuts(node, scratch, width, feature, n_cuts)
                     tried += np.uint64(present > np.uint64(1))
                     n_columns += np.uint64(present > np.uint64(1))
                     continue
-            if other is None:
-                continue
-            column = locate_column(table, flat, scratch.lines, feature, place)
-            if rare is not None:
-                if (
-                    by_row
-                    and table.nominal[feature] == 0
-                    and s * column.n_codes > m * ROWS_PER_CELL
-                ):
-                    known = sort_rows(column, rows.ids, scratch)
-                    if known < 0:
-                        continue
-                    tried += np.uint64(1)
-                    if not search_sorted_column(
-                        node, scratch, criterion, feature, known, chosen, split
+            if counts is not None:
+                if chosen >= 0:
+                    at = find_counts(scratch.features, table.n_codes, feature)
+                size = np.int64(table.n_codes[feature]) + 1
+                count = gather_counts(counts[at : at + size], dense, scratch)
+                at += size
+            if by_row is not None:
+                column = locate_column(table, flat, scratch.lines, feature, place)
+                if rare is not None:
+                    if (
+                        by_term
+                        and table.nominal[feature] == 0
+                        and s * column.n_codes > m * ROWS_PER_CELL
                     ):
-                        return
-                    continue
-            count = tally_codes(column, rows, s, width, scratch)
-            if count == 1:
+                        known = sort_rows(column, rows.ids, scratch)
+                        if known < 0:
+                            continue
+                        tried += np.uint64(1)
+                        if not search_sorted_column(
+                            node, scratch, criterion, feature, known, chosen, split
+                        ):
+                            return
+                        continue
+                count = tally_codes(column, rows, s, width, scratch)
+            if count <= 1:
                 continue  # a constant column does not count as a try: sparse tables still split
             tried += np.uint64(1)
-            if is_batched and not is_counted and fits_batch(node, scratch, feature, count, n_cuts):
+            if is_batched and not in_records and fits_batch(node, scratch, feature, count, n_cuts):
                 begin_column(scratch, feature, n_cuts, n_columns)
                 n_columns += np.uint64(1)
                 n_cuts = collect_cuts(node, scratch, criterion, count, n_cuts)
@@ -237,6 +234,75 @@ def search_columns(node, scratch, criterion, key, rare, records, other, lanes, f
         chosen = choose_column(criterion, scratch.offers, split)
         if chosen < 0:
             return
+
+
+@inlined
+def search_plain_columns(node, scratch, criterion, lanes, found):
+    """Find the best cut of a node of a plain table, whose rows are records.
+
+    Parameters
+    ----------
+    lanes : bool or None
+        None = records have statistics, and their lanes are not compiled; else they have lanes.
+    """
+    node, scratch, found = borrow_arrays((node, scratch, found))
+    rows, split = node.rows, found[0]
+    m, s = np.uint64(len(rows.ids)), np.uint64(len(node.stats))
+    n_features = np.uint64(len(node.table.n_codes))
+    n_try = min(np.uint64(node.n_try), n_features)
+    width = NO_LANES
+    if lanes is not None:  # never 0, as LLVM is told: there is no code for statistics
+        width = max(pack_record_lanes(rows, m, s, node.weight, scratch), np.uint64(1))
+    clear_split(split)
+    tried, n_cuts, n_columns = np.uint64(0), np.uint64(0), np.uint64(0)
+    for j in range(n_features + np.uint64(1)):
+        is_over = j == n_features or tried == n_try
+        if must_take_cuts(scratch, n_cuts, is_over):
+            take_cuts(node, scratch, criterion, width, True, n_cuts, n_columns, split)
+            n_cuts, n_columns = np.uint64(0), np.uint64(0)
+            if split.kind < 0:
+                return
+        if is_over:
+            return
+        feature = pick_column(scratch, j, n_try, np.int64(-1))
+        begin_column(scratch, feature, n_cuts, n_columns)
+        n_cuts, present = add_record_cuts(node, scratch, width, feature, n_cuts)
+        tried += np.uint64(present > np.uint64(1))
+        n_columns += np.uint64(present > np.uint64(1))
+
+
+# ---------------------------------------------------------------- counts instead of rows
+
+LACKS_COLUMNS = np.uint64(0)
+"""Entry of ``Scratch.counts``: 1 if a node drew constant columns and needs further ones."""
+
+
+@inlined
+def gather_counts(counts, dense, scratch):
+    """Write the codes that have rows, and their statistics, to `scratch`; return how many."""
+    s, flat = np.uint64(counts.shape[1]), scratch.flat
+    code_of = scratch.work[np.uint64(CODE_OF)]
+    count = np.uint64(0)
+    for code in range(np.uint64(len(counts))):
+        if sum_weight(counts[code], dense) > 0.0:
+            code_of[count] = np.uint32(code)
+            for k in range(s):
+                flat[count * s + k] = counts[code, k]
+            count += np.uint64(1)
+    return np.int64(count)
+
+
+@inlined
+def find_counts(features, n_codes, feature):
+    """Return the offset of a column's counts among those of the columns `features`."""
+    at, j = np.int64(0), np.uint64(0)
+    while np.uint64(features[j]) != feature:
+        at += np.int64(n_codes[np.uint64(features[j])]) + 1
+        j += np.uint64(1)
+    return at
+
+
+# ---------------------------------------------------------------- one column
 
 
 @inlined

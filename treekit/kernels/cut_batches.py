@@ -333,7 +333,7 @@ def add_cuts(scorer, flat, code_of, count, whole, limit, dense, n):
 
 
 @llvm_inlined
-def add_record_cuts(scratch, rows, first, m, s, width, feature, n_codes, whole, limit, n):
+def add_record_cuts(node, scratch, width, feature, n):
     """Add the cuts of a column of records to the batch, as `add_cuts`.
 
     If values are missing, each cut is added with them on the right and on the left, and after
@@ -341,25 +341,28 @@ def add_record_cuts(scratch, rows, first, m, s, width, feature, n_codes, whole, 
 
     Parameters
     ----------
-    rows : Rows
-        Cells and statistics of the node's rows; not used if there are lanes.
-    first : uint64
-        Number of the first record.
-    m, s : uint64
-        Records, and statistics.
+    node : Node
+        Its cells and statistics are not used if there are lanes.
     width : uint64
         Bits of a lane; 0: cuts have sums instead of lanes.
-    n_codes : uint64
-        The code of missing values.
+    feature : uint64
+    n : uint64
+        Number of cuts in the batch before.
 
     Returns
     -------
     n, count : uint64
         Cuts in the batch, and codes present.
     """
-    batch, one, two = scratch.batch, np.uint64(1), np.uint64(2)
+    rows, whole, limit, batch = node.rows, node.weight, node.min_weight_leaf, scratch.batch
+    m, s, one, two = (
+        np.uint64(len(rows.ids)),
+        np.uint64(len(node.stats)),
+        np.uint64(1),
+        np.uint64(2),
+    )
     codes, step = borrow_arrays(batch.cuts[CODE]), scratch.layout[np.uint64(STEP)]
-    at = first * step + feature
+    at = np.uint64(rows.ids[np.uint64(0)]) * step + feature
     if width > NO_LANES:
         count = sum_lanes(
             scratch.lines, at, step, m, scratch.lanes, scratch.slots, count_lane_words(s, width),
@@ -374,7 +377,7 @@ def add_record_cuts(scratch, rows, first, m, s, width, feature, n_codes, whole, 
     if count == one:
         return n, count
     parts = s if len(rows.cells) > 0 else one  # statistics that add up to a weight
-    is_known = np.uint64(codes[end]) != n_codes
+    is_known = codes[end] != node.table.n_codes[feature]
     if not is_known:
         _add_missing_left(batch, codes, s, width, n, count - one)
         end = n + two * (count - one) - one

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from treekit.kernels.axis_splits import search_columns
+from treekit.kernels.axis_splits import search_plain_columns
 from treekit.kernels.compile import inlined, kernel, llvm_inlined
 from treekit.kernels.function_pointers import borrow_arrays
 from treekit.kernels.monotonic import HIGHEST, LOWEST, propagate_bounds
@@ -182,7 +182,7 @@ def grow_nodes(
         The splitter; arguments as in `treekit.kernels.axis_splits.find_axis_split`.
     lanes, values : bool or None
         If one is given instead of `find`, cuts of a plain table are searched, of records with
-        lanes or with statistics (`treekit.kernels.axis_splits.search_columns`).
+        lanes or with statistics (`treekit.kernels.axis_splits.search_plain_columns`).
     criterion : CriterionPointers
     before : pointer
         Pre-pruning: whether to keep a split, called if `use_before`.
@@ -440,9 +440,9 @@ def search_split(
     start_node_draws(scratch, this.seed, limits.n_try)
     # What is not None is compiled, the rest is not.
     if lanes is not None:
-        search_columns(view, scratch, criterion, None, None, True, None, True, found)
+        search_plain_columns(view, scratch, criterion, True, found)
     if values is not None:
-        search_columns(view, scratch, criterion, None, None, True, None, None, found)
+        search_plain_columns(view, scratch, criterion, None, found)
     if find is not None:
         find(view, scratch, criterion, rng, found)
     if split.kind <= 0:

@@ -14,15 +14,12 @@ import numpy as np
 import numpy.typing as npt
 
 from treekit.kernels.axis_splits import (
-    choose_column,
-    clear_offers,
-    collect_cuts,
+    LACKS_COLUMNS,
+    find_counts,
     pick_column,
-    search_counted_column,
-    take_cuts,
+    search_columns,
 )
 from treekit.kernels.compile import inlined, kernel
-from treekit.kernels.cut_batches import begin_column, fits_batch, may_batch, must_take_cuts
 from treekit.kernels.function_pointers import borrow_arrays
 from treekit.kernels.grow_tree import (
     bound_children,
@@ -35,7 +32,6 @@ from treekit.kernels.grow_tree import (
     search_split,
     write_split,
 )
-from treekit.kernels.node_statistics import CODE_OF, NO_LANES
 from treekit.kernels.partition_rows import Route, partition_rows
 from treekit.kernels.random_numbers import mix_bits, start_node_draws
 from treekit.kernels.records import (
@@ -45,7 +41,6 @@ from treekit.kernels.records import (
     Limits,
     Rows,
     Table,
-    clear_split,
     sum_weight,
 )
 
@@ -203,94 +198,17 @@ class CountedNodes(NamedTuple):
     rows: Rows
 
 
-LACKS_COLUMNS = np.uint64(0)
-"""Entry of ``Scratch.counts``: 1 if a node drew constant columns and needs further ones."""
-
-
 @kernel
 def search_counts(node, scratch, criterion, rng, found):
     """Find the best split of a node by its counts, as `find_axis_split` finds it by its rows."""
-    _search_counts(node, scratch, criterion, criterion.category_keys, found)
+    keys, counts = criterion.category_keys, node.rows.values
+    search_columns(node, scratch, criterion, keys, True, None, None, counts, found)
 
 
 @kernel
 def search_numeric_counts(node, scratch, criterion, rng, found):
     """Find the best split in a table of numeric columns; no search of categories is compiled."""
-    _search_counts(node, scratch, criterion, None, found)
-
-
-@inlined
-def _search_counts(node, scratch, criterion, key, found):
-    node, scratch, found = borrow_arrays((node, scratch, found))
-    counts, dense, split = node.rows.values, len(node.rows.cells) == 0, found[0]
-    n_features = np.uint64(len(node.table.n_codes))
-    n_try = min(np.uint64(node.n_try), n_features)
-    clear_offers(criterion, scratch.offers)
-    is_batched = may_batch(node, criterion)
-    chosen = np.int64(-1)
-    while True:
-        clear_split(split)
-        tried, at, n_cuts, n_columns = np.uint64(0), np.int64(0), np.uint64(0), np.uint64(0)
-        for j in range(n_features + np.uint64(1)):
-            is_over = j == n_features or tried == n_try
-            if must_take_cuts(scratch, n_cuts, is_over):
-                take_cuts(node, scratch, criterion, NO_LANES, False, n_cuts, n_columns, split)
-                n_cuts, n_columns = np.uint64(0), np.uint64(0)
-                if split.kind < 0:
-                    return
-            if is_over:
-                break
-            if at == len(counts):  # further columns have not been counted
-                scratch.counts[LACKS_COLUMNS] = 1
-                clear_split(split)
-                return
-            feature = pick_column(scratch, j, n_try, chosen)
-            if chosen >= 0:
-                at = _find_counts(scratch.features, node.table.n_codes, feature)
-            size = np.int64(node.table.n_codes[feature]) + 1
-            count = _gather_codes(counts[at : at + size], dense, scratch)
-            at += size
-            if count <= 1:
-                continue
-            tried += np.uint64(1)
-            if is_batched and fits_batch(node, scratch, feature, count, n_cuts):
-                begin_column(scratch, feature, n_cuts, n_columns)
-                n_columns += np.uint64(1)
-                n_cuts = collect_cuts(node, scratch, criterion, count, n_cuts)
-            elif not search_counted_column(
-                node, scratch, criterion, key, True, feature, count, chosen, split
-            ):
-                return
-        if not criterion.use_choose:
-            return
-        chosen = choose_column(criterion, scratch.offers, split)
-        if chosen < 0:
-            return
-
-
-@inlined
-def _gather_codes(counts, dense, scratch):
-    """Write the codes that have rows, and their statistics, to `scratch`; return how many."""
-    s, flat = np.uint64(counts.shape[1]), scratch.flat
-    code_of = scratch.work[np.uint64(CODE_OF)]
-    count = np.uint64(0)
-    for code in range(np.uint64(len(counts))):
-        if sum_weight(counts[code], dense) > 0.0:
-            code_of[count] = np.uint32(code)
-            for k in range(s):
-                flat[count * s + k] = counts[code, k]
-            count += np.uint64(1)
-    return np.int64(count)
-
-
-@inlined
-def _find_counts(features, n_codes, feature):
-    """Return the offset of a column's counts among those of the columns `features`."""
-    at, j = np.int64(0), np.uint64(0)
-    while np.uint64(features[j]) != feature:
-        at += np.int64(n_codes[np.uint64(features[j])]) + 1
-        j += np.uint64(1)
-    return at
+    search_columns(node, scratch, criterion, None, True, None, None, node.rows.values, found)
 
 
 @kernel
@@ -371,7 +289,7 @@ def split_nodes(
             tree = borrow_arrays(grown)
         this = tree.nodes[np.uint64(node)]
         feature = np.uint64(this.feature)
-        first = begin + _find_counts(scratch.features, table.n_codes, feature)
+        first = begin + find_counts(scratch.features, table.n_codes, feature)
         size = np.int64(table.n_codes[feature]) + 1
         levels = scratch.levels[: found[0].levels]
         _sum_branches(this, tree, n, branches, counts[first : first + size], levels, dense)

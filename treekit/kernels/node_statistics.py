@@ -656,11 +656,11 @@ def pack_lanes(rows, m, s, weight, scratch):
 
 
 @llvm_inlined
-def pack_record_lanes(first, m, s, weight, scratch):
-    """Write a word for each of m short records from the `first` on, as `pack_lanes`."""
+def pack_record_lanes(rows, m, s, weight, scratch):
+    """Write a word for each of m short records, as `pack_lanes`."""
     codes, lanes, slots = scratch.lines, scratch.lanes, scratch.slots
     step = scratch.layout[np.uint64(STEP)]
-    at = first * step + scratch.layout[np.uint64(CELL)]
+    at = np.uint64(rows.ids[np.uint64(0)]) * step + scratch.layout[np.uint64(CELL)]
     width = choose_lane_width(s, weight)
     if width == NO_LANES:
         return width

@@ -70,14 +70,14 @@ def find_oblique_split(node, scratch, criterion, rng, found):
     Arguments are those of `treekit.kernels.axis_splits.find_axis_split`.
     """
     keys = criterion.category_keys
-    search_columns(node, scratch, criterion, keys, True, None, True, True, found)
+    search_columns(node, scratch, criterion, keys, True, True, None, None, found)
     search_sums(node, scratch, make_scorer(criterion, scratch.scan), found[0])
 
 
 @kernel
 def find_numeric_oblique_split(node, scratch, criterion, rng, found):
     """Search a table without nominal columns."""
-    search_columns(node, scratch, criterion, None, True, None, True, True, found)
+    search_columns(node, scratch, criterion, None, True, True, None, None, found)
     search_sums(node, scratch, make_scorer(criterion, scratch.scan), found[0])
 
 
