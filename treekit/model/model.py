@@ -295,11 +295,8 @@ def make_model(
     link: Link = "identity",
     settings: dict[str, Any] | None = None,
     provenance: dict[str, Any] | None = None,
-    checked: bool = False,
 ) -> Model:
     """Create a model: check the trees and convert leaf values to fixed-point integers.
-
-    `checked` trees are not checked again: those that treekit's own kernels have just grown.
 
     Raises
     ------
@@ -309,8 +306,7 @@ def make_model(
     """
     if not trees:
         raise ModelError("a model needs at least one tree")
-    if not checked:
-        check_trees(trees, schema, margins=combine != "mean")
+    check_trees(trees, schema, margins=combine != "mean")
     frame = Model(
         schema=schema,
         trees=tuple(trees),
@@ -324,10 +320,15 @@ def make_model(
         settings=settings or {},
         provenance=provenance or {},
     )
+    return compute_units(frame)
+
+
+def compute_units(frame: Model) -> Model:
+    """Return a model with the fixed-point integers of its leaves; its trees are not checked."""
     check_policies(frame)
-    if schema.task == "classification" and not frame.margins:
-        return replace(frame, units=distribute_tree_votes(frame, trees))
-    leaf_values = np.concatenate([tree.value[tree.leaves] for tree in trees])
+    if frame.schema.task == "classification" and not frame.margins:
+        return replace(frame, units=distribute_tree_votes(frame, frame.trees))
+    leaf_values = np.concatenate([tree.value[tree.leaves] for tree in frame.trees])
     grid = fit_grid(frame, leaf_values, frame.leaf_offsets[:-1])
     return replace(frame, units=grid.to_grid(leaf_values), exponent=grid.exponent)
 

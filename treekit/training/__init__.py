@@ -20,7 +20,8 @@ from treekit.data.column_report import merge_declaration
 from treekit.data.dataset import Dataset, make_dataset, make_validation
 from treekit.data.table import is_dask_collection
 from treekit.errors import DataError, SettingError, TreekitWarning
-from treekit.model.model import Model, make_model
+from treekit.model.model import Model, compute_units
+from treekit.model.validation import check_trees
 from treekit.training.class_weights import BALANCED_BAGS, apply_class_weights
 from treekit.training.plan import Plan, make_plan
 from treekit.training.retrain import get_settings_like
@@ -227,16 +228,22 @@ def make_fitted(dataset: Dataset, plan: Plan, outcome: Outcome, digest: str) -> 
         **describe_task(dataset, plan.criterion.record),
         **outcome.report,
     }
-    model = make_model(
-        use_prediction_schema(dataset, plan.criterion.record, plan.criterion.layout).schema,
-        outcome.trees,
-        missing=plan.settings["missing"],
-        unknown=plan.settings["unknown"],
-        voting=plan.settings["voting"],
-        costs=plan.costs,
-        settings=plan.recorded_settings,
-        provenance=provenance,
-        checked=not get_origin(plan.splitter).is_foreign,  # nested intervals may be too deep
+    schema = use_prediction_schema(dataset, plan.criterion.record, plan.criterion.layout).schema
+    settings = plan.settings
+    if get_origin(plan.splitter).is_foreign:  # its nested intervals may be too deep
+        check_trees(outcome.trees, schema)
+    model = compute_units(
+        Model(
+            schema=schema,
+            trees=tuple(outcome.trees),
+            units=np.empty((0, schema.n_values), np.int64),
+            missing=settings["missing"],
+            unknown=settings["unknown"],
+            voting=settings["voting"],
+            costs=None if plan.costs is None else np.array(plan.costs),
+            settings=plan.recorded_settings,
+            provenance=provenance,
+        )
     )
     return Fitted(model, outcome.votes, outcome.times, outcome.sampler)
 
