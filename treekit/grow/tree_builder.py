@@ -39,7 +39,9 @@ from treekit.kernels.grow_tree import (
     GrowthArrays,
     Sample,
     SideColumns,
+    TreeArrays,
     grow_nodes,
+    write_tree_arrays,
 )
 from treekit.kernels.monotonic import clip_to_bounds, is_tree_monotonic
 from treekit.kernels.node_statistics import CODES_PER_WORD, MAX_LANES
@@ -300,7 +302,7 @@ def grow_rows(
     """
     start = start or GrowthStart(0, float(rows.values[:, 0].sum()))
     criterion, splitter = recipe.criterion, recipe.splitter
-    most = max(len(rows.ids), len(held.ids))
+    most, target = max(len(rows.ids), len(held.ids)), recipe.target
     scratch = allocate_scratch(
         recipe.table, recipe.target, most, seed, splitter.options, recipe.monotonic_signs,
         intervals=splitter.intervals,
@@ -311,7 +313,8 @@ def grow_rows(
     sums = None
     if splitter.sums:
         sums = SideColumns(np.empty_like(table.codes[0]), np.empty_like(others.codes[0]))
-    room = allocate_nodes(64, recipe.target)
+    # Memory that is not touched costs nothing, but enlarging the arrays does.
+    room = allocate_nodes(min(2 * len(rows.ids) + 64, MAX_FIRST_NODES), target)
     room.nodes["depth"][0] = start.depth
     scratch.best[-2:] = start.lowest, start.highest
     surrogacy = None
@@ -327,14 +330,17 @@ def grow_rows(
             steps[:] = steps[0]  # one step: a part's class cells must equal its weight exactly
         noise += _bound_part_noise(rows.values, steps)
     flat, held_flat = table.codes.reshape(-1), others.codes.reshape(-1)
-    spare = allocate_rows(most + 1, rows.values.shape[1], dense=recipe.target.is_dense)
-    records, target, is_plain = None, recipe.target, False
+    records, is_plain, n_moved = None, False, most
     if recipe.records is not None and len(rows.ids):
-        records = gather_records(recipe.records, rows)
+        records, n_moved = gather_records(recipe.records, rows), len(held.ids)
         scratch = scratch._replace(lines=records.codes, layout=records.layout)
-        is_plain = recipe.records.is_plain and (target.is_dense or records.layout[FORM] == PLAIN)
-        numbers = np.arange(len(rows.ids), dtype=np.uint32)
-        rows = Rows(numbers, rows.cells.copy(), rows.values.copy())
+        is_short = records.layout[FORM] == PLAIN
+        is_plain = recipe.records.is_plain and (target.is_dense or is_short)
+        cells, values = rows.cells, rows.values
+        if not is_short:  # they receive those of one node at a time
+            cells, values = cells.copy(), values.copy()
+        rows = Rows(np.arange(len(rows.ids), dtype=np.uint32), cells, values)
+    spare = allocate_rows(n_moved + 1, rows.values.shape[1], dense=target.is_dense)
     arguments = (
         Sample(table, others, flat, held_flat, rows, held, spare),
         records,
@@ -362,6 +368,10 @@ def grow_rows(
         raise error_for_status(recipe, status, grown, n, scratch.best)
     check_branch_weights(recipe, grown, n)
     return grown, n
+
+
+MAX_FIRST_NODES = 1 << 16
+"""Largest number of nodes for which memory is reserved before a tree grows."""
 
 
 def allocate_nodes(n: int, target: TargetStatistics) -> GrowthArrays:
@@ -525,25 +535,23 @@ def assemble_tree(
     them into fractional instances.
     """
     g = grown.nodes[:n]
-    kind = np.ascontiguousarray(g["kind"])
-    inner = kind != Split.LEAF
+    shape = TreeArrays(
+        np.empty(n, np.uint8), *(np.empty(n, np.int32) for _ in range(4)),
+        *(np.empty(n) for _ in range(2)),
+    )  # fmt: skip
+    write_tree_arrays(g, shape)
+    inner = shape.kind != Split.LEAF
     level_branch, level_start = _collect_level_branches(recipe, grown, g)
     # Columns and the bits of their weights alternate; see `treekit.kernels.oblique_splits`.
-    terms, term_start = _gather_pool_entries(grown, g, kind == Split.OBLIQUE)
+    terms, term_start = _gather_pool_entries(grown, g, shape.kind == Split.OBLIQUE)
     stats = grown.stats[:n]
     value_stats = _fill_empty_nodes(stats, g)
     tree = Tree(
-        kind=kind,
-        feature=np.where(inner, g["feature"], -1),
+        **shape._asdict(),
         threshold=_compute_thresholds(recipe, g),
-        first_child=np.where(inner, g["first_child"], -1),
-        n_children=np.where(inner, g["n_children"], 0),
-        missing=np.where(inner, g["missing"], 0),
         level_offsets=level_start,
         level_branch=level_branch,
         value=compute_node_values(recipe.target, recipe.criterion, value_stats),
-        weight=g["weight"].copy(),
-        gain=np.where(inner, g["gain"], 0.0),
         term_offsets=term_start // 2 if len(terms) else term_start,
         term_feature=terms[::2],
         term_weight=terms[1::2].copy().view(np.float32),

@@ -27,7 +27,7 @@ from treekit.kernels.cut_batches import (
     scan_cuts,
     take_best_cut,
 )
-from treekit.kernels.function_pointers import borrow_arrays, find_lowest_bit
+from treekit.kernels.function_pointers import borrow_arrays, borrow_row, find_lowest_bit
 from treekit.kernels.monotonic import N_CUTS, SIGN
 from treekit.kernels.node_statistics import (
     CODE_OF,
@@ -308,7 +308,7 @@ def find_counts(features, n_codes, feature):
 @inlined
 def collect_cuts(node, scratch, criterion, count, n_cuts):
     """Add the cuts of a counted column to the batch; return the number of cuts in it."""
-    code_of = borrow_arrays(scratch.work[CODE_OF])
+    code_of = borrow_row(scratch.work, CODE_OF)
     return add_cuts(
         make_scorer(criterion, scratch.batch), scratch.flat, code_of, count, node.weight,
         compute_cut_limit(node), len(node.rows.cells) == 0, n_cuts,
@@ -387,7 +387,7 @@ def search_sorted_column(node, scratch, criterion, feature, known, chosen, split
     if criterion.use_choose:
         clear_split(split)
     rows, ways = node.rows, node.ways
-    order, codes = borrow_arrays(scratch.work[ORDER]), borrow_arrays(scratch.work[CODES])
+    order, codes = borrow_row(scratch.work, ORDER), borrow_row(scratch.work, CODES)
     start, best = scratch.start, scratch.best
     m, s = np.uint64(len(rows.ids)), np.uint64(len(node.stats))
     first_lost, known_weight, limit = np.uint64(known), node.weight, node.min_weight_leaf

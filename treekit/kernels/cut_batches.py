@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from treekit.kernels.compile import called, inlined, llvm_inlined
-from treekit.kernels.function_pointers import borrow_arrays, read_bits, write_bits
+from treekit.kernels.function_pointers import borrow_row, read_bits, write_bits
 from treekit.kernels.monotonic import HIGHEST, LOWEST, N_CUTS, SIGN, is_within_constraint
 from treekit.kernels.node_statistics import (
     CODE_OF,
@@ -301,12 +301,12 @@ def add_cuts(scorer, flat, code_of, count, whole, limit, dense, n):
         Number of cuts in the batch before.
     """
     sums, left = scorer.sums, scorer.left
-    codes, afters = borrow_arrays(scorer.cuts[CODE]), borrow_arrays(scorer.cuts[AFTER])
+    codes, afters = borrow_row(scorer.cuts, CODE), borrow_row(scorer.cuts, AFTER)
     zero, one = np.uint64(0), np.uint64(1)
     s, last = np.uint64(len(left)), np.uint64(count) - np.uint64(1)
     if s == np.uint64(2):
         first, second = 0.0, 0.0
-        firsts, seconds = borrow_arrays(sums[zero]), borrow_arrays(sums[one])
+        firsts, seconds = borrow_row(sums, zero), borrow_row(sums, one)
         for i in range(last):
             first += flat[i + i]
             second += flat[i + i + one]
@@ -361,7 +361,7 @@ def add_record_cuts(node, scratch, width, feature, n):
         np.uint64(1),
         np.uint64(2),
     )
-    codes, step = borrow_arrays(batch.cuts[CODE]), scratch.layout[np.uint64(STEP)]
+    codes, step = borrow_row(batch.cuts, CODE), scratch.layout[np.uint64(STEP)]
     at = np.uint64(rows.ids[np.uint64(0)]) * step + feature
     if width > NO_LANES:
         count = sum_lanes(
@@ -413,10 +413,10 @@ def _add_missing_left(batch, codes, s, width, n, known):
     """Add a cut with missing values on the left after each of those from `n` on but the last."""
     if width > NO_LANES:
         for w in range(count_lane_words(s, width)):
-            _interleave(borrow_arrays(batch.words[w]), n, known)
+            _interleave(borrow_row(batch.words, w), n, known)
     else:
         for k in range(s):
-            _interleave(borrow_arrays(batch.sums[k]), n, known)
+            _interleave(borrow_row(batch.sums, k), n, known)
     last = known - np.uint64(1)
     codes[n + last + last] = codes[n + last] | MISSING_APART
     for i in range(last):
@@ -495,7 +495,7 @@ def take_best_cut(
     split : SPLIT
     """
     sums, scores = scorer.sums, scorer.scores
-    features, starts = borrow_arrays(scorer.cuts[FEATURE]), borrow_arrays(scorer.cuts[START])
+    features, starts = borrow_row(scorer.cuts, FEATURE), borrow_row(scorer.cuts, START)
     if width > NO_LANES:
         unpack_lanes(words, n, width, sums)
     highest, at = score_batch(scorer, n, stats)

@@ -121,6 +121,30 @@ def _drop_owners(context, builder, kind, value):
 
 
 @intrinsic
+def borrow_row(typingctx, matrix, row):
+    """Return a row of a C-contiguous matrix without reference counts; see `borrow_arrays`."""
+    kind = types.Array(matrix.dtype, 1, "C")
+
+    def codegen(context, builder, signature, args):
+        view = make_array(signature.args[0])(context, builder, args[0])
+        step, item = cgutils.unpack_tuple(builder, view.strides)
+        place = context.cast(builder, args[1], signature.args[1], types.intp)
+        start = builder.add(builder.ptrtoint(view.data, step.type), builder.mul(place, step))
+        array = make_array(kind)(context, builder)
+        populate_array(
+            array,
+            data=builder.inttoptr(start, view.data.type),
+            shape=[cgutils.unpack_tuple(builder, view.shape)[1]],
+            strides=[item],
+            itemsize=view.itemsize,
+            meminfo=None,
+        )
+        return array._getvalue()
+
+    return kind(matrix, row), codegen
+
+
+@intrinsic
 def freeze_array(typingctx, array):
     """Return the same array with a read-only type: code that writes to it does not compile."""
     frozen = array.copy(readonly=True)

@@ -744,6 +744,36 @@ def bound_children(node, tree, n, branches, bounds, offers):
     return bounds
 
 
+# ---------------------------------------------------------------- arrays of a tree
+
+
+class TreeArrays(NamedTuple):
+    """The fields of a `treekit.model.tree.Tree` that its nodes have, (n,) each."""
+
+    kind: npt.NDArray[np.uint8]
+    feature: npt.NDArray[np.int32]
+    first_child: npt.NDArray[np.int32]
+    n_children: npt.NDArray[np.int32]
+    missing: npt.NDArray[np.int32]
+    weight: npt.NDArray[np.float64]
+    gain: npt.NDArray[np.float64]
+
+
+@kernel
+def write_tree_arrays(nodes, arrays):
+    """Write the fields of the nodes to the arrays of a tree."""
+    for i in range(np.uint64(len(nodes))):
+        node = nodes[i]
+        is_leaf = node.kind == 0
+        arrays.kind[i] = node.kind
+        arrays.feature[i] = -1 if is_leaf else node.feature
+        arrays.first_child[i] = -1 if is_leaf else node.first_child
+        arrays.n_children[i] = 0 if is_leaf else node.n_children
+        arrays.missing[i] = 0 if is_leaf else node.missing
+        arrays.weight[i] = node.weight
+        arrays.gain[i] = 0.0 if is_leaf else node.gain
+
+
 # ---------------------------------------------------------------- waiting nodes
 # A stack, or for best-first growth a heap with the largest priority on top.
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 import numpy as np
 
 from treekit.kernels.compile import inlined, kernel, llvm_inlined
-from treekit.kernels.function_pointers import borrow_arrays, count_bits, find_lowest_bit
+from treekit.kernels.function_pointers import borrow_arrays, borrow_row, count_bits, find_lowest_bit
 from treekit.kernels.records import Column
 from treekit.kernels.row_records import CELL, FORM, MAX_LANE_WEIGHT, NO_RECORDS, STEP
 
@@ -70,8 +70,8 @@ def tally_codes(column, rows, s, width, scratch):
     codes, first, step, n_codes = column
     ids, cells, values = rows
     work, words, flat = scratch.work, scratch.words, scratch.flat
-    buffer, code_of = borrow_arrays(work[CODES]), borrow_arrays(work[CODE_OF])
-    slot = borrow_arrays(work[ORDER])
+    buffer, code_of = borrow_row(work, CODES), borrow_row(work, CODE_OF)
+    slot = borrow_row(work, ORDER)
     m = np.uint64(len(ids))
     if m <= np.uint64(PAIRWISE_ROWS) and n_codes < np.uint32(1 << 26):
         return _tally_few_rows(
@@ -407,7 +407,7 @@ def sort_rows(column, ids, scratch):
         Number of rows with a known value, which come first; -1 if all codes are equal.
     """
     codes, first, step, n_codes = column
-    buffer, order = borrow_arrays(scratch.work[CODES]), borrow_arrays(scratch.work[ORDER])
+    buffer, order = borrow_row(scratch.work, CODES), borrow_row(scratch.work, ORDER)
     m, one = np.uint64(len(ids)), np.uint64(1)
     lowest, highest = np.uint32(0xFFFFFFFF), np.uint32(0)
     for i in range(m):
@@ -428,7 +428,7 @@ def sort_rows(column, ids, scratch):
     elif n_codes < np.uint32(256):
         _counting_sort(buffer, order, scratch.counts, scratch.words, m)
     else:
-        other = borrow_arrays(scratch.work[OTHER_ORDER])
+        other = borrow_row(scratch.work, OTHER_ORDER)
         sort_positions(buffer, order, other, scratch.counts, m, lowest, highest)
     known = m
     while buffer[np.uint64(order[known - one])] == n_codes:
@@ -704,7 +704,7 @@ def sum_lanes(codes, at, step, m, lanes, slots, n_words, packed, present, sums, 
     zero, one, low6 = np.uint64(0), np.uint64(1), np.uint64(63)
     end, total = n, zero
     if n_words == one and m > np.uint64(BITMAP_ROWS):
-        own = borrow_arrays(sums[zero])
+        own = borrow_row(sums, zero)
         for i in range(m):
             packed[np.uint64(codes[at])] += lanes[i]
             at += step
@@ -718,7 +718,7 @@ def sum_lanes(codes, at, step, m, lanes, slots, n_words, packed, present, sums, 
     for w in range(BITMAPS * np.uint64(4)):
         present[w] = zero
     if n_words == one:
-        own = borrow_arrays(sums[zero])
+        own = borrow_row(sums, zero)
         for i in range(m):
             code = np.uint64(codes[at])
             packed[code] += lanes[i]
@@ -785,7 +785,7 @@ def sum_values(codes, at, step, m, cells, values, s, packed, present, sums, code
             present[_find_word(i, code)] |= one << (code & low6)
             at += step
         first, second = 0.0, 0.0
-        firsts, seconds = borrow_arrays(sums[zero]), borrow_arrays(sums[one])
+        firsts, seconds = borrow_row(sums, zero), borrow_row(sums, one)
         for w in range(np.uint64(4)):
             word = _join_bitmaps(present, w)
             while word:
@@ -849,7 +849,7 @@ def unpack_lanes(words, n, width, sums):
     mask = np.uint64(0xFFFF) if width == np.uint64(16) else np.uint64(0xFFFFFFFF)
     per_word = np.uint64(64) // width
     for k in range(np.uint64(sums.shape[0])):
-        packed, numbers = borrow_arrays(words[k // per_word]), borrow_arrays(sums[k])
+        packed, numbers = borrow_row(words, k // per_word), borrow_row(sums, k)
         shift = (k % per_word) * width
         for j in range(n):
             numbers[j] = np.float64(np.int32((packed[j] >> shift) & mask))
