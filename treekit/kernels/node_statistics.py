@@ -148,7 +148,8 @@ def _set_row(flat, at, cells, values, i, s):
     """Set the statistics at `at` to those of row `i`, the first of its code."""
     zero, one = np.uint64(0), np.uint64(1)
     if len(cells) > 0:
-        for k in range(s):
+        flat[at] = flat[at + one] = 0.0
+        for k in range(np.uint64(2), s):  # LLVM calls a function for a loop that is not run here
             flat[at + k] = 0.0
         flat[at + np.uint64(cells[i])] = values[i, zero]
     elif s == np.uint64(2):
