@@ -39,7 +39,7 @@ from treekit.kernels.grow_tree import (
     GrowthArrays,
     Sample,
     SideColumns,
-    TreeArrays,
+    allocate_tree_arrays,
     grow_nodes,
     write_tree_arrays,
 )
@@ -535,10 +535,7 @@ def assemble_tree(
     them into fractional instances.
     """
     g = grown.nodes[:n]
-    shape = TreeArrays(
-        np.empty(n, np.uint8), *(np.empty(n, np.int32) for _ in range(4)),
-        *(np.empty(n) for _ in range(2)),
-    )  # fmt: skip
+    shape = allocate_tree_arrays(n)
     write_tree_arrays(g, shape)
     inner = shape.kind != Split.LEAF
     level_branch, level_start = _collect_level_branches(recipe, grown, g)

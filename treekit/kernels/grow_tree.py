@@ -759,6 +759,19 @@ class TreeArrays(NamedTuple):
     gain: npt.NDArray[np.float64]
 
 
+def allocate_tree_arrays(n: int) -> TreeArrays:
+    """Return uninitialised arrays of n nodes."""
+    return TreeArrays(
+        kind=np.empty(n, np.uint8),
+        feature=np.empty(n, np.int32),
+        first_child=np.empty(n, np.int32),
+        n_children=np.empty(n, np.int32),
+        missing=np.empty(n, np.int32),
+        weight=np.empty(n),
+        gain=np.empty(n),
+    )
+
+
 @kernel
 def write_tree_arrays(nodes, arrays):
     """Write the fields of the nodes to the arrays of a tree."""
