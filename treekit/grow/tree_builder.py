@@ -296,7 +296,7 @@ def grow_rows(
     held_table: Table | None = None,
     start: GrowthStart | None = None,
 ) -> tuple[GrowthArrays, int]:
-    """Grow the tree or subtree of `rows`, which are reordered; return its nodes and their number.
+    """Grow the tree or subtree of `rows`, which may be reordered; return nodes and their number.
 
     `start` is given for a subtree; the other parameters are those of `grow_tree`.
     """
@@ -330,19 +330,20 @@ def grow_rows(
             steps[:] = steps[0]  # one step: a part's class cells must equal its weight exactly
         noise += _bound_part_noise(rows.values, steps)
     flat, held_flat = table.codes.reshape(-1), others.codes.reshape(-1)
-    records, is_plain, n_moved = None, False, most
+    moved, records, lanes, values = rows, None, None, None
+    n_spare = most
     if recipe.records is not None and len(rows.ids):
-        records, n_moved = gather_records(recipe.records, rows), len(held.ids)
+        records, n_spare = gather_records(recipe.records, rows), len(held.ids)
         scratch = scratch._replace(lines=records.codes, layout=records.layout)
-        is_short = records.layout[FORM] == PLAIN
-        is_plain = recipe.records.is_plain and (target.is_dense or is_short)
-        cells, values = rows.cells, rows.values
-        if not is_short:  # they receive those of one node at a time
-            cells, values = cells.copy(), values.copy()
-        rows = Rows(np.arange(len(rows.ids), dtype=np.uint32), cells, values)
-    spare = allocate_rows(n_moved + 1, rows.values.shape[1], dense=target.is_dense)
+        moved = rows._replace(ids=np.arange(len(rows.ids), dtype=np.uint32))
+        has_lanes = bool(records.layout[FORM] == PLAIN)
+        if not has_lanes:  # the arrays receive the cells and statistics of one node at a time
+            moved = copy_rows(moved)
+        if recipe.records.is_plain:
+            lanes, values = (True, None) if has_lanes else (None, True)
+    spare = allocate_rows(n_spare + 1, rows.values.shape[1], dense=target.is_dense)
     arguments = (
-        Sample(table, others, flat, held_flat, rows, held, spare),
+        Sample(table, others, flat, held_flat, moved, held, spare),
         records,
         room,
         limits._replace(min_decrease=limits.min_decrease * start.root_weight),
@@ -354,9 +355,9 @@ def grow_rows(
         surrogacy,
         nest,
         sums,
-        None if is_plain else splitter.find,
-        True if is_plain and not target.is_dense else None,
-        True if is_plain and target.is_dense else None,
+        splitter.find if lanes is values else None,
+        lanes,
+        values,
         criterion.pointers._replace(use_terms=has_exact_terms(recipe, rows)),
         recipe.before,
         recipe.use_before,
