@@ -77,17 +77,11 @@ def tally_codes(column, rows, s, width, scratch):
         return _tally_few_rows(
             codes, first, step, ids, cells, values, m, s, buffer, slot, code_of, flat
         )
-    if n_codes < np.uint32(256):
-        if width > NO_LANES:
-            return _tally_lanes(
-                codes, first, step, n_codes, ids, s, words, flat, width, scratch.lanes,
-                scratch.slots, scratch.packed, code_of,
-            )  # fmt: skip
-        if m <= np.uint64(BITMAP_ROWS):
-            count = _rank_codes(codes, first, step, ids, buffer, words, slot, code_of)
-            if count > np.uint64(1):
-                _tally_by_slot(buffer, slot, cells, values, m, s, count, flat)
-            return np.int64(count)
+    if n_codes < np.uint32(256) and width > NO_LANES:
+        return _tally_lanes(
+            codes, first, step, ids, s, words, flat, width, scratch.lanes, scratch.slots,
+            scratch.packed, code_of,
+        )  # fmt: skip
     lowest, highest = np.uint32(0xFFFFFFFF), np.uint32(0)
     for i in range(m):
         code = np.uint32(codes[first + np.uint64(ids[i]) * step])
@@ -174,9 +168,7 @@ def _add_row(flat, at, cells, values, i, s):
 
 
 @inlined
-def _tally_lanes(
-    codes, first, step, n_codes, ids, s, words, flat, width, lanes, slots, packed, code_of
-):
+def _tally_lanes(codes, first, step, ids, s, words, flat, width, lanes, slots, packed, code_of):
     """Sum rows with one addition each into `packed`, which is zero before and after."""
     zero, one, low6 = np.uint64(0), np.uint64(1), np.uint64(63)
     m, n_words = np.uint64(len(ids)), count_lane_words(s, width)
@@ -202,49 +194,12 @@ def _tally_lanes(
 @llvm_inlined
 def _unpack_lanes(packed, code, width, s, flat, at):
     """Write the sums of a code as row `at` of `flat`, and clear them."""
-    zero, mask = np.uint64(0), (np.uint64(1) << width) - np.uint64(1)
-    base, sums, k = at * s, zero, zero
-    word, own = code, zero
-    while k < s:
-        sums = packed[word]
-        packed[word] = zero
-        own = zero
-        while own < np.uint64(64) and k < s:
-            flat[base + k] = np.float64(np.int64((sums >> own) & mask))
-            own += width
-            k += np.uint64(1)
-        word += CODES_PER_WORD
-
-
-@inlined
-def _rank_codes(codes, first, step, ids, buffer, words, slot, code_of):
-    """Mark and rank the codes present in a small node; return their number."""
-    one, low6 = np.uint64(1), np.uint64(63)
-    for w in range(np.uint64(4)):
-        words[w] = np.uint64(0)
-    for i in range(np.uint64(len(ids))):
-        code = np.uint64(codes[first + np.uint64(ids[i]) * step])
-        buffer[i] = np.uint32(code)
-        words[code >> np.uint64(6)] |= one << (code & low6)
-    count = np.uint64(0)
-    for w in range(np.uint64(4)):
-        word = words[w]
-        while word:
-            code = (w << np.uint64(6)) + find_lowest_bit(word)
-            word &= word - one
-            slot[code] = np.uint32(count)
-            code_of[count] = np.uint32(code)
-            count += one
-    return count
-
-
-@inlined
-def _tally_by_slot(buffer, slot, cells, values, m, s, count, flat):
-    for k in range(count * s):
-        flat[k] = 0.0
-    for i in range(m):
-        at = np.uint64(slot[np.uint64(buffer[i])])
-        _add_row(flat, at * s, cells, values, i, s)
+    mask, per_word = (np.uint64(1) << width) - np.uint64(1), np.uint64(64) // width
+    for k in range(s):
+        sums = packed[code + (k // per_word) * CODES_PER_WORD]
+        flat[at * s + k] = np.float64(np.int64((sums >> ((k % per_word) * width)) & mask))
+    for w in range(count_lane_words(s, width)):
+        packed[code + w * CODES_PER_WORD] = np.uint64(0)
 
 
 @inlined
