@@ -141,6 +141,27 @@ def test_tables_that_records_do_not_suit() -> None:
     assert recipe_of(problem(classes=2, known_only=True), fractional=True).records is None
 
 
+@pytest.mark.parametrize("max_bins", [None, 200])
+def test_columns_without_a_cut_that_is_heavy_enough(max_bins: int | None) -> None:
+    """More of them than a batch has cuts."""
+    rng = np.random.default_rng(0)
+    columns = 250 if max_bins else 4_000
+    x = np.zeros((60, columns))
+    x[rng.integers(0, 60, columns), np.arange(columns)] = 1.0
+    x[:, columns // 2] = np.arange(60)
+    tree = recipe_of(
+        Problem(
+            x.T.tolist(), (np.arange(60) > 40).astype(int).tolist(), [None] * columns,
+            criterion="gini", n_classes=2, max_bins=max_bins, min_weight_leaf=5,
+        )
+    )  # fmt: skip
+    ids = np.arange(60, dtype=np.uint32)
+    rows, none = tree.target.select_rows(ids, None), tree.target.select_rows(ids[:0], None)
+    grown = grow_tree(tree, rows, none, 1).tree
+    assert grown.feature.tolist() == [columns // 2, -1, -1]
+    assert grown.threshold[0] == 40.5
+
+
 # ---------------------------------------------------------------- kernels
 
 

@@ -190,9 +190,10 @@ def search_columns(node, scratch, criterion, key, rare, by_row, records, counts,
             if records is not None:
                 if in_records and is_plain_column(table, scratch, feature):
                     begin_column(scratch, feature, n_cuts, n_columns)
+                    before = n_cuts
                     n_cuts, present = add_record_cuts(node, scratch, width, feature, n_cuts)
                     tried += np.uint64(present > np.uint64(1))
-                    n_columns += np.uint64(present > np.uint64(1))
+                    n_columns += np.uint64(n_cuts > before)
                     continue
             if counts is not None:
                 if chosen >= 0:
@@ -223,8 +224,9 @@ def search_columns(node, scratch, criterion, key, rare, by_row, records, counts,
             tried += np.uint64(1)
             if is_batched and not in_records and fits_batch(node, scratch, feature, count, n_cuts):
                 begin_column(scratch, feature, n_cuts, n_columns)
-                n_columns += np.uint64(1)
+                before = n_cuts
                 n_cuts = collect_cuts(node, scratch, criterion, count, n_cuts)
+                n_columns += np.uint64(n_cuts > before)  # all cuts may be too light
             elif not search_counted_column(
                 node, scratch, criterion, key, rare, feature, count, chosen, split
             ):
@@ -266,9 +268,10 @@ def search_plain_columns(node, scratch, criterion, lanes, found):
             return
         feature = pick_column(scratch, j, n_try, np.int64(-1))
         begin_column(scratch, feature, n_cuts, n_columns)
+        before = n_cuts
         n_cuts, present = add_record_cuts(node, scratch, width, feature, n_cuts)
         tried += np.uint64(present > np.uint64(1))
-        n_columns += np.uint64(present > np.uint64(1))
+        n_columns += np.uint64(n_cuts > before)
 
 
 # ---------------------------------------------------------------- counts instead of rows

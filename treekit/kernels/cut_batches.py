@@ -355,12 +355,8 @@ def add_record_cuts(node, scratch, width, feature, n):
         Cuts in the batch, and codes present.
     """
     rows, whole, limit, batch = node.rows, node.weight, node.min_weight_leaf, scratch.batch
-    m, s, one, two = (
-        np.uint64(len(rows.ids)),
-        np.uint64(len(node.stats)),
-        np.uint64(1),
-        np.uint64(2),
-    )
+    m, s = np.uint64(len(rows.ids)), np.uint64(len(node.stats))
+    one, two = np.uint64(1), np.uint64(2)
     codes, step = borrow_row(batch.cuts, CODE), scratch.layout[np.uint64(STEP)]
     at = np.uint64(rows.ids[np.uint64(0)]) * step + feature
     if width > NO_LANES:
@@ -398,11 +394,7 @@ def add_record_cuts(node, scratch, width, feature, n):
     return kept, count
 
 
-MISSING_LEFT, MISSING_RIGHT, MISSING_APART = (
-    np.uint32(1 << 31),
-    np.uint32(1 << 30),
-    np.uint32(1 << 29),
-)
+MISSING_LEFT, MISSING_RIGHT, MISSING_APART = map(np.uint32, (1 << 31, 1 << 30, 1 << 29))
 """Flags of the code of a cut where values are missing: they go left, right, or right alone."""
 
 _CODE_BITS = np.uint32((1 << 29) - 1)
