@@ -132,6 +132,7 @@ def _compile_classification() -> None:
         for criterion in ("entropy", "misclassification", "twoing"):
             train_example(target, criterion=criterion)
         train_example(target, levels=False)
+        train_example(target, levels=False, splitter="histogram")
     train_example("dear", rows=_FEW_ROWS, levels=False)
 
 
@@ -144,6 +145,7 @@ def _compile_regression() -> None:
     for criterion in ("friedman", "absolute_error"):
         train_example("price", criterion=criterion)
     train_example("price", levels=False)
+    train_example("price", levels=False, splitter="histogram")
 
 
 def _compile_rare() -> None:
