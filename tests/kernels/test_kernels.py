@@ -57,7 +57,17 @@ from treekit.kernels.compile import (
     LinkedFunction,
     SplitterKernel,
 )
-from treekit.kernels.node_statistics import CODE_OF, CODES, ORDER, pack_lanes, sort_rows
+from treekit.kernels.node_statistics import (
+    CODE_OF,
+    CODES,
+    ORDER,
+    count_lane_words,
+    pack_lanes,
+    sort_rows,
+    sum_lanes,
+    sum_values,
+    unpack_lanes,
+)
 from treekit.kernels.node_statistics import tally_codes as tally_tally
 from treekit.kernels.prebuilt import get_baseline
 from treekit.kernels.random_splits import find_random_split
@@ -503,7 +513,7 @@ def test_there_are_no_lines_where_memory_is_short(monkeypatch: pytest.MonkeyPatc
 def tallied(column, rows, s, weight, scratch):  # type: ignore[no-untyped-def]
     """`tally_codes` as a search calls it: the codes present, and the width of lanes."""
     m, s = np.uint64(len(rows.ids)), np.uint64(s)
-    width = pack_lanes(rows.cells, rows.values, m, s, weight, scratch.lanes)
+    width = pack_lanes(rows, m, s, weight, scratch)
     return tally_tally(column, rows, s, width, scratch), width
 
 
@@ -515,7 +525,8 @@ def memory_of(rows: int, codes: int, cells: int) -> Scratch:
         state=np.empty(0, np.uint64),
         words=np.empty(max(2 * (codes // 64 + 1), 64), np.uint64),
         lanes=np.empty(rows, np.uint64),
-        packed=np.zeros(256, np.uint64),
+        slots=np.empty(rows, np.uint16),
+        packed=np.zeros(256 * cells, np.uint64),
         work=np.empty((4, max(rows, 256) + 2), np.uint32),
         counts=np.empty(2050, np.uint32),
         compact=flat.reshape(-1, cells),
@@ -529,6 +540,7 @@ def memory_of(rows: int, codes: int, cells: int) -> Scratch:
         levels=np.empty(0, np.int32),
         options=none,
         lines=np.empty(0, np.uint8),
+        layout=np.zeros(5, np.uint64),
     )
 
 
@@ -588,20 +600,84 @@ def test_every_way_adds_up_what_plain_sums_do(dtype: Any, kind: str) -> None:
 
 
 @pytest.mark.matrix
-def test_lanes_are_left_where_a_sum_would_not_fit_one() -> None:
-    for cells, bits in ((2, 32), (3, 21), (7, 9), (10, 6)):
-        for weight, fits in ((2.0**bits - 1.0, True), (2.0**bits, False)):
-            values = np.array([[weight - 1.0], [1.0]])
-            own = np.array([0, cells - 1], np.uint32)
-            memory = memory_of(2, 255, cells)
-            codes = np.array([3, 4], np.uint8)
-            column = records.Column(codes, np.uint64(0), np.uint64(1), np.uint32(255))
-            rows = Rows(np.arange(2, dtype=np.uint32), own, values)
-            count, width = tallied(column, rows, cells, weight, memory)
-            assert (width > 0) == fits
-            assert count == 2
-            assert memory.flat[0] == weight - 1.0
-            assert memory.flat[2 * cells - 1] == 1.0
+@pytest.mark.parametrize("cells", [2, 3, 7, 10, 32])
+def test_lanes_hold_every_sum_that_fits(cells: int) -> None:
+    for weight, bits in (
+        (65_535.0, 32 if cells == 2 else 16),
+        (65_536.0, 32),
+        (2.0**31 - 1.0, 32),
+        (2.0**31, 0),
+    ):
+        values = np.array([[weight - 1.0], [1.0]])
+        own = np.array([0, cells - 1], np.uint32)
+        memory = memory_of(2, 255, cells)
+        codes = np.array([3, 4], np.uint8)
+        column = records.Column(codes, np.uint64(0), np.uint64(1), np.uint32(255))
+        rows = Rows(np.arange(2, dtype=np.uint32), own, values)
+        count, width = tallied(column, rows, cells, weight, memory)
+        assert (width, count) == (bits, 2)
+        assert memory.flat[0] == weight - 1.0
+        assert memory.flat[2 * cells - 1] == 1.0
+
+
+@pytest.mark.matrix
+def test_more_classes_than_lanes_have_none() -> None:
+    rows = Rows(np.zeros(1, np.uint32), np.zeros(1, np.uint32), np.ones((1, 1)))
+    column = records.Column(np.zeros(1, np.uint8), np.uint64(0), np.uint64(1), np.uint32(255))
+    assert tallied(column, rows, 33, 1.0, memory_of(1, 255, 33))[1] == 0
+
+
+@nb.njit(error_model="numpy")
+def summed_up(rows, at, step, s, scratch, sums, words, code_of, n):  # type: ignore[no-untyped-def]
+    """Running totals of a column by lanes, if there are any, else by statistics."""
+    m = np.uint64(len(rows.values))
+    width = pack_lanes(rows, m, s, rows.values[:, 0].sum(), scratch)
+    if width == 0:
+        return sum_values(
+            scratch.lines, at, step, m, rows.cells, rows.values, s, scratch.packed, scratch.words,
+            sums, code_of, n,
+        )  # fmt: skip
+    n_words = count_lane_words(s, width)
+    count = sum_lanes(
+        scratch.lines, at, step, m, scratch.lanes, scratch.slots, n_words, scratch.packed,
+        scratch.words, words, code_of, n,
+    )  # fmt: skip
+    unpack_lanes(words, n + count, width, sums)
+    return count
+
+
+@pytest.mark.matrix
+@pytest.mark.parametrize("kind", ["whole", "large", "parts", "numbers"])
+def test_running_totals_are_those_of_plain_sums(kind: str) -> None:
+    rng = np.random.default_rng(8)
+    for cells in (2, 3, 7, 32) if kind != "numbers" else (2, 4):
+        for spread in (1, 2, 7, 256):
+            memory = memory_of(max(SIZES), 256, cells)
+            sums = np.full((cells, 600), np.nan)
+            words = np.zeros((-(-cells // 2), 600), np.uint64)
+            for m in SIZES:
+                lines = rng.integers(0, spread, (m + 2, 5)).astype(np.uint8)
+                whole = rng.integers(1, 90_000 if kind == "large" else 4, m).astype(float)
+                own = rng.integers(0, cells, m).astype(np.uint32)
+                values = (whole / 4.0 if kind == "parts" else whole)[:, None]
+                rows = np.zeros((m, cells))
+                rows[np.arange(m), own] = values[:, 0]
+                if kind == "numbers":
+                    own = np.empty(0, np.uint32)
+                    rows = values = np.column_stack(
+                        [whole, rng.integers(-9, 9, (m, cells - 1)) / 8]
+                    )
+                code_of, n = np.zeros(600, np.uint32), 40
+                given = memory._replace(lines=lines.reshape(-1))
+                count = summed_up(
+                    Rows(np.arange(m, dtype=np.uint32), own, values), np.uint64(2 * 5 + 3),
+                    np.uint64(5), np.uint64(cells), given, sums, words, code_of, np.uint64(n),
+                )  # fmt: skip
+                wanted = by_code(lines[2:, 3], rows)
+                assert code_of[n : n + count].tolist() == list(wanted)
+                totals = np.cumsum(list(wanted.values()), axis=0)
+                assert sums[:, n : n + count].T.tolist() == totals.tolist()
+                assert not memory.packed.any()
 
 
 def test_a_loop_that_was_unrolled_once_may_be_unrolled_where_it_is_called() -> None:

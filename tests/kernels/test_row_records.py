@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import fields, replace
 from fractions import Fraction
 from typing import Any
@@ -15,6 +16,10 @@ from hypothesis import strategies as st
 from tests.examples import examples
 from tests.growing import recipe_of
 from tests.reference.grow import Problem
+from treekit.contracts import CriterionFunctions
+from treekit.data import out_of_core
+from treekit.grow.compile_criterion import compile_criterion
+from treekit.grow.compile_plugin import Origin
 from treekit.grow.recipe import GrownTree, Recipe
 from treekit.grow.target_statistics import copy_rows
 from treekit.grow.tree_builder import grow_tree
@@ -132,6 +137,31 @@ def test_trees_are_those_of_row_numbers(case: str, held_out: bool) -> None:
         assert np.array_equal(one, two, equal_nan=one.dtype.kind == "f"), field.name
     assert np.array_equal(ours.held_leaf, theirs.held_leaf)
     assert np.array_equal(ours.held_stats, theirs.held_stats)
+
+
+def test_records_are_left_out_where_memory_is_short(monkeypatch: pytest.MonkeyPatch) -> None:
+    recipe = recipe_of(problem(classes=2))
+    most = 32 * ROWS * (1 + 2 * (os.cpu_count() or 1))  # the table, and two for each tree
+    monkeypatch.setattr(out_of_core, "_get_free_memory", lambda: most * 10.0 + 1.0)
+    assert recipe.records is not None
+    monkeypatch.setattr(out_of_core, "_get_free_memory", lambda: most * 10.0 - 100.0)
+    assert replace(recipe).records is None
+
+
+def gini(stats: Any) -> float:
+    weight = stats.sum()
+    return float(1.0 - (stats * stats).sum() / (weight * weight))
+
+
+def test_a_tolerance_is_for_the_cuts_of_one_column() -> None:
+    functions = CriterionFunctions(impurity=gini, tolerance=0.02)
+    criterion = compile_criterion(functions, 2, False, Origin("criterion", "own"), nominal=False)
+    recipe = recipe_of(problem(classes=2, missing=0.1, columns=9), criterion=criterion)
+    assert recipe.records is not None
+    assert not recipe.records.is_plain
+    one = recipe_of(problem(classes=2, missing=0.1, columns=9, max_bins=None), criterion=criterion)
+    ours, theirs = grown_by(recipe), grown_by(one)  # values are in 40 bins at most: almost alike
+    assert ours.tree.feature[0] == theirs.tree.feature[0]
 
 
 def test_tables_that_records_do_not_suit() -> None:

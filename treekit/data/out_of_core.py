@@ -127,9 +127,9 @@ def allocate_code_matrix(shape: tuple[int, int], dtype: npt.DTypeLike) -> npt.ND
         return np.memmap(file, dtype, "w+", shape=shape).view(np.ndarray)
 
 
-def may_copy(codes: npt.NDArray[Any]) -> bool:
-    """Check whether a copy of codes needs at most `SPARE_MEMORY_SHARE` of the free memory."""
-    return bool(codes.nbytes <= SPARE_MEMORY_SHARE * _get_free_memory())
+def may_use(n_bytes: int) -> bool:
+    """Check whether bytes are at most `SPARE_MEMORY_SHARE` of the free memory."""
+    return n_bytes <= SPARE_MEMORY_SHARE * _get_free_memory()
 
 
 def copy_row_major(codes: npt.NDArray[Any]) -> npt.NDArray[Any] | None:
@@ -138,7 +138,7 @@ def copy_row_major(codes: npt.NDArray[Any]) -> npt.NDArray[Any] | None:
     Return None if that would use more than `SPARE_MEMORY_SHARE` of the free memory: kernels
     can use the columns instead, only more slowly.
     """
-    if not may_copy(codes):
+    if not may_use(codes.nbytes):
         return None
     lines = np.empty(codes.shape[::-1], codes.dtype)
     for first in range(0, len(lines), _BLOCK_ROWS):  # blocks of rows that fit into the cache

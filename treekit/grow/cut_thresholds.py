@@ -27,8 +27,9 @@ def place_cuts(
     middle = 0.5 * low + 0.5 * high
     # In decimals 3.7 lies halfway between 3.6 and 3.8; as doubles it lies above.
     most = np.maximum(given, middle + rules.resolution)
-    for f in np.unique(feature).tolist():
-        here = np.flatnonzero(feature == f)
+    order = np.argsort(feature, kind="stable")
+    for here in np.split(order, np.flatnonzero(np.diff(feature[order])) + 1):
+        f = int(feature[here[0]]) if len(here) else 0
         start = int(table.value_start[f])
         values = table.high[start : start + int(table.n_codes[f])]
         below = np.searchsorted(values, most[here], side="right") - 1

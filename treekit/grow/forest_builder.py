@@ -117,7 +117,7 @@ def grow_forest(
     if vote is not None:
         votes = np.zeros((len(recipe.target.values), recipe.target.n_values))
         times = np.zeros(len(votes), dtype=np.int64)
-    _ = recipe.records  # made once, before several threads need them
+    recipe.prepare()
     # One tree per task: batches of trees would leave threads idle at the end.
     parallel = Parallel(n_jobs=n_jobs, require="sharedmem", return_as="generator", batch_size=1)
     seeds = draw_tree_seeds(seed, n_trees)[first:last]

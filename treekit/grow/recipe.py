@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from treekit.data.out_of_core import copy_row_major, may_copy
+from treekit.data.out_of_core import copy_row_major, may_use
 from treekit.data.schema import Dtype
 from treekit.grow.compile_criterion import CompiledCriterion
 from treekit.grow.compile_splitter import CompiledSplitter
@@ -19,7 +20,7 @@ from treekit.grow.target_statistics import TargetStatistics
 from treekit.kernels.function_pointers import FunctionPointer
 from treekit.kernels.node_statistics import MAX_LANES
 from treekit.kernels.records import PLAIN_RULES, Limits, Rows, SplitRules, Table
-from treekit.kernels.row_records import RecordTable, make_record_table
+from treekit.kernels.row_records import RecordTable, count_record_bytes, make_record_table
 from treekit.model.tree import Tree
 
 
@@ -84,8 +85,17 @@ class Recipe:
 
     @cached_property
     def records(self) -> RecordTable | None:
-        """The table's rows as records, which move during growth; None: row numbers move."""
+        """The table's rows as records, which move during growth; None: row numbers move.
+
+        The table is plain if every split is a cut that is scored in a batch: columns are numeric
+        and unconstrained, there are 2 to 32 statistics, and the criterion and the settings have
+        no rule by which cuts of different columns would not compare.
+        """
         codes, target, pointers = self.table.codes, self.target, self.criterion.pointers
+        # Of the table, and of each tree with its working memory; there may be a tree a processor.
+        n_trees = os.cpu_count() or 1
+        record_bytes = count_record_bytes(len(codes), target.values.shape[1])
+        n_bytes = codes.shape[1] * record_bytes * (1 + 2 * n_trees)
         if (
             not self.splitter.uses_records
             or self.fractional
@@ -93,18 +103,28 @@ class Recipe:
             or target.quantile is not None
             or codes.dtype != np.uint8
             or not codes.size
-            or not may_copy(codes)
+            or not may_use(n_bytes)
             or not (target.is_dense or target.size <= np.iinfo(codes.dtype).max)
         ):
             return None
         is_plain = (
             2 <= target.size <= MAX_LANES
             and not (pointers.use_choose or pointers.use_penalty)
+            and self.criterion.functions.tolerance == 0.0
             and self.split_rules.resolution == self.split_rules.min_side_share == 0.0
             and self.monotonic_signs is None
             and bool((self.table.nominal == 0).all())
         )
         return make_record_table(codes, is_plain)
+
+    def prepare(self) -> None:
+        """Make what all trees share, before several threads need it."""
+        if self.records is None:
+            _ = self.row_major_codes
+        if self.records is None or not self.records.is_plain:
+            _ = self.splitter.find
+        if self.splitter.coding == "histogram":
+            _ = self.bin_thresholds
 
     @cached_property
     def bin_thresholds(self) -> npt.NDArray[np.float64]:

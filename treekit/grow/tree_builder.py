@@ -261,7 +261,7 @@ def grow_tree(
     The held-out rows are rows of `held_table`, by default the recipe's table; its codes
     have the same type.  `seed`, below 2**64, draws columns and random tests.
 
-    Cost: about rows x columns tried x depth; memory of a few words per row.
+    Cost: about rows x columns tried x depth; memory of some 100 bytes per row.
     """
     whole, kept = rows, held
     if recipe.fractional:  # growth splits rows into fractional instances, in place
@@ -313,8 +313,8 @@ def grow_rows(
     sums = None
     if splitter.sums:
         sums = SideColumns(np.empty_like(table.codes[0]), np.empty_like(others.codes[0]))
-    # Memory that is not touched costs nothing, but enlarging the arrays does.
-    room = allocate_nodes(min(2 * len(rows.ids) + 64, MAX_FIRST_NODES), target)
+    # Enlarging the arrays copies them.
+    room = allocate_nodes(min(2 * len(rows.ids), MAX_FIRST_CELLS // target.size) + 64, target)
     room.nodes["depth"][0] = start.depth
     scratch.best[-2:] = start.lowest, start.highest
     surrogacy = None
@@ -371,8 +371,8 @@ def grow_rows(
     return grown, n
 
 
-MAX_FIRST_NODES = 1 << 16
-"""Largest number of nodes for which memory is reserved before a tree grows."""
+MAX_FIRST_CELLS = 1 << 16
+"""Statistics for whose nodes memory is reserved before a tree grows."""
 
 
 def allocate_nodes(n: int, target: TargetStatistics) -> GrowthArrays:

@@ -245,7 +245,8 @@ def search_plain_columns(node, scratch, criterion, lanes, found):
     Parameters
     ----------
     lanes : bool or None
-        None = records have statistics, and their lanes are not compiled; else they have lanes.
+        Class weights are counted side by side in words; None = statistics are summed as doubles,
+        and lanes are not compiled.
     """
     node, scratch, found = borrow_arrays((node, scratch, found))
     rows, split = node.rows, found[0]
@@ -253,7 +254,9 @@ def search_plain_columns(node, scratch, criterion, lanes, found):
     n_features = np.uint64(len(node.table.n_codes))
     n_try = min(np.uint64(node.n_try), n_features)
     width = NO_LANES
-    if lanes is not None:  # never 0, as LLVM is told: there is no code for statistics
+    if lanes is not None:
+        # Never 0: there are 2 to 32 classes that weigh less than 2**31 (`PLAIN`).  LLVM is told so,
+        # and leaves out the code for statistics.
         width = max(pack_record_lanes(rows, m, s, node.weight, scratch), np.uint64(1))
     clear_split(split)
     tried, n_cuts, n_columns = np.uint64(0), np.uint64(0), np.uint64(0)

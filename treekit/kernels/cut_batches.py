@@ -20,6 +20,7 @@ from treekit.kernels.function_pointers import borrow_row, read_bits, write_bits
 from treekit.kernels.monotonic import HIGHEST, LOWEST, N_CUTS, SIGN, is_within_constraint
 from treekit.kernels.node_statistics import (
     CODE_OF,
+    MAX_LANES,
     NO_LANES,
     count_lane_words,
     sum_lanes,
@@ -48,8 +49,11 @@ CODE, AFTER, FEATURE, START, N_CUT_ROWS = range(5)
 """Rows of `CutBatch.cuts`: the codes below and above a cut; each column, and its first cut."""
 
 _BATCH_CELLS = 2048
-_MIN_CUTS = 1040  # those of two columns of 255 codes with missing values, padded
-_USUAL_CUTS = 513  # of a column of 8 bits, and one more place that is written
+_MIN_CUTS = 520  # those of two columns of 255 codes, padded
+# A column of records adds at most 509 cuts: 254 with missing values on the right, as many with
+# them on the left, and that between known and missing values; a few places more are written.
+_COLUMN_CUTS = 513
+_MIN_SHARED_CUTS = 1040  # room for two such columns
 
 
 def count_batch_cuts(n_sums: int) -> int:
@@ -78,11 +82,15 @@ def make_scorer(criterion, batch):
 
 def allocate_batch(n_sums: int, size: int, n_cut_rows: int) -> CutBatch:
     """Return a batch for cuts of `size` statistics, of which `n_sums` are written."""
-    n = count_batch_cuts(size)
-    cuts = np.empty((n_cut_rows, n), np.uint32)
-    n_words = -(-size // 2) if n_cut_rows > 1 else 0
+    is_shared = n_cut_rows > 1
+    n = max(count_batch_cuts(size), _MIN_SHARED_CUTS if is_shared else 0)
+    n_words = -(-size // 2) if is_shared and size <= MAX_LANES else 0
     return CutBatch(
-        np.empty((n_sums, n)), np.empty(n), cuts, np.empty(size), np.empty((n_words, n), np.uint64)
+        np.empty((n_sums, n)),
+        np.empty(n),
+        np.empty((n_cut_rows, n), np.uint32),
+        np.empty(size),
+        np.empty((n_words, n), np.uint64),
     )
 
 
@@ -248,9 +256,16 @@ def _scan(scorer, rows, count, start, totals, limit, dense, impurity, tolerance,
 def may_batch(node, criterion):
     """Return whether cuts of several columns can be scored together.
 
-    They can if none is merged or penalised, and the criterion does not choose between columns.
+    They can if none is merged or penalised, and the criterion does not choose between columns nor
+    has a tolerance, which is for the cuts of one column.
     """
-    return not (criterion.use_choose or criterion.use_penalty or node.ways.resolution > 0.0)
+    ways = node.ways
+    return not (
+        criterion.use_choose
+        or criterion.use_penalty
+        or ways.resolution > 0.0
+        or ways.tolerance > 0.0
+    )
 
 
 @inlined
@@ -273,7 +288,7 @@ def fits_batch(node, scratch, feature, count, n_cuts):
 @inlined
 def must_take_cuts(scratch, n_cuts, is_over):
     """Return whether to score the batch now: there is no other column, or hardly room for one."""
-    usual = np.uint64(0) if is_over else np.uint64(len(scratch.batch.scores) - _USUAL_CUTS)
+    usual = np.uint64(0) if is_over else np.uint64(len(scratch.batch.scores) - _COLUMN_CUTS)
     return n_cuts > usual
 
 
@@ -377,7 +392,7 @@ def add_record_cuts(node, scratch, width, feature, n):
     if not is_known:
         _add_missing_left(batch, codes, s, width, n, count - one)
         end = n + two * (count - one) - one
-    if width > NO_LANES and limit <= 1.0:  # the weight of a row, an integer
+    if width > NO_LANES and limit <= 1.0:  # rows with lanes weigh at least 1, and so does a side
         return end, count
     # Weights are positive: the first cut has the lightest left side, the last the lightest right.
     if is_known:

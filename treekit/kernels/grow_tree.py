@@ -120,9 +120,9 @@ class Sample(NamedTuple):
     flat, held_flat : (columns * rows,) unsigned
         Codes of the tables as one dimension.
     rows, held : Rows
-        Permuted into leaf order.
+        Permuted into leaf order, except rows that move as records.
     spare : Rows
-        Working memory as long as the longer of `rows` and `held`.
+        Working memory as long as the longer of those that are permuted.
     """
 
     table: Table
@@ -181,8 +181,9 @@ def grow_nodes(
     find : pointer or None
         The splitter; arguments as in `treekit.kernels.axis_splits.find_axis_split`.
     lanes, values : bool or None
-        If one is given instead of `find`, cuts of a plain table are searched, of records with
-        lanes or with statistics (`treekit.kernels.axis_splits.search_plain_columns`).
+        One may be given instead of `find`, for a plain table: class weights are counted side by
+        side in words (`lanes`), or statistics are summed as doubles (`values`); see
+        `treekit.kernels.axis_splits.search_plain_columns`.
     criterion : CriterionPointers
     before : pointer
         Pre-pruning: whether to keep a split, called if `use_before`.

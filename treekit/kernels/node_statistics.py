@@ -1,7 +1,8 @@
 """Statistics of a node's rows, grouped by the codes of one column.
 
-Every method gives the same compact table, ascending by code: one row of
-statistics for each code present, and the code itself.
+Every method of `tally_codes` gives the same compact table, ascending by code: one row of
+statistics for each code present, and the code itself.  `sum_lanes` and `sum_values` write running
+totals over the codes instead, one for each cut.
 
 Classes with integer weights are added up as *lanes*: the sums of two or four classes side by
 side in a word, so that a row costs a single integer addition.
@@ -37,7 +38,7 @@ NO_LANES = np.uint64(0)
 """Lane width if the sums do not fit into lanes."""
 
 MAX_LANES = 32
-"""Largest number of classes whose weights are added up in lanes, or by code of all codes."""
+"""Largest number of statistics for which there is a table with a place for each of 256 codes."""
 
 CODES_PER_WORD = np.uint64(256)
 """Distance of the words of a code: the first words of all codes come first."""
@@ -185,14 +186,14 @@ def _tally_lanes(codes, first, step, ids, s, words, flat, width, lanes, slots, p
         while word:
             code = (w << np.uint64(6)) + find_lowest_bit(word)
             word &= word - one
-            _unpack_lanes(packed, code, width, s, flat, count)
+            _take_sums(packed, code, width, s, flat, count)
             code_of[count] = np.uint32(code)
             count += one
     return np.int64(count)
 
 
 @llvm_inlined
-def _unpack_lanes(packed, code, width, s, flat, at):
+def _take_sums(packed, code, width, s, flat, at):
     """Write the sums of a code as row `at` of `flat`, and clear them."""
     mask, per_word = (np.uint64(1) << width) - np.uint64(1), np.uint64(64) // width
     for k in range(s):

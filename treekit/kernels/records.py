@@ -156,9 +156,9 @@ class CutBatch(NamedTuple):
     sums : (S, cuts) float64
         Statistics of the left sides; for ranks, then of the right sides.
     scores : (cuts,) float64
-    cuts : (3, cuts) uint32
-        Column of each cut, and the codes below and above it; of a single column, (1, cuts), the
-        position of each cut.
+    cuts : (4, cuts) uint32
+        The codes below and above each cut; then, for each column of the batch, its number and
+        the place of its first cut.  Of a single column, (1, cuts): the position of each cut.
     left : (S,) float64
         Left side of the current cut.
     words : (words, cuts) uint64
@@ -188,8 +188,8 @@ class Scratch(NamedTuple):
         `treekit.kernels.node_statistics`.
     lanes, slots : (rows,) uint64, (rows,) uint16
         Each row's weight in the lane of its class, and the place of the word with that lane.
-    packed : (256 * words,) uint64
-        Sums of lanes for each code; zeros between uses.
+    packed : (256 * min(S, 32),) uint64
+        Sums of lanes for each code, or as float64 its statistics; zeros between uses.
     work : (4, rows) uint32
         Codes of the node's rows; two orders of them; the codes present.
     counts : (2050,) uint32

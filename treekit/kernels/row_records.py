@@ -30,7 +30,10 @@ MAX_LANE_WEIGHT = 2.0**31
 """Weight of a node above which it has no lanes; see `treekit.kernels.node_statistics`."""
 
 NO_RECORDS, PLAIN, SHORT, LONG = range(4)
-"""Forms of records.  Those of `PLAIN` are short, and only their lanes are read at a node."""
+"""Forms of records: none, row numbers move; short, class and weight are a byte each; long.
+
+Those of `PLAIN` are short, of a plain table, and weigh less than `MAX_LANE_WEIGHT` in all.
+"""
 
 FORM, STEP, CELL, FIRST_VALUE, N_WORDS = range(5)
 """Places in a layout: form; bytes of a record; place of its cell, and of its first double; words.
@@ -66,7 +69,7 @@ class RecordTable(NamedTuple):
     words : (rows, words) uint64
     n_columns : int
     is_plain : bool
-        Whether all cuts are scored in batches: columns are numeric and unconstrained.
+        Whether every split is a cut that is scored in a batch; see `treekit.grow.recipe.Recipe`.
     """
 
     words: npt.NDArray[np.uint64]
@@ -84,6 +87,11 @@ def allocate_words(n_rows: int, n_words: int) -> npt.NDArray[np.uint64]:
 def _pad(n_bytes: int) -> int:
     """Return the number of words of a record of at least `n_bytes`."""
     return -(-n_bytes // (8 * RECORD_WORDS)) * RECORD_WORDS
+
+
+def count_record_bytes(n_columns: int, n_values: int) -> int:
+    """Return the bytes of a long record."""
+    return 8 * _pad(8 * (-(-(n_columns + 1) // 8) + n_values))
 
 
 def make_record_table(codes: npt.NDArray[np.uint8], is_plain: bool) -> RecordTable | None:
