@@ -1,7 +1,7 @@
 """Built-in axis-aligned splitters: the best test of a single column, over the columns tried.
 
-`find_axis_split` is used by the exact and the histogram splitter: they differ only in the
-coding of columns.
+The exact and the histogram splitter differ in the coding of columns, and in the fast search of
+columns of bins whose rows are records (`treekit.kernels.row_records`).
 
 Records are unpacked once, at the top: each access to a field costs compile
 time for all fields of its record.
