@@ -181,7 +181,7 @@ def test_workers_paused_for_memory_are_named_with_it() -> None:
         while {own["status"] for own in client.scheduler_info()["workers"].values()} != {"paused"}:
             time.sleep(0.02)
         error = check_error(["tcp://", "give workers more memory"], client)
-    assert re.search(r"is paused .* \(0\.\d+ of 0\.03 GB used\); give", str(error))
+    assert re.search(r"is paused .* \(\d+\.\d+ of 0\.03 GB used\); give", str(error))
 
 
 def test_a_paused_worker_that_runs_a_task_is_no_obstacle() -> None:
@@ -325,7 +325,9 @@ def test_a_frozen_worker_is_named() -> None:
 
         with pytest.warns(TreekitWarning) as warned:
             work(client, use)
-        assert [str(one.message).split(" for ")[0] for one in warned] == [
+        # Python may free what other tests left behind, and warn of their open files.
+        own = [str(one.message) for one in warned if issubclass(one.category, TreekitWarning)]
+        assert [text.split(" for ")[0] for text in own] == [
             f"worker {address} named 'apart' has sent no message"
         ]
         os.kill(process.pid, signal.SIGSTOP)

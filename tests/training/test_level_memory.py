@@ -106,4 +106,4 @@ def test_the_caller_holds_the_stated_bytes_of_each_row(
     measure_peak(5_000)  # what is loaded or compiled once
     few, many = 100_000, 500_000
     found = (measure_peak(many) - measure_peak(few)) / (many - few)
-    assert found <= most <= CALLER_BYTES
+    assert round(found, 2) <= most <= CALLER_BYTES  # some objects differ in size, whatever the rows
