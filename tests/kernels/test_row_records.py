@@ -153,15 +153,25 @@ def gini(stats: Any) -> float:
     return float(1.0 - (stats * stats).sum() / (weight * weight))
 
 
-def test_a_tolerance_is_for_the_cuts_of_one_column() -> None:
-    functions = CriterionFunctions(impurity=gini, tolerance=0.02)
+@pytest.mark.parametrize("max_bins", [None, 40])
+@pytest.mark.parametrize("missing", [0, 3])
+def test_a_tolerance_is_for_the_cuts_of_one_column(max_bins: int | None, missing: int) -> None:
+    """A column that scores less than the tolerance below the best one is not taken for it."""
+    functions = CriterionFunctions(impurity=gini, tolerance=0.2)
     criterion = compile_criterion(functions, 2, False, Origin("criterion", "own"), nominal=False)
-    recipe = recipe_of(problem(classes=2, missing=0.1, columns=9), criterion=criterion)
-    assert recipe.records is not None
-    assert not recipe.records.is_plain
-    one = recipe_of(problem(classes=2, missing=0.1, columns=9, max_bins=None), criterion=criterion)
-    ours, theirs = grown_by(recipe), grown_by(one)  # values are in 40 bins at most: almost alike
-    assert ours.tree.feature[0] == theirs.tree.feature[0]
+    y = [0] * 20 + [1] * 20
+    best: list[Any] = list(range(40))
+    other: list[Any] = best[2:] + best[:2]  # two rows of class 0 among those of class 1
+    for column in (best, other):
+        column[: missing // 2] = [None] * (missing // 2)
+    columns, levels = [other, best], [None, None]
+    recipe = recipe_of(
+        Problem(columns, y, levels, criterion="gini", n_classes=2, max_bins=max_bins, max_depth=1),
+        criterion=criterion,
+    )
+    ids = np.arange(40, dtype=np.uint32)
+    rows, none = recipe.target.select_rows(ids, None), recipe.target.select_rows(ids[:0], None)
+    assert grow_tree(recipe, rows, none, 1).tree.feature[0] == 1
 
 
 def test_tables_that_records_do_not_suit() -> None:

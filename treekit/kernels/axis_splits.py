@@ -336,7 +336,7 @@ def take_cuts(node, scratch, criterion, width, in_records, n_cuts, n_columns, sp
     ways = node.ways
     take_best_cut(
         make_scorer(criterion, scratch.batch), scratch.batch.words, width, in_records, n_cuts,
-        n_columns, node.stats, node.weight, node.impurity, ways.tolerance, ways.right_if_even,
+        n_columns, node.stats, node.weight, node.impurity, ways.right_if_even,
         len(node.rows.cells) == 0, scratch.best, scratch.pair, split,
     )  # fmt: skip
 

@@ -476,8 +476,8 @@ def _weigh_left(batch, width, s, parts, j):
 
 @llvm_inlined
 def take_best_cut(
-    scorer, words, width, in_records, n, n_columns, stats, weight, impurity, tolerance,
-    right_if_even, dense, best, pair, split,
+    scorer, words, width, in_records, n, n_columns, stats, weight, impurity, right_if_even, dense,
+    best, pair, split,
 ):  # fmt: skip
     """Score the batch, and keep its best cut if it is the best split so far.
 
@@ -495,7 +495,7 @@ def take_best_cut(
         Number of cuts, and of their columns.
     stats, weight, impurity
         Of the node.
-    tolerance, right_if_even
+    right_if_even
         Of `treekit.kernels.records.SplitRules`.
     dense : bool
     best, pair : arrays of the `treekit.kernels.records.Scratch`
@@ -508,7 +508,7 @@ def take_best_cut(
     highest, at = score_batch(scorer, n, stats)
     is_bad, feature = at < n, np.uint32(0xFFFFFFFF)
     if not is_bad:
-        floor = compute_floor(highest, impurity, tolerance)
+        floor = compute_floor(highest, impurity, 0.0)
         starts[n_columns] = n
         for t in range(n_columns):
             if features[t] < feature:
