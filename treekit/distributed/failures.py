@@ -466,7 +466,9 @@ def explain_connection_error(error: BaseException, address: str) -> SettingError
     cause = error
     while cause.__cause__ is not None:
         cause = cause.__cause__
-    text = describe_error(error) + ("" if cause is error else f" ({describe_error(cause)})")
+    text = describe_error(error)
+    if not isinstance(cause, TimeoutError | asyncio.CancelledError) and cause is not error:
+        text += f" ({describe_error(cause)})"
     remedy = "check the address, and start the scheduler if it is not running"
     if "TLS" in text or "ssl" in text.lower() or "encryption" in text:
         remedy = _TLS[1]
