@@ -613,6 +613,20 @@ def test_without_a_model_nothing_is_ready(tmp_path, models):
     assert models.ready
 
 
+@pytest.mark.parametrize("text", ["slow", "bad"])
+def test_an_empty_folder_is_not_ready_before_its_first_model_is_loaded(
+    tmp_path, models, slow, text
+):
+    models.refresh()
+    write(tmp_path / "a.treekit", text)
+    models.refresh(patient=True)
+    assert not models.ready
+    slow.set()
+    write(tmp_path / "b.treekit", "b")
+    refresh_until(models, [("a", "loaded"), ("b", "loaded")][text == "bad" :])
+    assert models.ready
+
+
 def test_a_file_that_is_bad_from_the_start_keeps_the_server_from_being_ready(tmp_path, models):
     write(tmp_path / "a.treekit", "bad")
     write(tmp_path / "b.treekit", "b")

@@ -699,7 +699,8 @@ def build_table(all_entries: Iterable[ModelEntry], unloaded: Collection[str]) ->
                 reason = reason or "its file is still being read"
         state: State = "UNAVAILABLE" if entry.served is None else "READY"
         entries.append(IndexEntry(entry.name, entry.version, state, reason))
-    return LookupTable(models, tuple(entries), ready)
+    is_waiting = not models and any(entry.name not in unloaded for entry in order)
+    return LookupTable(models, tuple(entries), ready and not is_waiting)
 
 
 # ---------------------------------------------------------------- locations
