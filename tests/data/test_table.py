@@ -832,7 +832,7 @@ def test_the_temporary_file_is_closed_with_the_table():
     store = ColumnStore(on_disk=True)
     store.append([np.arange(3)])
     file = store._file
-    assert [block.tolist() for block in store.iterate(0, 0, 3)] == [[0, 1, 2]]
+    assert store.read(0, 0, 3, np.int64).tolist() == [0, 1, 2]
     del store
     assert file.closed
 
@@ -859,5 +859,7 @@ def test_blocks_of_columns_are_read_whole_and_in_part(on_disk):
     for position, cells in enumerate(kept):
         for first in range(16):
             for stop in range(first, 16):
-                parts = list(store.iterate(position, first, stop))
-                assert_equal_cells(np.concatenate([*parts, cells[:0]]), cells[first:stop])
+                part = store.read(position, first, stop, cells.dtype)
+                assert_equal_cells(part, cells[first:stop])
+                part = store.read(position, first, stop, np.float64)
+                assert_equal_cells(part, cells[first:stop].astype(np.float64))

@@ -42,7 +42,7 @@ from treekit.data.table import FileColumns, Table, check_column_names
 from treekit.data.text_format import TextFormat
 from treekit.errors import DataError
 
-BLOCK = 1 << 20
+BLOCK = 1 << 21
 """Number of bytes parsed at once."""
 
 Progress = Callable[[int, int], None]
@@ -193,7 +193,8 @@ class CsvFile:
         """Yield blocks of complete rows; after a misplaced quote, the rest as one block."""
         text, size = b"", BLOCK
         while more := stream.read(size):
-            text += more
+            # To the end of a line: copying the rest of a block takes as long as a search in it.
+            text = b"".join((text, more, stream.readline(_PIECE)))
             end = checks.find_last_row_end(text)
             if checks.has_odd_quotes:
                 text += stream.read()
@@ -622,7 +623,7 @@ class CsvColumns(FileColumns):
     def read_coded(self, position: int) -> Coded:
         """Return the texts of a column as codes and distinct texts."""
         if position in self._texts:
-            codes = self._join_stored(position, np.int32)
+            codes = self._read_stored(position, np.int32)
             return codes, list(self._texts[position])
         if position not in self._coded:
             if self._is_plain(position):  # texts of integers follow from the numbers
@@ -643,12 +644,8 @@ class CsvColumns(FileColumns):
         unread = (i for i in later if self._is_numeric(i) and not self._is_plain(i))
         return list(islice(unread, self._n_ahead))
 
-    def _join_stored(self, position: int, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
-        cells, at = np.empty(self.n_rows, dtype), 0
-        for block in self._store.iterate(position, self._first, self._first + self.n_rows):
-            cells[at : at + len(block)] = block
-            at += len(block)
-        return cells
+    def _read_stored(self, position: int, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
+        return self._store.read(position, self._first, self._first + self.n_rows, dtype)
 
     def _is_plain(self, position: int) -> bool:
         """Check whether the text of each cell is the shortest of an integer."""
@@ -665,7 +662,7 @@ class CsvColumns(FileColumns):
 
     def _read_numbers(self, position: int) -> npt.NDArray[Any]:
         integers = self._numbers[position].has_integers_only
-        return self._join_stored(position, np.int64 if integers else np.float64)
+        return self._read_stored(position, np.int64 if integers else np.float64)
 
     def read_typed(self, position: int, how: TextFormat) -> Cells:
         """Return the typed cells of a column; the type is inferred from all its distinct cells."""
@@ -687,8 +684,8 @@ class CsvColumns(FileColumns):
         counted = 0
         for position, column in enumerate(self._numbers):
             if self._has_numbers(position, self._how) and not column.has_integers_only:
-                for numbers in self._store.iterate(position, 0, self._store.n_rows):
-                    counted += int(np.count_nonzero(numbers == np.floor(numbers)))
+                numbers = self._store.read(position, 0, self._store.n_rows, np.float64)
+                counted += int(np.count_nonzero(numbers == np.floor(numbers)))
         return counted
 
     def find_merged_texts(self, position: int, how: TextFormat) -> tuple[str, str] | None:

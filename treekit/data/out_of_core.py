@@ -11,7 +11,7 @@ import tempfile
 import threading
 import weakref
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -78,30 +78,37 @@ class ColumnStore:
             ) from error
         return start, cells.dtype
 
-    def iterate(self, position: int, first: int, stop: int) -> Iterator[npt.NDArray[Any]]:
-        """Yield the rows `first` to `stop` of a column, block by block."""
+    def read(self, position: int, first: int, stop: int, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
+        """Return the rows `first` to `stop` of a column, all blocks as one type."""
+        cells, at = np.empty(stop - first, dtype), 0
         number = bisect_right(self._ends, first)
         while first < stop:
             begin = self._ends[number - 1] if number else 0
             end = min(self._ends[number], stop)
+            own = cells[at : at + end - first]
             block = self._blocks[number][position]
-            if isinstance(block, tuple):
-                yield self._read(*block, first - begin, end - first)
+            if not isinstance(block, tuple):
+                own[:] = block[first - begin : end - begin]
+            elif block[1] == cells.dtype:
+                self._read_into(own, block[0], first - begin)
             else:
-                yield block[first - begin : end - begin]
+                stored = np.empty(len(own), block[1])
+                self._read_into(stored, block[0], first - begin)
+                own[:] = stored
+            at += len(own)
             first, number = end, number + 1
+        return cells
 
-    def _read(self, place: int, dtype: np.dtype[Any], first: int, n: int) -> npt.NDArray[Any]:
-        cells = np.empty(n, dtype)
+    def _read_into(self, cells: npt.NDArray[Any], place: int, first: int) -> None:
+        """Fill an array by the rows from `first` on of an array in the file."""
         rest = cells.view(np.uint8).data
         with self._lock:
-            self._file.seek(place + first * dtype.itemsize)
+            self._file.seek(place + first * cells.dtype.itemsize)
             while rest:
                 n_bytes = self._file.readinto(rest)
                 if not n_bytes:
                     raise DataError("the temporary file of a table was truncated; run again")
                 rest = rest[n_bytes:]
-        return cells
 
 
 # ---------------------------------------------------------------- code matrix
