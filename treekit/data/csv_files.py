@@ -477,8 +477,8 @@ def _find_line_end(text: bytes, stop: int) -> int:
 _LARGEST_BLOCK = 2**31 - 1
 """Number of bytes that pyarrow cannot parse at once."""
 
-_PIECE = 1 << 17
-"""Number of bytes looked at together: arrays that stay in the cache."""
+_PIECE = 1 << 16
+"""Number of bytes looked at together: arrays that stay in the cache, and are not mapped anew."""
 
 _MOST_DIGITS = 12
 """Digits after the point up to which a zero at the end is looked for: codes are short."""
