@@ -21,6 +21,7 @@ from treekit.data import out_of_core
 from treekit.grow.compile_criterion import compile_criterion
 from treekit.grow.compile_plugin import Origin
 from treekit.grow.recipe import GrownTree, Recipe
+from treekit.grow.route import find_leaves
 from treekit.grow.target_statistics import copy_rows
 from treekit.grow.tree_builder import grow_tree
 from treekit.kernels.partition_rows import Route
@@ -137,6 +138,9 @@ def test_trees_are_those_of_row_numbers(case: str, held_out: bool) -> None:
         assert np.array_equal(one, two, equal_nan=one.dtype.kind == "f"), field.name
     assert np.array_equal(ours.held_leaf, theirs.held_leaf)
     assert np.array_equal(ours.held_stats, theirs.held_stats)
+    for records in (recipe.records, None):
+        leaves = find_leaves(ours.tree, recipe.table, ours.held_ids, records)
+        assert np.array_equal(leaves, ours.held_leaf)
 
 
 def test_records_are_left_out_where_memory_is_short(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,7 +6,7 @@ Each tree has a seed of its own, so that a seed gives the same forest for any nu
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal, localcontext
 from functools import cache
 
@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from treekit.grow.recipe import GrownTree, Recipe
+from treekit.grow.route import find_leaves
 from treekit.grow.target_statistics import (
     TargetStatistics,
     choose_step,
@@ -21,7 +22,7 @@ from treekit.grow.target_statistics import (
     multiply_weights,
     round_to_step,
 )
-from treekit.grow.tree_builder import grow_with_validation
+from treekit.grow.tree_builder import grow_tree, grow_with_validation
 from treekit.kernels.random_numbers import draw_bag
 from treekit.kernels.random_splits import MISSING_KEY
 from treekit.kernels.records import Rows, Table
@@ -97,9 +98,18 @@ def grow_forest(
     """
     from joblib import Parallel, delayed
 
+    none = recipe.target.select_rows(ids[:0], None)
+    # Votes need the leaves of out-of-bag rows, not their statistics at each node.
+    votes_alone = vote is not None and finish is None and can_find_leaves(recipe)
+
     def grow_one_tree(tree_seed: int) -> tuple[Tree, RowIds, Integers, Numbers]:
         rows, out = _draw_rows(recipe, ids, tree_seed, sampler, vote is not None)
-        grown = grow_with_validation(recipe, rows, out, tree_seed)
+        if votes_alone:
+            grown = grow_tree(recipe, rows, none, tree_seed)
+            leaves = find_leaves(grown.tree, recipe.table, out.ids, recipe.records)
+            grown = replace(grown, held_ids=out.ids, held_leaf=leaves)
+        else:
+            grown = grow_with_validation(recipe, rows, out, tree_seed)
         if finish is not None:
             grown = finish(grown, out.ids)
         if vote is None:
@@ -132,6 +142,16 @@ def grow_forest(
         if progress is not None:
             progress(len(trees))
     return Forest(trees, votes, times)
+
+
+def can_find_leaves(recipe: Recipe) -> bool:
+    """Return whether `find_leaves` supports the trees, and growth needs no out-of-bag rows."""
+    return (
+        recipe.held_out is None
+        and recipe.surrogates is None
+        and not (recipe.use_before or recipe.fractional or recipe.splitter.sums)
+        and bool((recipe.table.n_codes != MISSING_KEY).all())
+    )
 
 
 def number_leaves(leaf: Integers, n_nodes: int) -> tuple[Integers, Integers]:

@@ -14,6 +14,7 @@ import numpy.typing as npt
 from treekit.kernels.grow_tree import NODE_DTYPE
 from treekit.kernels.records import Rows, Table
 from treekit.kernels.route_rows import CodedSplits, find_row_leaves, route_rows
+from treekit.kernels.row_records import RecordTable
 from treekit.model.fixed_point import MASS, compute_mass_bounds
 from treekit.model.tree import Split, Tree
 
@@ -54,10 +55,22 @@ def compute_leaf_shares(
     return LeafShares(reached, leaf, values[:, 0] / MASS)
 
 
-def find_leaves(tree: Tree, table: Table, ids: npt.NDArray[np.uint32]) -> npt.NDArray[np.int64]:
-    """Find the leaves of rows, (rows,) int64, without oblique splits and surrogates."""
+def find_leaves(
+    tree: Tree, table: Table, ids: npt.NDArray[np.uint32], records: RecordTable | None = None
+) -> npt.NDArray[np.int64]:
+    """Find the leaves of rows, (rows,) int64, without oblique splits and surrogates.
+
+    `records` are those of the table, in which the codes of a row lie side by side.
+    """
     leaves = np.empty(len(ids), np.int64)
-    find_row_leaves(encode_splits(tree, table), table, ids, leaves)
+    codes, row_step, column_step = table.codes.reshape(-1), 1, table.codes.shape[1]
+    if records is not None:
+        lines = records.words.view(np.uint8)
+        codes, row_step, column_step = lines.reshape(-1), lines.shape[1], 1
+    find_row_leaves(
+        encode_splits(tree, table), table.n_codes, codes, np.uint64(row_step),
+        np.uint64(column_step), ids, leaves,
+    )  # fmt: skip
     return leaves
 
 

@@ -141,25 +141,28 @@ class CodedSplits(NamedTuple):
 
 
 @kernel
-def find_row_leaves(splits, table, ids, leaves):
+def find_row_leaves(splits, n_codes, codes, row_step, column_step, ids, leaves):
     """Find the leaf of each row, for trees without oblique splits and surrogates.
 
     Parameters
     ----------
     splits : CodedSplits
-    table : Table
+    n_codes : (columns,) uint32
+    codes : (cells,) unsigned
+    row_step, column_step : uint64
+        Distances in `codes` of neighbouring rows and columns.
     ids : (rows,) uint32
     leaves : (rows,) int64
         Output.
     """
     one = np.uint64(1)
     for i in range(np.uint64(len(ids))):
-        node, row = np.uint64(0), np.uint64(ids[i])
+        node, at = np.uint64(0), np.uint64(ids[i]) * row_step
         while splits.n_children[node] > 0:
             column = np.uint64(splits.feature[node])
-            code = np.int64(table.codes[column, row])
+            code = np.int64(codes[at + column * column_step])
             branch = np.int64(splits.missing[node])
-            if code < np.int64(table.n_codes[column]):
+            if code < np.int64(n_codes[column]):
                 start, end = splits.level_offsets[node], splits.level_offsets[node + one]
                 if end > start:
                     own = np.int64(splits.level_branch[np.uint64(start + code)])
