@@ -533,11 +533,11 @@ def test_rows_of_no_weight_may_have_any_target():
 @pytest.mark.matrix
 def test_a_target_of_thousands_of_classes_compiles_at_once():
     x = np.arange(6000.0)
-    start = time.perf_counter()
+    start = time.process_time()
     model = fit(
         make_dataset_from_xy(x[:, None], np.arange(6000)), {"seed": 0, "max_depth": 1}
     ).model
-    assert time.perf_counter() - start < 10
+    assert time.process_time() - start < 60  # code for each class would take many minutes
     assert model.n_nodes == 3
 
 
