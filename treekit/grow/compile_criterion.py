@@ -10,24 +10,20 @@ import contextlib
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 from itertools import pairwise
 from typing import Any
 
-import numba as nb
 import numpy as np
 import numpy.typing as npt
-from numba import types
 
 from treekit.contracts import CriterionFunctions, Ranks
 from treekit.errors import PluginError
 from treekit.grow.compile_plugin import Origin, compile_function, get_python_function
 from treekit.grow.function_identity import compute_fingerprint, copy_for_compilation
 from treekit.kernels.axis_splits import score_on_first_component
-from treekit.kernels.compile import LinkedFunction
+from treekit.kernels.compile import LinkedFunction, jitted
 from treekit.kernels.function_pointers import (
-    CELLS_TYPE,
-    MATRIX_TYPE,
     FunctionPointer,
     allocate_stack_cells,
     allocate_stack_matrix,
@@ -35,25 +31,11 @@ from treekit.kernels.function_pointers import (
     load_cell,
     store_cell,
 )  # fmt: skip
+from treekit.kernels.library import describe_functions
 from treekit.kernels.records import TOLERANCE, CriterionPointers, is_finite
 
 # ---------------------------------------------------------------- criterion
 
-FROZEN_CELLS = CELLS_TYPE.copy(readonly=True)
-FROZEN_MATRIX = MATRIX_TYPE.copy(readonly=True)
-CODES_TYPE = types.Array(types.uint32, 1, "C")
-_F8 = types.float64
-SCORE_SIGNATURE = _F8(FROZEN_CELLS, FROZEN_MATRIX)
-NODE_VALUE_SIGNATURE = _F8(CELLS_TYPE)
-BRANCH_SCORE_SIGNATURE = _F8(CELLS_TYPE, MATRIX_TYPE, types.int64)
-CATEGORY_KEYS_SIGNATURE = types.void(MATRIX_TYPE, types.int64, types.int64, CELLS_TYPE)
-CHOICE_SIGNATURE = types.int64(CELLS_TYPE, CELLS_TYPE, CELLS_TYPE)
-PENALTY_SIGNATURE = _F8(types.int64, _F8)
-CUTS_SIGNATURE = types.void(MATRIX_TYPE, types.int64, CELLS_TYPE, CELLS_TYPE)
-ROW_SCAN_SIGNATURE = types.int64(
-    CODES_TYPE, CODES_TYPE, CODES_TYPE, MATRIX_TYPE, types.int64, CELLS_TYPE, CELLS_TYPE, _F8, _F8,
-    CELLS_TYPE,
-)  # fmt: skip
 N_COMPONENTS = 2
 """Category orders tried besides one by each class's share; see
 `treekit.grow.compile_criterion.order_by_share`.
@@ -69,28 +51,6 @@ MIN_TERM_CELLS = 5
 With fewer classes `score` is faster in histogram searches, up to a quarter slower in exact
 ones, and spares a first training a sixth of its compile time (measured).
 """
-
-
-POINTERS_TYPE = types.NamedTuple(
-    [
-        types.FunctionType(CUTS_SIGNATURE),
-        types.FunctionType(BRANCH_SCORE_SIGNATURE),
-        types.FunctionType(CATEGORY_KEYS_SIGNATURE),
-        types.FunctionType(CHOICE_SIGNATURE),
-        types.FunctionType(PENALTY_SIGNATURE),
-        types.int64,
-        types.boolean,
-        types.boolean,
-        types.FunctionType(SCORE_SIGNATURE),
-        types.FunctionType(NODE_VALUE_SIGNATURE),
-        types.FunctionType(NODE_VALUE_SIGNATURE),
-        types.boolean,
-        types.FunctionType(ROW_SCAN_SIGNATURE),
-        types.boolean,
-    ],
-    CriterionPointers,
-)
-"""The type of a criterion's pointers; every criterion has it."""
 
 
 @dataclass(frozen=True)
@@ -133,42 +93,31 @@ def compile_criterion(
     nominal : bool
         Whether there are nominal columns; without them additive statistics need no `key`.
     """
-    impurity = gain = score = None
-    if functions.impurity is not None:
-        impurity = compile_function(functions.impurity, (FROZEN_CELLS,), origin, "impurity")
-        impurity = _average_blocks(impurity, blocks, _make_block_impurity)
-        gain = _make_gain(impurity, dense)
-    if functions.score is not None:
-        score = compile_function(functions.score, (FROZEN_CELLS, FROZEN_MATRIX), origin, "score")
-        score = _average_blocks(score, blocks, _make_block_score)
-    final = score if score is not None else gain
-    branches = rank = gain if functions.choose is not None else final
-    whole = final  # score of all branches together, as splitter plugins call it
+    code = _CriterionCode(functions, cells, dense, origin, known_only, blocks)
+    if origin.is_foreign:  # so that a plugin's warnings come in this order
+        _ = functions.impurity and code.impurity, code.score
     ranked = isinstance(functions.statistics, Ranks)
-    if known_only and not ranked:  # ranks do not add up: the kernel computes them from the rows
-        branches = _restrict_to_known(rank, dense)
-        whole = branches if functions.choose is None else _restrict_to_known(final, dense)
-        final = final if functions.choose is not None else branches
     ordered = dense or functions.order is not None or cells <= 2
     attempts = 1 if ordered else cells + N_COMPONENTS
     if blocks is not None:
         attempts = cells - 1 if functions.order is None else blocks.n_targets
-    plain = functions.score if origin.is_foreign and rank is score and blocks is None else None
     pointers = CriterionPointers(
-        score_cuts=_make_cuts_pointer(rank, plain, cells, two_sided=ranked),
-        branch_score=_make_cached_pointer(
-            _make_branch_score(branches, final), BRANCH_SCORE_SIGNATURE
+        score_cuts=code.make_pointer("cuts", code.compile_cuts, cells, ranked),
+        branch_score=code.make_pointer(
+            "branch_score", lambda: _make_branch_score(code.branches, code.final)
         ),
         category_keys=_make_keys_pointer(functions, dense, origin, blocks)
         if nominal or ranked
-        else get_default_pointer(leave_keys_unset, CATEGORY_KEYS_SIGNATURE),
+        else get_default_pointer(leave_keys_unset, "keys"),
         choose=_make_choice_pointer(functions, origin),
         penalty=_make_penalty_pointer(functions, origin),
         n_category_orders=attempts,
         use_choose=functions.choose is not None,
         use_penalty=functions.penalty is not None,
-        score=_make_cached_pointer(_make_split_score(whole), SCORE_SIGNATURE),
-        impurity=_make_value_pointer(impurity),
+        score=code.make_pointer("score", lambda: _make_split_score(code.whole)),
+        impurity=_make_value_pointer(
+            functions.impurity, blocks, origin, lambda: code.impurity
+        ),
         priority=_make_priority_pointer(functions, origin, blocks),
         use_priority=functions.priority is not None,
         row_scan=_make_row_scan_pointer(functions, cells, dense, origin),
@@ -177,9 +126,123 @@ def compile_criterion(
     return CompiledCriterion(pointers, origin, functions)
 
 
-def _make_cached_pointer(function: Any, signature: Any, **options: Any) -> FunctionPointer:
-    """Return the pointer to a closure over a criterion's functions, cached on disk if possible."""
-    return FunctionPointer(function, signature, mark=compute_fingerprint(function), **options)
+class _CriterionCode:
+    """The compiled parts of a criterion, made when a pointer to one is not in the library."""
+
+    def __init__(
+        self,
+        functions: CriterionFunctions,
+        cells: int,
+        dense: bool,
+        origin: Origin,
+        known_only: bool,
+        blocks: TargetBlocks | None,
+    ) -> None:
+        self.functions, self.origin, self.blocks = functions, origin, blocks
+        self.cells, self.dense = cells, dense
+        self.ranked = isinstance(functions.statistics, Ranks)
+        # Ranks do not add up: the kernel computes them from the rows.
+        self.known_only = known_only and not self.ranked
+        chooses = functions.choose is not None
+        self.names = _name_parts(
+            origin,
+            functions.score,
+            functions.impurity if functions.score is None or chooses else None,
+            blocks and (blocks.ends, blocks.classes),
+            dense if functions.score is None or chooses or self.known_only else None,
+            self.known_only,
+            chooses,
+        )
+
+    def make_pointer(self, kind: str, make: Callable[[], Any], *parts: Any) -> FunctionPointer:
+        """Return the pointer to a closure over the score; `make` returns it, or its pointer."""
+        name = self.names and f"{kind}:{self.names}:{parts}"
+        return FunctionPointer(kind, lambda: _compile_closure(kind, make()), name)
+
+    @cached_property
+    def impurity(self) -> Any:
+        """The impurity, averaged over targets."""
+        made = compile_function(self.functions.impurity, (_frozen_cells(),), self.origin, "impurity")
+        return _average_blocks(made, self.blocks, _make_block_impurity)
+
+    @cached_property
+    def score(self) -> Any:
+        """The criterion's own score, or None."""
+        if self.functions.score is None:
+            return None
+        kinds = _frozen_cells(), _frozen_matrix()
+        made = compile_function(self.functions.score, kinds, self.origin, "score")
+        return _average_blocks(made, self.blocks, _make_block_score)
+
+    @cached_property
+    def gain(self) -> Any:
+        """The decrease of the impurity, or None."""
+        return None if self.functions.impurity is None else _make_gain(self.impurity, self.dense)
+
+    @cached_property
+    def rank(self) -> Any:
+        """The score by which the splits of a column are compared."""
+        return self.gain if self.functions.choose is not None else self._score
+
+    @property
+    def _score(self) -> Any:
+        return self.score if self.score is not None else self.gain
+
+    @cached_property
+    def branches(self) -> Any:
+        """`rank`, of the rows with a known value."""
+        return _restrict_to_known(self.rank, self.dense) if self.known_only else self.rank
+
+    @cached_property
+    def final(self) -> Any:
+        """The score of a column's best split."""
+        if self.known_only and self.functions.choose is None:
+            return self.branches
+        return self._score
+
+    @cached_property
+    def whole(self) -> Any:
+        """The score of all branches together, as splitter plugins call it."""
+        if not self.known_only:
+            return self.final
+        if self.functions.choose is None:
+            return self.branches
+        return _restrict_to_known(self._score, self.dense)
+
+    def compile_cuts(self) -> Any:
+        """Compile the loop that scores a batch of cuts."""
+        is_score = self.score is not None and self.functions.choose is None
+        inlines = self.origin.is_foreign and is_score and self.blocks is None
+        plain = self.functions.score if inlines else None
+        return _compile_cuts(self.rank, plain, self.cells, two_sided=self.ranked)
+
+
+def _frozen_cells() -> Any:
+    from treekit.kernels.intrinsics import FROZEN_CELLS
+
+    return FROZEN_CELLS
+
+
+def _frozen_matrix() -> Any:
+    from treekit.kernels.intrinsics import FROZEN_MATRIX
+
+    return FROZEN_MATRIX
+
+
+def _name_parts(origin: Origin, *parts: Any) -> str | None:
+    """Return a name of built-in functions and plain values; None for those of a plugin."""
+    return None if origin.is_foreign else describe_functions(*parts)
+
+
+def _compile_closure(kind: str, function: Any, **options: Any) -> Any:
+    """Compile a closure over a criterion's functions, cached on disk if possible."""
+    from treekit.kernels.intrinsics import SIGNATURES, CompiledPointer
+
+    if isinstance(function, CompiledPointer):
+        return function
+    return CompiledPointer(
+        function, SIGNATURES[kind], mark=compute_fingerprint(function), **options
+    )
 
 
 def _make_gain(impurity: Any, dense: bool) -> Any:
@@ -223,20 +286,26 @@ def _choose_allocators(cells: int) -> tuple[Any, Any]:
     return _allocate_cells, _allocate_matrix
 
 
-@nb.njit
+@jitted
 def _allocate_matrix(rows, columns):  # type: ignore[no-untyped-def]
     return np.empty((rows, columns))
 
 
-@nb.njit
+@jitted
 def _allocate_cells(cells):  # type: ignore[no-untyped-def]
     return np.empty(cells)
 
 
-def _make_cuts_pointer(
+def _njit(function: Callable[..., Any]) -> Any:
+    from numba import njit
+
+    return njit(error_model="numpy")(function)
+
+
+def _compile_cuts(
     rank: Any, plain: Callable[..., float] | None, cells: int, *, two_sided: bool
-) -> FunctionPointer:
-    """Return the pointer to the loop that scores a batch of cuts.
+) -> Any:
+    """Compile the loop that scores a batch of cuts.
 
     A linked function has been optimised without the number of cells: LLVM cannot compute one with
     loops and conditions, such as the Hellinger distance, in vectors.  Inlined, the function of a
@@ -249,13 +318,14 @@ def _make_cuts_pointer(
     plain : callable, optional
         The score as Python, if it may be inlined.
     """
-    if plain is not None and isinstance(rank, LinkedFunction):
+    from treekit.kernels import numba_compiler
+
+    if plain is not None and isinstance(rank, numba_compiler.LinkedFunction):
         loop = _make_inlined_scores(plain, cells, two_sided=two_sided)
         # What numba compiles alone, it may not inline: generators, some closures.
         with contextlib.suppress(Exception):
-            return _make_cached_pointer(loop, CUTS_SIGNATURE, boundscheck=True)
-    loop = _make_cut_scores(rank, cells, two_sided=two_sided)
-    return _make_cached_pointer(loop, CUTS_SIGNATURE)
+            return _compile_closure("cuts", loop, boundscheck=True)
+    return _compile_closure("cuts", _make_cut_scores(rank, cells, two_sided=two_sided))
 
 
 def uses_vectors(score: Callable[..., float], rank: Any, cells: int) -> bool:
@@ -270,13 +340,15 @@ def uses_vectors(score: Callable[..., float], rank: Any, cells: int) -> bool:
     cells : int
         S, the length of a node's statistics.
     """
+    from treekit.kernels.intrinsics import CUTS_SIGNATURE, CompiledPointer
+
     loops: tuple[tuple[Any, dict[str, Any]], ...] = (
         (_make_inlined_scores(score, cells, two_sided=False), {"boundscheck": True}),
         (_make_cut_scores(rank, cells, two_sided=False), {}),
     )
     for loop, options in loops:
         with contextlib.suppress(Exception):  # as for training
-            made = FunctionPointer(loop, CUTS_SIGNATURE, **options)  # cached code has no source
+            made = CompiledPointer(loop, CUTS_SIGNATURE, **options)  # cached code has no source
             code = "".join(made.inspect_llvm().values())
             vectors = re.search(r"\bf(?:add|sub|mul|div)\b[^\n]*<\d+ x double>", code)
             return vectors is not None and "NRT_MemInfo_alloc" not in code  # of array expressions
@@ -284,8 +356,10 @@ def uses_vectors(score: Callable[..., float], rank: Any, cells: int) -> bool:
 
 
 def _make_inlined_scores(score: Callable[..., float], cells: int, *, two_sided: bool) -> Any:
+    from numba import njit
+
     core = copy_for_compilation(get_python_function(score))
-    inlined = nb.njit(error_model="numpy", inline="always")(core)
+    inlined = njit(error_model="numpy", inline="always")(core)
     return _make_cut_scores(inlined, cells, two_sided=two_sided)
 
 
@@ -321,16 +395,20 @@ def _make_row_scan_pointer(
     functions: CriterionFunctions, cells: int, dense: bool, origin: Origin
 ) -> FunctionPointer:
     if functions.term is None or dense or cells < MIN_TERM_CELLS:
-        return get_default_pointer(return_no_cut, ROW_SCAN_SIGNATURE)
+        return get_default_pointer(return_no_cut, "row_scan")
     if functions.term_score is None or functions.score is None:
         raise PluginError(f"{origin} defines term, which requires score and term_score")
-    term = compile_function(functions.term, (_F8,), origin, "term")
-    score = compile_function(
-        functions.term_score, (FROZEN_CELLS, FROZEN_MATRIX), origin, "term_score"
-    )
-    return _make_cached_pointer(
-        _make_row_scan(term, score, functions.tolerance), ROW_SCAN_SIGNATURE
-    )
+
+    def compile_scan() -> Any:
+        from numba import types
+
+        term = compile_function(functions.term, (types.float64,), origin, "term")
+        kinds = _frozen_cells(), _frozen_matrix()
+        score = compile_function(functions.term_score, kinds, origin, "term_score")
+        return _compile_closure("row_scan", _make_row_scan(term, score, functions.tolerance))
+
+    name = _name_parts(origin, functions.term, functions.term_score, functions.tolerance)
+    return FunctionPointer("row_scan", compile_scan, name and f"row_scan:{name}")
 
 
 def _make_row_scan(term: Any, score: Any, tolerance: float) -> Any:
@@ -416,23 +494,32 @@ def _make_split_score(final: Any) -> Any:
     return score_split
 
 
-def _make_value_pointer(function: Any) -> FunctionPointer:
+def _make_value_pointer(
+    function: Any, blocks: TargetBlocks | None, origin: Origin, compile_part: Callable[[], Any]
+) -> FunctionPointer:
     if function is None:
-        return get_default_pointer(return_zero_value, NODE_VALUE_SIGNATURE)
+        return get_default_pointer(return_zero_value, "value")
 
-    def compute_value(stats):  # type: ignore[no-untyped-def]
-        return 1.0 * function(freeze_array(stats))
+    def compile_value() -> Any:
+        value = compile_part()
 
-    return _make_cached_pointer(compute_value, NODE_VALUE_SIGNATURE)
+        def compute_value(stats):  # type: ignore[no-untyped-def]
+            return 1.0 * value(freeze_array(stats))
+
+        return _compile_closure("value", compute_value)
+
+    name = _name_parts(origin, function, blocks and (blocks.ends, blocks.classes))
+    return FunctionPointer("value", compile_value, name and f"value:{name}")
 
 
 def _make_priority_pointer(
     functions: CriterionFunctions, origin: Origin, blocks: TargetBlocks | None
 ) -> FunctionPointer:
-    if functions.priority is None:
-        return _make_value_pointer(None)
-    priority = compile_function(functions.priority, (FROZEN_CELLS,), origin, "priority")
-    return _make_value_pointer(_average_blocks(priority, blocks, _make_block_impurity))
+    def compile_priority() -> Any:
+        made = compile_function(functions.priority, (_frozen_cells(),), origin, "priority")
+        return _average_blocks(made, blocks, _make_block_impurity)
+
+    return _make_value_pointer(functions.priority, blocks, origin, compile_priority)
 
 
 def _make_keys_pointer(
@@ -443,38 +530,56 @@ def _make_keys_pointer(
         default = order_by_cell if dense else order_by_share
         if blocks is None and isinstance(functions.statistics, Ranks):
             default = order_by_quantile
-        return get_default_pointer(default, CATEGORY_KEYS_SIGNATURE)
-    order = compile_function(functions.order, (FROZEN_CELLS,), origin, "order")
-    if blocks is not None:
-        return _make_cached_pointer(make_block_keys(order, blocks).py_func, CATEGORY_KEYS_SIGNATURE)
+        return get_default_pointer(default, "keys")
 
-    def compute_keys(rows, count, attempt, keys):  # type: ignore[no-untyped-def]
-        for i in range(np.uint64(count)):
-            keys[i] = 1.0 * order(freeze_array(rows[i]))
+    def compile_keys() -> Any:
+        order = compile_function(functions.order, (_frozen_cells(),), origin, "order")
+        if blocks is not None:
+            return _compile_closure("keys", make_block_keys(order, blocks).py_func)
 
-    return _make_cached_pointer(compute_keys, CATEGORY_KEYS_SIGNATURE)
+        def compute_keys(rows, count, attempt, keys):  # type: ignore[no-untyped-def]
+            for i in range(np.uint64(count)):
+                keys[i] = 1.0 * order(freeze_array(rows[i]))
+
+        return _compile_closure("keys", compute_keys)
+
+    name = _name_parts(origin, functions.order, blocks and (blocks.ends, blocks.classes))
+    return FunctionPointer("keys", compile_keys, name and f"keys:{name}")
 
 
 def _make_choice_pointer(functions: CriterionFunctions, origin: Origin) -> FunctionPointer:
     if functions.choose is None:
-        return get_default_pointer(return_no_choice, CHOICE_SIGNATURE)
-    choose = compile_function(functions.choose, (FROZEN_CELLS,) * 3, origin, "choose", int)
+        return get_default_pointer(return_no_choice, "choice")
 
-    def choose_column(gains, scores, levels):  # type: ignore[no-untyped-def]
-        return np.int64(choose(freeze_array(gains), freeze_array(scores), freeze_array(levels)))
+    def compile_choice() -> Any:
+        kinds = (_frozen_cells(),) * 3
+        choose = compile_function(functions.choose, kinds, origin, "choose", int)
 
-    return _make_cached_pointer(choose_column, CHOICE_SIGNATURE)
+        def choose_column(gains, scores, levels):  # type: ignore[no-untyped-def]
+            return np.int64(choose(freeze_array(gains), freeze_array(scores), freeze_array(levels)))
+
+        return _compile_closure("choice", choose_column)
+
+    name = _name_parts(origin, functions.choose)
+    return FunctionPointer("choice", compile_choice, name and f"choice:{name}")
 
 
 def _make_penalty_pointer(functions: CriterionFunctions, origin: Origin) -> FunctionPointer:
     if functions.penalty is None:
-        return get_default_pointer(return_zero_penalty, PENALTY_SIGNATURE)
-    penalty = compile_function(functions.penalty, PENALTY_SIGNATURE.args, origin, "penalty")
+        return get_default_pointer(return_zero_penalty, "penalty")
 
-    def compute_penalty(candidates, weight):  # type: ignore[no-untyped-def]
-        return 1.0 * penalty(candidates, weight)
+    def compile_penalty() -> Any:
+        from treekit.kernels.intrinsics import PENALTY_SIGNATURE
 
-    return _make_cached_pointer(compute_penalty, PENALTY_SIGNATURE)
+        penalty = compile_function(functions.penalty, PENALTY_SIGNATURE.args, origin, "penalty")
+
+        def compute_penalty(candidates, weight):  # type: ignore[no-untyped-def]
+            return 1.0 * penalty(candidates, weight)
+
+        return _compile_closure("penalty", compute_penalty)
+
+    name = _name_parts(origin, functions.penalty)
+    return FunctionPointer("penalty", compile_penalty, name and f"penalty:{name}")
 
 
 # ---------------------------------------------------------------- defaults
@@ -485,9 +590,15 @@ def _make_penalty_pointer(functions: CriterionFunctions, origin: Origin) -> Func
 
 
 @cache
-def get_default_pointer(function: Callable[..., Any], signature: Any) -> FunctionPointer:
+def get_default_pointer(function: Callable[..., Any], kind: str) -> FunctionPointer:
     """Return the pointer to a function of this module, cached for the process."""
-    return FunctionPointer(function, signature, cache=True)
+
+    def compile_default() -> Any:
+        from treekit.kernels.intrinsics import SIGNATURES, CompiledPointer
+
+        return CompiledPointer(function, SIGNATURES[kind], cache=True)
+
+    return FunctionPointer(kind, compile_default, f"{kind}:{describe_functions(function)}")
 
 
 def return_zero_value(stats):  # type: ignore[no-untyped-def]
@@ -642,7 +753,7 @@ def _average_blocks(
         total = _add_blocks(total, make_block(function, size, blocks.classes), firsts)
     count = float(blocks.n_targets)
 
-    @nb.njit(error_model="numpy")
+    @_njit
     def average(*stats):  # type: ignore[no-untyped-def]
         return total(*stats) / count
 
@@ -657,18 +768,18 @@ def make_block_keys(order: Any, blocks: TargetBlocks) -> Any:
     return key
 
 
-@nb.njit
+@jitted
 def _return_zero(*stats):  # type: ignore[no-untyped-def]
     return 0.0
 
 
-@nb.njit
+@jitted
 def _leave_block_keys_unset(rows, count, attempt, keys):  # type: ignore[no-untyped-def]
     pass
 
 
 def _add_blocks(before: Any, block: Any, firsts: tuple[int, ...]) -> Any:
-    @nb.njit(error_model="numpy")
+    @_njit
     def sum_blocks(*stats):  # type: ignore[no-untyped-def]
         value = before(*stats)
         for first in firsts:
@@ -679,7 +790,7 @@ def _add_blocks(before: Any, block: Any, firsts: tuple[int, ...]) -> Any:
 
 
 def _add_block_keys(otherwise: Any, block: Any, starts: tuple[int, ...]) -> Any:
-    @nb.njit(error_model="numpy")
+    @_njit
     def compute_keys(rows, count, attempt, keys):  # type: ignore[no-untyped-def]
         first = starts[attempt]
         if first >= 0:
@@ -696,7 +807,7 @@ def _make_block_impurity(impurity: Any, size: int, classes: bool) -> Any:
     cells, shift = (size, 0) if classes else (2, 1)  # of a number: the weight, then ``w * y``
     new_cells, _ = _choose_allocators(cells)
 
-    @nb.njit(error_model="numpy")
+    @_njit
     def compute_block_impurity(first, stats):  # type: ignore[no-untyped-def]
         own = new_cells(cells)
         own[np.uint64(0)] = stats[np.uint64(0)]  # a number's weight
@@ -712,7 +823,7 @@ def _make_block_score(score: Any, size: int, classes: bool) -> Any:
     cells, shift = (size, 0) if classes else (2, 1)
     new_cells, new_matrix = _choose_allocators(cells)
 
-    @nb.njit(error_model="numpy")
+    @_njit
     def copy_block(parent, children, first, own, sides):  # type: ignore[no-untyped-def]
         zero = np.uint64(0)
         branches = np.uint64(children.shape[0])
@@ -725,7 +836,7 @@ def _make_block_score(score: Any, size: int, classes: bool) -> Any:
             for b in range(branches):
                 sides[b, k] = children[b, at]
 
-    @nb.njit(error_model="numpy")
+    @_njit
     def compute_block_score(first, parent, children):  # type: ignore[no-untyped-def]
         own = new_cells(cells)
         if children.shape[0] == 2:
@@ -742,12 +853,9 @@ def _make_block_score(score: Any, size: int, classes: bool) -> Any:
 # ---------------------------------------------------------------- pre-pruning
 # A pruner's `before` function, compiled into the pointer that `grow` calls.
 
-BEFORE_SIGNATURE = types.boolean(CELLS_TYPE, MATRIX_TYPE, CELLS_TYPE, MATRIX_TYPE)
-
-
 def get_unconditional_pointer() -> FunctionPointer:
     """Return the pointer that allows every split."""
-    return get_default_pointer(_allow_split, BEFORE_SIGNATURE)
+    return get_default_pointer(_allow_split, "before")
 
 
 def _allow_split(parent, children, held_parent, held_children):  # type: ignore[no-untyped-def]
@@ -756,17 +864,31 @@ def _allow_split(parent, children, held_parent, held_children):  # type: ignore[
 
 def compile_before(function: Callable[..., bool], origin: Origin) -> FunctionPointer:
     """Compile ``before(parent, children, held_parent, held_children)``."""
-    shapes = (FROZEN_CELLS, FROZEN_MATRIX, FROZEN_CELLS, FROZEN_MATRIX)
-    inner: Any = compile_function(function, shapes, origin, "before", bool)
 
-    def call_before(parent, children, held_parent, held_children):  # type: ignore[no-untyped-def]
-        return bool(
-            inner(
-                freeze_array(parent), freeze_array(children),
-                freeze_array(held_parent), freeze_array(held_children),
-            )
-        )  # fmt: skip
+    def compile_pointer() -> Any:
+        shapes = (_frozen_cells(), _frozen_matrix()) * 2
+        inner: Any = compile_function(function, shapes, origin, "before", bool)
 
-    pointer = _make_cached_pointer(call_before, BEFORE_SIGNATURE)
+        def call_before(parent, children, held_parent, held_children):  # type: ignore[no-untyped-def]
+            return bool(
+                inner(
+                    freeze_array(parent), freeze_array(children),
+                    freeze_array(held_parent), freeze_array(held_children),
+                )
+            )  # fmt: skip
+
+        return _compile_closure("before", call_before)
+
+    name = _name_parts(origin, function)
+    pointer = FunctionPointer("before", compile_pointer, name and f"before:{name}")
     pointer.origin = origin
     return pointer
+
+
+def __getattr__(name: str) -> Any:
+    """Return a type or signature of `treekit.kernels.intrinsics`, which imports numba."""
+    if not name.isupper():
+        raise AttributeError(name)
+    from treekit.kernels import intrinsics
+
+    return getattr(intrinsics, name)

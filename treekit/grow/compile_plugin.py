@@ -9,6 +9,7 @@ from __future__ import annotations
 import dis
 import math
 import re
+import sys
 import threading
 import traceback
 import types
@@ -18,13 +19,12 @@ from dataclasses import dataclass, fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import numba as nb
 import numpy as np
 
 from treekit.discovery import FOREIGN_ERRORS, describe_error
 from treekit.errors import DataError, PluginError, SettingError, TreekitWarning
 from treekit.grow.function_identity import compute_fingerprint, copy_for_compilation
-from treekit.kernels.compile import LinkedFunction, enable_disk_cache
+from treekit.kernels.compile import LinkedFunction
 
 # ---------------------------------------------------------------- compilation
 
@@ -124,6 +124,10 @@ def try_compile(
     `checked` adds bounds checks, for functions of plugins: where the number of cells is
     known at compile time, as in a scan, they cost nothing (measured for 2 and 7 cells).
     """
+    import numba as nb
+
+    from treekit.kernels.numba_compiler import enable_disk_cache
+
     core = get_python_function(function)
     if not isinstance(core, types.FunctionType):
         return None, CompileFailure(
@@ -139,7 +143,12 @@ def try_compile(
         result = jitted.overloads[argument_types].signature.return_type
     except Exception as error:  # noqa: BLE001 - numba has errors outside its own hierarchy
         return None, parse_numba_error(error)
-    if isinstance(result, _RETURN_TYPES[returns]):
+    accepted: dict[type, tuple[type, ...]] = {
+        float: (nb.types.Float, nb.types.Integer, nb.types.Boolean),
+        int: (nb.types.Integer,),
+        bool: (nb.types.Boolean, nb.types.Integer),
+    }
+    if isinstance(result, accepted[returns]):
         return jitted, None
     if isinstance(result, nb.types.Optional):
         return None, CompileFailure("it returns None on some paths")
@@ -150,14 +159,11 @@ def try_compile(
 
 
 _EXPECTED_RETURNS = {float: "a number", int: "an integer", bool: "true or false"}
-_RETURN_TYPES: dict[type, tuple[type, ...]] = {
-    float: (nb.types.Float, nb.types.Integer, nb.types.Boolean),
-    int: (nb.types.Integer,),
-    bool: (nb.types.Boolean, nb.types.Integer),
-}
 
 
 def _describe_type(result: Any) -> str:
+    import numba as nb
+
     if isinstance(result, nb.types.NoneType):
         return "None"
     if isinstance(result, nb.types.Array):
@@ -177,7 +183,8 @@ def parse_numba_error(error: Exception) -> CompileFailure:
         text = f"it changes a read-only array, such as its arguments; copy the array first\n{text}"
     # numba lists nested calls innermost first; lines of its own library are not the cause.
     place = re.findall(r"^ *During: .* at (\S.*) \((\d+)\)$", text, re.MULTILINE)
-    place = [found for found in place if not found[0].startswith(_NUMBA_FOLDER)][:1]
+    folder = str(Path(sys.modules["numba"].__file__ or "").parent)
+    place = [found for found in place if not found[0].startswith(folder)][:1]
     place = place or re.findall(r'File "([^"]*)", line (\d+)', text)
     place += re.findall(r"Raised from (.+) \((\d+)\)", text)
     reason = _extract_reason(text) or repr(error)
@@ -208,13 +215,12 @@ def _extract_reason(text: str) -> str:
     return f"numba has no {call}" if call else lines[0]
 
 
-_NUMBA_FOLDER = str(Path(nb.__file__).parent)
-
-
 def _make_python_call(
     function: Callable[..., Any], origin: Origin, name: str, returns: type
 ) -> Any:
     """Return a jitted callable of one to four arguments that takes the GIL and calls Python."""
+    import numba as nb
+
     failed = {float: float("nan"), int: -2, bool: False}[returns]
     kind = {float: nb.types.float64, int: nb.types.int64, bool: nb.types.boolean}[returns]
 

@@ -9,17 +9,13 @@ from dataclasses import dataclass
 from functools import cache, cached_property, partial
 from typing import Any
 
-import numba as nb
 import numpy as np
-from numba import types
-from numba.extending import overload, register_jitable
 
 from treekit import splitting
 from treekit.contracts import SplitterFunctions
 from treekit.data.binning import Coding
 from treekit.discovery import FOREIGN_ERRORS, describe_error
 from treekit.errors import SettingError
-from treekit.grow import compile_criterion as criteria
 from treekit.grow.compile_plugin import (
     Origin,
     describe_place,
@@ -34,6 +30,7 @@ from treekit.grow.function_identity import compute_fingerprint, copy_for_compila
 from treekit.grow.target_statistics import copy_rows
 from treekit.kernels.compile import SplitterKernel
 from treekit.kernels.function_pointers import FunctionPointer, freeze_array
+from treekit.kernels.library import copy_types, describe_function, describe_types
 from treekit.kernels.quantile_statistics import summarise_rows
 from treekit.kernels.records import (
     BAD_SCORE,
@@ -87,7 +84,6 @@ def compile_splitter(
     as Python with one warning.  `use_terms` is that of the criterion, `quantile` the quantile
     level of the target.
     """
-    signature = make_find_signature(table, rows, scratch, quantile)
     if isinstance(functions.find, SplitterKernel):
         own = functions.find.quantile_kernel
         if quantile is None:
@@ -98,20 +94,14 @@ def compile_splitter(
                 f"{origin} needs additive statistics, but the criterion uses quantiles; choose "
                 "splitter 'exact' or 'histogram'"
             )
-        find = partial(get_builtin_pointer, get_python_function(own), signature)
+        find = partial(get_builtin_pointer, own, table, rows, scratch, quantile)
         return CompiledSplitter(
             find, functions.coding, origin, functions.find.options, sums=functions.sums,
             uses_records=functions.find.supports_records,
         )  # fmt: skip
-    core = get_python_function(functions.find)
-    try:
-        _register_splitting_functions()
-        kinds = functions.sums, functions.intervals
-        call = _make_compiled_find(copy_for_compilation(core), *kinds)
-        find = FunctionPointer(call, signature, mark=compute_fingerprint(call, *kinds))
-    except Exception as error:  # noqa: BLE001 - numba has errors outside its own hierarchy
-        warn_of_python(origin, "find", core, parse_numba_error(error))
-        find = FunctionPointer(_make_python_find(core, functions, origin), signature)
+    find = FunctionPointer(
+        "find", lambda: _compile_find(functions, origin, table, rows, scratch, quantile)
+    )
     return CompiledSplitter(
         lambda: find, functions.coding, origin, intervals=functions.intervals, sums=functions.sums
     )
@@ -120,25 +110,69 @@ def compile_splitter(
 def make_find_signature(
     table: Table, rows: Rows, scratch: Scratch, quantile: float | None = None
 ) -> Any:
-    """Return the signature of ``find`` for the types of a training."""
+    """Return numba's signature of ``find`` for the types of a training."""
+    import numba as nb
+    from numba import types
+
+    from treekit.kernels.intrinsics import POINTERS_TYPE
+
     node = Node(table, rows, np.zeros(1), 1.0, 0.0, 0, 1.0, 1, PLAIN_RULES, quantile)
     return types.void(
         nb.typeof(node),
         nb.typeof(scratch),
-        criteria.POINTERS_TYPE,
+        POINTERS_TYPE,
         nb.typeof(np.random.default_rng(0)),
         types.Array(nb.from_dtype(SPLIT_DTYPE), 1, "C"),
     )
 
 
-@cache
-def get_builtin_pointer(find: Any, signature: Any) -> FunctionPointer:
-    """Return the pointer to a built-in kernel's Python function, from the disk cache."""
+_builtin_pointers: dict[str, FunctionPointer] = {}
+
+
+def get_builtin_pointer(
+    find: Any, table: Table, rows: Rows, scratch: Scratch, quantile: float | None = None
+) -> FunctionPointer:
+    """Return the pointer to a built-in kernel for the types of a training."""
+    core = get_python_function(find)
+    name = f"{describe_function(core)}:{describe_types((table, rows, scratch, quantile))}"
+    if name not in _builtin_pointers:
+        # Of the arrays only the types matter, and the pointer outlives them.
+        kinds = copy_types((table, rows, scratch, quantile))
+        _builtin_pointers[name] = FunctionPointer(
+            "find",
+            lambda: _compile_builtin_find(core, kinds),
+            name,
+            lambda: make_find_signature(*kinds),
+        )
+    return _builtin_pointers[name]
+
+
+def _compile_builtin_find(core: Any, kinds: tuple[Any, ...]) -> Any:
+    from treekit.kernels.intrinsics import CompiledPointer
+
     # Only kernels call it: unboxing its records for Python takes longer to compile than it.
-    return FunctionPointer(find, signature, cache=True, no_cpython_wrapper=True)
+    signature = make_find_signature(*kinds)
+    return CompiledPointer(core, signature, cache=True, no_cpython_wrapper=True)
+
+
+def _compile_find(functions: SplitterFunctions, origin: Origin, *kinds: Any) -> Any:
+    """Compile the ``find`` of a plugin, or call it as Python with one warning."""
+    from treekit.kernels.intrinsics import CompiledPointer
+
+    core, signature = get_python_function(functions.find), make_find_signature(*kinds)
+    try:
+        _register_splitting_functions()
+        options = functions.sums, functions.intervals
+        call = _make_compiled_find(copy_for_compilation(core), *options)
+        return CompiledPointer(call, signature, mark=compute_fingerprint(call, *options))
+    except Exception as error:  # noqa: BLE001 - numba has errors outside its own hierarchy
+        warn_of_python(origin, "find", core, parse_numba_error(error))
+        return CompiledPointer(_make_python_find(core, functions, origin), signature)
 
 
 def _make_compiled_find(core: Any, sums: bool, intervals: bool) -> Any:
+    import numba as nb
+
     find = nb.njit(error_model="numpy", boundscheck=True)(core)
     write = nb.njit(error_model="numpy")(write_checked_split)
     freeze = nb.njit(error_model="numpy")(make_read_only_node)
@@ -153,6 +187,8 @@ def _make_compiled_find(core: Any, sums: bool, intervals: bool) -> Any:
 
 
 def _make_python_find(core: Any, functions: SplitterFunctions, origin: Origin) -> Any:
+    import numba as nb
+
     kinds = functions.sums, functions.intervals
 
     def call_guarded(node: Any, levels: Any, found: Any) -> None:
@@ -186,6 +222,8 @@ def _make_python_find(core: Any, functions: SplitterFunctions, origin: Origin) -
 @cache
 def _register_splitting_functions() -> None:
     """Register the functions of `treekit.splitting` for compilation inside a plugin's find."""
+    from numba.extending import overload, register_jitable
+
     for name in splitting.__all__:
         if name not in ("Node", "Split"):
             register_jitable(boundscheck=True)(getattr(splitting, name))

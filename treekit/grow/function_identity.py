@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import builtins
 import hashlib
+import sys
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import fields, is_dataclass
 from functools import cache
@@ -21,12 +22,8 @@ from types import BuiltinFunctionType, CellType, CodeType, FunctionType, ModuleT
 from typing import Any
 
 import numpy as np
-from numba.core.dispatcher import Dispatcher
-from numba.core.registry import CPUDispatcher, cpu_target
-from numba.core.types import Type
-from numba.extending import _Intrinsic, register_jitable
-
-from treekit.kernels.function_pointers import FunctionPointer
+from treekit.kernels.compile import Kernel
+from treekit.kernels.function_pointers import FunctionPointer, Intrinsic
 from treekit.kernels.prebuilt import digest_file
 
 # ---------------------------------------------------------------- identity
@@ -133,9 +130,13 @@ class _Description:
             record: Any = value
             defaults = self.describe(tuple(sorted(record._field_defaults.items())))
             return "record", record.__module__, record.__qualname__, record._fields, defaults
-        if isinstance(value, np.dtype | Type) or value is Ellipsis:
+        if isinstance(value, np.dtype) or value is Ellipsis or is_numba(value, "Type"):
             return type(value).__name__, repr(value)
-        if isinstance(value, Dispatcher):
+        if isinstance(value, FunctionPointer):
+            if self.portable:
+                raise TypeError("the address of a pointer is valid in this process only")
+            return FunctionPointer, value
+        if isinstance(value, Kernel) or is_numba(value, "Dispatcher"):
             return self._describe_dispatcher(value)
         if isinstance(value, FunctionType) and not self._is_constant(value):
             if self.portable and _may_be_outdated(value):
@@ -147,7 +148,9 @@ class _Description:
             return self._describe_code(value)
         if _is_stable(value):
             return "settled", value.__module__, value.__qualname__
-        if isinstance(value, _Intrinsic) and is_unchanging(value._defn):
+        if isinstance(value, Intrinsic):
+            value = value.intrinsic
+        if is_numba(value, "_Intrinsic") and is_unchanging(value._defn):
             return "intrinsic", self.describe(value._defn)
         raise TypeError(f"a {type(value).__name__} cannot be identified by its contents")
 
@@ -161,12 +164,8 @@ class _Description:
         return "array", value.dtype.str, value.shape, layout, value.tobytes()
 
     def _describe_dispatcher(self, value: Any) -> tuple[Any, ...]:
-        if isinstance(value, FunctionPointer):
-            if self.portable:
-                raise TypeError("the address of a pointer is valid in this process only")
-            return FunctionPointer, value
         if not self.portable and is_unchanging(value) and self._is_linked(value.py_func):
-            return Dispatcher, value
+            return "linked", value
         compilation = repr(describe_compilation(value))
         return "compiled", compilation, self.describe_function(value.py_func)
 
@@ -340,8 +339,34 @@ def iterate_attributes(module: ModuleType, names: Iterable[str]) -> Iterator[tup
             yield name, value
 
 
+def is_numba(value: Any, kind: str) -> bool:
+    """Check for an object of numba's: a ``Dispatcher``, a ``Type`` or an ``_Intrinsic``."""
+    if "numba" not in sys.modules:
+        return False
+    from numba.core.dispatcher import Dispatcher
+    from numba.core.types import Type
+    from numba.extending import _Intrinsic
+
+    return isinstance(
+        value, {"Dispatcher": Dispatcher, "Type": Type, "_Intrinsic": _Intrinsic}[kind]
+    )
+
+
+def is_plain_dispatcher(value: Any) -> bool:
+    """Check for a function decorated with `numba.njit`, not one of treekit's dispatchers."""
+    if "numba" not in sys.modules:
+        return False
+    from numba.core.registry import CPUDispatcher
+
+    return type(value) is CPUDispatcher
+
+
 def find_templates(function: FunctionType) -> tuple[Any, ...]:
     """Return numba's templates of a plain function (`register_jitable`, `overload`), if any."""
+    if "numba" not in sys.modules:
+        return ()
+    from numba.core.registry import cpu_target
+
     context = cpu_target.typing_context
     context.refresh()
     try:
@@ -459,7 +484,7 @@ class _FunctionCopier:
         """Return the value that replaces `value`, to which a function refers, in its copy."""
         if isinstance(value, ModuleType):
             return value if is_unchanging(value) else self._copy_module(value, names)
-        if type(value) is CPUDispatcher:
+        if is_plain_dispatcher(value):
             return value if is_unchanging(value) else self._copy_helper(value)
         if isinstance(value, FunctionType):
             return self._copy_helper(value) if self._is_helper(value) else value
@@ -497,7 +522,7 @@ class _FunctionCopier:
         except (TypeError, ValueError):  # something in it cannot be hashed, or is not bound
             key = None
         if known is None:
-            copied = self._copy_dispatcher if type(value) is CPUDispatcher else self._copy_jitable
+            copied = self._copy_dispatcher if is_plain_dispatcher(value) else self._copy_jitable
             known = copied(value)
             if key is not None:
                 self.new_helpers[key] = known
@@ -510,11 +535,15 @@ class _FunctionCopier:
         options = {"boundscheck": self.home != "treekit"}
         for template in find_templates(function)[:1]:
             options = template._jit_options
+        from numba.extending import register_jitable
+
         register_jitable(**options)(copy)
         _COPIED_FUNCTIONS.add(copy)
         return copy
 
     def _copy_dispatcher(self, value: Any) -> Any:
+        from numba.core.registry import CPUDispatcher
+
         copy = CPUDispatcher(
             self.copy_function(value.py_func),
             locals=dict(value.locals),

@@ -16,8 +16,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from treekit.grow.compile_plugin import get_python_function
-from treekit.grow.compile_splitter import get_builtin_pointer, make_find_signature
+from treekit.grow.compile_splitter import get_builtin_pointer
 from treekit.grow.forest_builder import BootstrapSampler
 from treekit.grow.recipe import Recipe
 from treekit.grow.target_statistics import TargetStatistics, allocate_rows, copy_rows
@@ -310,7 +309,7 @@ def split_block(
         room,
         recipe.limits._replace(n_try=_count_tries(recipe)),
         make_split_rules(recipe),
-        get_builtin_pointer(get_python_function(search), make_find_signature(bare, sums, scratch)),
+        get_builtin_pointer(search, bare, sums, scratch),
         recipe.criterion.pointers,
         recipe.before,
         recipe.use_before,

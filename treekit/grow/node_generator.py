@@ -11,10 +11,8 @@ import threading
 from functools import cache
 from typing import Any, NamedTuple
 
-import numba as nb
 import numpy as np
 import numpy.typing as npt
-from numba import types
 
 from treekit.kernels.random_numbers import draw_integer
 
@@ -67,6 +65,9 @@ class _NodeBits:
 @cache
 def _compile_functions() -> tuple[Any, Any, Any]:
     """Compile the functions that return the next uint64, uint32 and number in [0, 1)."""
+    import numba as nb
+    from numba import types
+
     pointer = types.CPointer(types.uint64)
 
     @nb.cfunc(types.uint64(pointer))

@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from typing import Any, NamedTuple
 
-import numba as nb
 import numpy as np
 import numpy.typing as npt
 
@@ -32,7 +31,7 @@ from treekit.grow.target_statistics import (
 )
 from treekit.kernels.axis_splits import SUBSETS_PER_SCAN
 from treekit.kernels.cut_batches import N_CUT_ROWS, allocate_batch
-from treekit.kernels.function_pointers import FunctionPointer
+from treekit.kernels.function_pointers import FunctionPointer, compile_pointers
 from treekit.kernels.grow_tree import (
     MAX_PENDING,
     NODE_DTYPE,
@@ -404,10 +403,13 @@ def make_split_rules(recipe: Recipe) -> SplitRules:
     )
 
 
+_UNUSED_GENERATOR = np.random.default_rng(0)
+
+
 def _make_generator(recipe: Recipe, scratch: Scratch) -> np.random.Generator:
     """Return the generator that a splitter plugin draws from; built-in splitters do not use it."""
     foreign = recipe.splitter.origin.is_foreign
-    return make_node_generator(scratch.state) if foreign else np.random.default_rng(0)
+    return make_node_generator(scratch.state) if foreign else _UNUSED_GENERATOR
 
 
 def _bound_part_noise(values: Numbers, steps: Numbers) -> float:
@@ -492,17 +494,22 @@ def _call_off_main_thread(function: Callable[[], Any]) -> Any:
 
 
 def _get_compiled_grow(arguments: tuple[Any, ...]) -> Any:
-    """Return `grow_nodes` compiled for the types of the arguments.
+    """Return `grow_nodes` for the types of the arguments: of the library, or compiled.
 
     numba's typing of thirty arrays takes longer than growing a small tree.
     """
+    kernel: Any = grow_nodes
+    if kernel.has_variant(arguments):
+        return kernel
     key = _describe_types(arguments)
     if key not in _compiled_grow:
+        import numba as nb
+
         types = tuple(nb.typeof(argument) for argument in arguments)
-        dispatcher: Any = grow_nodes
-        dispatcher.compile(types)
-        _compiled_grow[key] = dispatcher.overloads[types].entry_point
-    return _compiled_grow[key]
+        kernel.compile(types)
+        _compiled_grow[key] = kernel.overloads[types].entry_point
+    entry = _compiled_grow[key]
+    return lambda *given: entry(*compile_pointers(given))
 
 
 _compiled_grow: dict[Any, Any] = {}
@@ -520,7 +527,7 @@ def _describe_types(value: Any) -> Any:
     if isinstance(value, tuple):
         return type(value), *map(_describe_types, value)
     if isinstance(value, FunctionPointer):
-        return value.pointer_signature
+        return value.kind
     return type(value)
 
 

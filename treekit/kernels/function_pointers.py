@@ -1,288 +1,179 @@
-"""Function pointers for plugin functions, and compiler intrinsics.
+"""Function pointers for plugin functions, and names of compiler intrinsics.
 
 A kernel that takes a jitted function as an argument is compiled again for each
 function.  A kernel that takes a `FunctionPointer` is compiled for its *signature*: the
-cached machine code works with any function of that signature, and exceptions
-raised inside propagate.
+machine code works with any function of that signature, and exceptions raised inside
+propagate.
 """
 
 from __future__ import annotations
 
-import numba as nb
-from llvmlite import ir
-from numba import types
-from numba.core import cgutils
-from numba.extending import intrinsic, typeof_impl
-from numba.np.arrayobj import make_array, populate_array
+from collections.abc import Callable
+from typing import Any
 
-from treekit.kernels.compile import KernelDispatcher, enable_disk_cache
-
-CELLS_TYPE = types.Array(types.float64, 1, "C")
-MATRIX_TYPE = types.Array(types.float64, 2, "C")
+# ---------------------------------------------------------------- pointers
 
 
-class FunctionPointer(KernelDispatcher):
-    """A function compiled for one signature, typed by that signature alone.
+class FunctionPointer:
+    """A function of one signature, which kernels call by its address.
 
-    `cache` is for functions at module level; closures are cached under a `mark`, see
-    `treekit.kernels.compile.enable_disk_cache`.  `options` are those of numba's compiler.
+    Parameters
+    ----------
+    kind : str
+        Name of its signature in `treekit.kernels.intrinsics.SIGNATURES`, or ``find``.
+    compile_function : callable
+        Returns the function compiled by numba, a `treekit.kernels.intrinsics.CompiledPointer`.
+    name : str, optional
+        Name of a built-in function in the library of kernels.  Without a name the function is
+        compiled at once, so that errors and warnings of a plugin appear early.
+    make_signature : callable, optional
+        Returns numba's signature of a ``find``.
     """
 
-    def __init__(self, function, signature, cache=False, mark=None, **options):
-        super().__init__(function, no_cfunc_wrapper=False, **options)
-        self.pointer_signature = signature
-        if cache or mark is not None:
-            enable_disk_cache(self, mark)
-        self.compile(signature)
-        self.disable_compile()
-        self._compile_result = self.overloads[signature.args]
+    def __init__(
+        self,
+        kind: str,
+        compile_function: Callable[[], Any],
+        name: str | None = None,
+        make_signature: Callable[[], Any] | None = None,
+    ) -> None:
+        self.kind, self.name = kind, name
+        self._compile_function = compile_function
+        self._make_signature = make_signature
+        self._compiled: Any = None
+        self._words: tuple[int, int, int] | None = None
+        if name is None:
+            self._compiled = compile_function()
 
-    def get_compile_result(self, sig):
-        """Return the only compile result; numba's lookup normalises `sig` at every call."""
-        return self._compile_result
+    @property
+    def compiled(self) -> Any:
+        """The function compiled by numba."""
+        if self._compiled is None:
+            self._compiled = self._compile_function()
+        return self._compiled
 
+    def find_words(self) -> tuple[int, int, int]:
+        """Return its addresses by the C convention, as a Python object, and by numba's."""
+        if self._words is None:
+            from treekit.kernels.library import get_library
 
-@typeof_impl.register(FunctionPointer)
-def _type_pointer(value, context):
-    return types.FunctionType(value.pointer_signature)
+            library, address = get_library(), 0
+            if self.name is not None and library is not None:
+                address = library.find_pointer(self.name)
+            if address:
+                self._words = 0, 0, address
+            elif library is None:
+                return 0, 0, 0
+            else:
+                by_c, by_numba = self.compiled.find_addresses()
+                same = library.is_built_by_this_numba()
+                self._words = (by_c, 0, by_numba) if same else (by_c, 0, 0)
+        return self._words
 
+    @property
+    def pointer_signature(self) -> Any:
+        """numba's signature of the function."""
+        if self._compiled is not None:
+            return self._compiled.pointer_signature
+        if self._make_signature is not None:
+            return self._make_signature()
+        from treekit.kernels.intrinsics import SIGNATURES
 
-@intrinsic
-def allocate_stack_matrix(typingctx, rows, columns):
-    """Allocate a (rows, columns) float64 array in the stack frame; both must be literals.
+        return SIGNATURES[self.kind]
 
-    A heap array, sliced for the user's function, costs 5 to 8 times the evaluation
-    of a two-cell criterion (reference counts); this one, of a shape known at compile
-    time, is kept in registers.  Never return it or keep a view of it.
-    """
-    if not (isinstance(rows, types.IntegerLiteral) and isinstance(columns, types.IntegerLiteral)):
-        return None
-    shape = (rows.literal_value, columns.literal_value)
-    return MATRIX_TYPE(rows, columns), _allocate_stack_array(MATRIX_TYPE, shape)
+    @property
+    def _numba_type_(self) -> Any:
+        from numba import types
 
+        return types.FunctionType(self.pointer_signature)
 
-@intrinsic
-def allocate_stack_cells(typingctx, cells):
-    """Allocate a (cells,) float64 array in the stack frame; see `allocate_stack_matrix`."""
-    if not isinstance(cells, types.IntegerLiteral):
-        return None
-    return CELLS_TYPE(cells), _allocate_stack_array(CELLS_TYPE, (cells.literal_value,))
-
-
-def _allocate_stack_array(array_type, shape):
-    size = 1
-    strides: list[int] = []
-    for extent in reversed(shape):
-        strides.insert(0, 8 * size)
-        size *= extent
-
-    def codegen(context, builder, signature, args):
-        data = cgutils.alloca_once(builder, ir.ArrayType(ir.DoubleType(), size))
-        array = make_array(array_type)(context, builder)
-        populate_array(
-            array,
-            data=builder.bitcast(data, ir.DoubleType().as_pointer()),
-            shape=[context.get_constant(types.intp, extent) for extent in shape],
-            strides=[context.get_constant(types.intp, stride) for stride in strides],
-            itemsize=context.get_constant(types.intp, 8),
-            meminfo=None,
-        )
-        return array._getvalue()
-
-    return codegen
+    def __call__(self, *arguments: Any) -> Any:
+        """Call the function."""
+        return self.compiled(*arguments)
 
 
-@intrinsic
-def borrow_arrays(typingctx, record):
-    """Return the same array, or record of arrays, without reference counts.
-
-    Counts are atomic: in a loop that passes records of many arrays they cost
-    more than the work itself, and threads contend for them.  The caller must keep
-    the arrays alive.
-    """
-
-    def codegen(context, builder, signature, args):
-        return _drop_owners(context, builder, signature.args[0], args[0])
-
-    return record(record), codegen
-
-
-def _drop_owners(context, builder, kind, value):
-    """Return a value whose arrays have no owner, by the types of a record's fields."""
-    if isinstance(kind, types.BaseTuple):
-        for at, field in enumerate(kind.types):
-            own = _drop_owners(context, builder, field, builder.extract_value(value, at))
-            value = builder.insert_value(value, own, at)
-    elif isinstance(kind, types.Array):
-        view = make_array(kind)(context, builder, value)
-        view.meminfo, view.parent = view.meminfo.type(None), view.parent.type(None)
-        return view._getvalue()
+def compile_pointers(value: Any) -> Any:
+    """Return a record, or any other argument of a kernel, with pointers as numba takes them."""
+    if isinstance(value, FunctionPointer):
+        return value.compiled
+    if isinstance(value, tuple):
+        parts = [compile_pointers(part) for part in value]
+        if all(a is b for a, b in zip(parts, value, strict=True)):
+            return value
+        return type(value)(*parts) if hasattr(value, "_fields") else tuple(parts)
     return value
 
 
-@intrinsic
-def borrow_row(typingctx, matrix, row):
-    """Return a row of a C-contiguous matrix without reference counts; see `borrow_arrays`."""
-    kind = types.Array(matrix.dtype, 1, "C")
-
-    def codegen(context, builder, signature, args):
-        view = make_array(signature.args[0])(context, builder, args[0])
-        step, item = cgutils.unpack_tuple(builder, view.strides)
-        place = context.cast(builder, args[1], signature.args[1], types.intp)
-        start = builder.add(builder.ptrtoint(view.data, step.type), builder.mul(place, step))
-        array = make_array(kind)(context, builder)
-        populate_array(
-            array,
-            data=builder.inttoptr(start, view.data.type),
-            shape=[cgutils.unpack_tuple(builder, view.shape)[1]],
-            strides=[item],
-            itemsize=view.itemsize,
-            meminfo=None,
-        )
-        return array._getvalue()
-
-    return kind(matrix, row), codegen
+# ---------------------------------------------------------------- intrinsics
 
 
-@intrinsic
-def freeze_array(typingctx, array):
-    """Return the same array with a read-only type: code that writes to it does not compile."""
-    frozen = array.copy(readonly=True)
+class Intrinsic:
+    """A compiler intrinsic of `treekit.kernels.intrinsics`; numba takes it for the intrinsic."""
 
-    def codegen(context, builder, signature, args):
-        context.nrt.incref(builder, signature.args[0], args[0])
-        return args[0]
+    def __init__(self, name: str) -> None:
+        self.__name__ = name
 
-    return frozen(array), codegen
+    @property
+    def intrinsic(self) -> Any:
+        """The intrinsic of numba."""
+        from treekit.kernels import intrinsics
 
+        return getattr(intrinsics, self.__name__)
 
-@intrinsic
-def find_lowest_bit(typingctx, word):
-    """Return the position of the lowest set bit of a nonzero uint64."""
+    @property
+    def _numba_type_(self) -> Any:
+        from numba.core.registry import cpu_target
 
-    def codegen(context, builder, signature, args):
-        return builder.cttz(args[0], ir.Constant(ir.IntType(1), 1))
+        intrinsic, context = self.intrinsic, cpu_target.typing_context
+        context.refresh()
+        return context.resolve_value_type(intrinsic)
 
-    return nb.uint64(nb.uint64), codegen
-
-
-@intrinsic
-def find_highest_bit(typingctx, word):
-    """Return the position of the highest set bit of a nonzero uint64."""
-
-    def codegen(context, builder, signature, args):
-        zeros = builder.ctlz(args[0], ir.Constant(ir.IntType(1), 1))
-        return builder.sub(ir.Constant(ir.IntType(64), 63), zeros)
-
-    return nb.uint64(nb.uint64), codegen
+    def __repr__(self) -> str:
+        """Return the name of the intrinsic."""
+        return f"<intrinsic {self.__name__}>"
 
 
-@intrinsic
-def multiply_high(typingctx, a, b):
-    """Return the high 64 bits of the product of two uint64."""
+allocate_stack_matrix = Intrinsic("allocate_stack_matrix")
+"""Allocate a (rows, columns) float64 array in the stack frame; both must be literals."""
 
-    def codegen(context, builder, signature, args):
-        wide = ir.IntType(128)
-        product = builder.mul(*(builder.zext(value, wide) for value in args))
-        return builder.trunc(builder.lshr(product, ir.Constant(wide, 64)), ir.IntType(64))
+allocate_stack_cells = Intrinsic("allocate_stack_cells")
+"""Allocate a (cells,) float64 array in the stack frame; see `allocate_stack_matrix`."""
 
-    return nb.uint64(nb.uint64, nb.uint64), codegen
+borrow_arrays = Intrinsic("borrow_arrays")
+"""Return the same array, or record of arrays, without reference counts."""
 
+borrow_row = Intrinsic("borrow_row")
+"""Return a row of a C-contiguous matrix without reference counts; see `borrow_arrays`."""
 
-@intrinsic
-def prefetch_row(typingctx, array, row):
-    """Prefetch the memory at the start of a row of a C-contiguous array."""
+freeze_array = Intrinsic("freeze_array")
+"""Return the same array with a read-only type: code that writes to it does not compile."""
 
-    def codegen(context, builder, signature, args):
-        view = make_array(signature.args[0])(context, builder, args[0])
-        step = cgutils.unpack_tuple(builder, view.strides)[0]
-        at = builder.ptrtoint(view.data, step.type)
-        place = builder.inttoptr(
-            builder.add(at, builder.mul(args[1], step)), ir.IntType(8).as_pointer()
-        )
-        number = ir.IntType(32)
-        function = builder.module.declare_intrinsic(
-            "llvm.prefetch",
-            fnty=ir.FunctionType(ir.VoidType(), [place.type, number, number, number]),
-        )
-        read, everywhere, data = (ir.Constant(number, value) for value in (0, 3, 1))
-        builder.call(function, [place, read, everywhere, data])
-        return context.get_dummy_value()
+find_lowest_bit = Intrinsic("find_lowest_bit")
+"""Return the position of the lowest set bit of a nonzero uint64."""
 
-    return types.none(array, row), codegen
+find_highest_bit = Intrinsic("find_highest_bit")
+"""Return the position of the highest set bit of a nonzero uint64."""
 
+multiply_high = Intrinsic("multiply_high")
+"""Return the high 64 bits of the product of two uint64."""
 
-@intrinsic
-def count_bits(typingctx, word):
-    """Count the set bits of a uint64."""
+prefetch_row = Intrinsic("prefetch_row")
+"""Prefetch the memory at the start of a row of a C-contiguous array."""
 
-    def codegen(context, builder, signature, args):
-        return builder.ctpop(args[0])
+count_bits = Intrinsic("count_bits")
+"""Count the set bits of a uint64."""
 
-    return nb.uint64(nb.uint64), codegen
+copy_words = Intrinsic("copy_words")
+"""Copy the four words at ``source[at]`` to ``first[to]`` and ``second[also_to]``."""
 
+load_cell = Intrinsic("load_cell")
+"""Return a cell of a C-contiguous float64 matrix without a bounds check."""
 
-@intrinsic
-def copy_words(typingctx, source, at, first, to, second, also_to):
-    """Copy the four words at ``source[at]`` to ``first[to]`` and ``second[also_to]``."""
+store_cell = Intrinsic("store_cell")
+"""Set a cell of a float64 array without a bounds check."""
 
-    def codegen(context, builder, signature, args):
-        four = ir.VectorType(ir.IntType(64), 4)
+read_bits = Intrinsic("read_bits")
+"""Return the bits of a float64 as an int64."""
 
-        def find_place(array, index):
-            view = make_array(signature.args[array])(context, builder, args[array])
-            return builder.bitcast(builder.gep(view.data, [args[index]]), four.as_pointer())
-
-        moved = builder.load(find_place(0, 1))
-        moved.align = 8
-        for array, index in ((2, 3), (4, 5)):
-            builder.store(moved, find_place(array, index)).align = 8
-        return context.get_dummy_value()
-
-    return types.none(source, at, first, to, second, also_to), codegen
-
-
-@intrinsic
-def load_cell(typingctx, matrix, row, column):
-    """Return a cell of a C-contiguous float64 matrix without a bounds check."""
-
-    def codegen(context, builder, signature, args):
-        view = make_array(signature.args[0])(context, builder, args[0])
-        step = cgutils.unpack_tuple(builder, view.strides)[0]
-        start = builder.ptrtoint(view.data, step.type)
-        own = builder.inttoptr(builder.add(start, builder.mul(args[1], step)), view.data.type)
-        return builder.load(builder.gep(own, [args[2]]))
-
-    return nb.float64(matrix, row, column), codegen
-
-
-@intrinsic
-def store_cell(typingctx, cells, at, number):
-    """Set a cell of a float64 array without a bounds check."""
-
-    def codegen(context, builder, signature, args):
-        view = make_array(signature.args[0])(context, builder, args[0])
-        builder.store(args[2], builder.gep(view.data, [args[1]]))
-        return context.get_dummy_value()
-
-    return types.none(cells, at, number), codegen
-
-
-@intrinsic
-def read_bits(typingctx, number):
-    """Return the bits of a float64 as an int64."""
-
-    def codegen(context, builder, signature, args):
-        return builder.bitcast(args[0], ir.IntType(64))
-
-    return nb.int64(nb.float64), codegen
-
-
-@intrinsic
-def write_bits(typingctx, bits):
-    """Return the float64 with the bits of an int64."""
-
-    def codegen(context, builder, signature, args):
-        return builder.bitcast(args[0], ir.DoubleType())
-
-    return nb.float64(nb.int64), codegen
+write_bits = Intrinsic("write_bits")
+"""Return the float64 with the bits of an int64."""

@@ -17,11 +17,6 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-import llvmlite
-import numba
-from llvmlite import binding
-from numba.core import config
-
 FOLDER = Path(__file__).with_name("machine_code")
 """Folder of the machine code in an installed wheel; absent in a clone."""
 
@@ -77,6 +72,8 @@ def find_store() -> Store | None:
 
 def explain_refusal() -> str | None:
     """Return the reason why the machine code of the wheel is not used; None: it is used."""
+    from numba.core import config
+
     if os.environ.get("TREEKIT_MACHINE_CODE") == "0":
         return "TREEKIT_MACHINE_CODE is 0"
     if config.CPU_NAME or config.CPU_FEATURES or not config.ENABLE_AVX:
@@ -113,6 +110,10 @@ def find_mismatch(
 
 def describe_process() -> dict[str, str]:
     """Return the facts that must be equal for machine code to be used."""
+    import llvmlite
+    import numba
+    from llvmlite import binding
+
     return {
         "numba": numba.__version__,
         "llvmlite": llvmlite.__version__,
@@ -127,6 +128,8 @@ def digest_kernel_sources() -> str:
     """Return a digest of the names and contents of all modules of kernels."""
     digest = hashlib.sha256()
     for path in sorted(Path(__file__).parent.glob("*.py")):
+        if path.name in ("build.py", "library.py", "variants.py"):  # no machine code comes of them
+            continue
         digest.update(f"{path.name}\0{digest_file(str(path))}\n".encode())
     return digest.hexdigest()
 
@@ -147,6 +150,8 @@ def _read_manifest() -> dict[str, str]:
 
 
 def _list_host_features() -> frozenset[str]:
+    from llvmlite import binding
+
     try:
         features = binding.get_host_cpu_features()
     except RuntimeError:  # LLVM does not know this machine
@@ -169,6 +174,8 @@ def record_machine_code(folder: Path) -> None:
 
     numba must have been set to the baseline by ``NUMBA_CPU_NAME``.
     """
+    from numba.core import config
+
     processor = get_baseline()
     if processor is None or config.CPU_NAME != processor:
         raise RuntimeError(f"NUMBA_CPU_NAME is {config.CPU_NAME}; machine code needs {processor}")

@@ -56,10 +56,10 @@ class Scorer:
         votes = model.schema.task == "classification" and not model.margins
         self._unit_total = model.unit_total if votes and not model.schema.more else 0
         self._predict = _make_predictor(model)
-        self._kernel, self._kernel_arguments = _select_kernel(model)
         self._n_values = model.units.shape[1]
         # Cells are as wide as the keys, which need 64 bits for many columns or nodes.
         self._cell_dtype = np.dtype(f"f{model.packed.trees.nodes.itemsize}")
+        self._kernel = _bind_kernel(model, self._cell_dtype)
         self._is_key_dtype = self._cell_dtype == self._dtype
 
     def __call__(self, row: npt.NDArray[np.floating[Any]]) -> Any:
@@ -159,7 +159,7 @@ class Scorer:
         if self._kernel is None:
             total[:] = sum_leaf_values(self._model, row[None])[0]
             return int(total.argmax())
-        first = self._kernel(row, *self._kernel_arguments, total)
+        first: int = self._kernel(row, total)
         if first < 0:
             validate_matrix(self._model, row[None])  # raises an error that names the rejected cell
         return first
@@ -187,20 +187,26 @@ def _make_predictor(model: Model) -> Callable[[int, Sums], Any]:
     return lambda _, total: math.ldexp(total.item() / divisor, exponent)
 
 
-def _select_kernel(model: Model) -> tuple[Callable[..., int] | None, tuple[Any, ...]]:
-    """Return the kernel for one row and its further arguments; None if it is not applicable."""
+def _bind_kernel(
+    model: Model, dtype: np.dtype[Any]
+) -> Callable[[npt.NDArray[Any], Sums], int] | None:
+    """Return the kernel as a function of row and sums; None if it is not applicable."""
     trees = model.packed.trees
     if trees.derived is not None:
-        return None, ()
+        return None
     from treekit.kernels.score_row import REFUSE_MISSING, REFUSE_UNKNOWN, sum_row
 
     schema = model.schema
     refuse = REFUSE_MISSING * (model.missing == "error")
     refuse |= REFUSE_UNKNOWN * (model.unknown == "error")
-    return sum_row, (
+    kernel: Any = sum_row
+    bound: Callable[[npt.NDArray[Any], Sums], int] = kernel.bind(
+        np.empty(model.schema.n_features, dtype),
         *(trees.nodes, trees.roots, trees.table, trees.child_shift),
         *(trees.columns, trees.n_codes),
         np.where(schema.nominal, schema.n_levels + 1, 0).astype(np.uint64),
         np.uint64(refuse),
         model.units,
+        np.empty(model.units.shape[1], np.int64),
     )
+    return bound

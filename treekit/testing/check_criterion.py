@@ -21,13 +21,9 @@ from treekit.contracts import Criterion, Layout, Ranks, Task
 from treekit.data.dataset import Dataset
 from treekit.discovery import find_custom_task
 from treekit.errors import DataError, PluginError, SettingError
-from treekit.grow.compile_criterion import (
-    FROZEN_CELLS,
-    FROZEN_MATRIX,
-    PENALTY_SIGNATURE,
-    uses_vectors,
-)
+from treekit.grow.compile_criterion import uses_vectors
 from treekit.grow.compile_plugin import CompileFailure, try_compile
+from treekit.kernels.intrinsics import FROZEN_CELLS, FROZEN_MATRIX, PENALTY_SIGNATURE
 from treekit.testing.example_tables import (
     Counting,
     Example,

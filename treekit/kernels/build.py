@@ -1,0 +1,613 @@
+"""Build the library of kernels: machine code of all variants, with a plain C entry for each.
+
+usage: python -m treekit.kernels.build [--into DIR] [--no-linker]
+
+numba compiles the variants of `treekit.kernels.variants` in one process; their optimised modules
+are linked and emitted as one object, which needs the C library only.  The parts of numba that are
+private are used here alone, and a build fails if one has moved.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import json
+import os
+import platform
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+
+from pathlib import Path
+from typing import Any
+
+_BASELINES = {"x86_64": "x86-64-v3", "AMD64": "x86-64-v3"}
+"""Processor to build for, by the name of the machine; others: LLVM's generic one."""
+
+
+class BuildError(RuntimeError):
+    """The library cannot be built; the message names the reason."""
+
+
+def build(
+    folder: Path, *, usual: bool = False, use_linker: bool = True, report: Callable[[str], object] = bool
+) -> dict[str, Any]:
+    """Build the library into a folder, and return its manifest.
+
+    With `usual` only the variants of common trainings are built.
+    numba must not have been imported: it takes the processor from the environment.  `report` is
+    called with the name of each kernel and function.
+
+    Raises
+    ------
+    BuildError
+    """
+    if "numba" in sys.modules:
+        raise BuildError("numba has been imported before its processor was set")
+    settings = {"NUMBA_CPU_NAME": _choose_processor(), "NUMBA_CPU_FEATURES": ""}
+    os.environ |= settings | {"NUMBA_DISABLE_INTEL_SVML": "1", "TREEKIT_KERNELS": "none"}
+    from treekit.kernels import library
+    from treekit.kernels.variants import iterate_kernels, iterate_pointers
+
+    sources = library.digest_sources()
+    joined = _Module()
+    kernels: dict[str, dict[str, Any]] = {}
+    for name, arguments in iterate_kernels(usual=usual):
+        report(name)
+        at, form, n_words = joined.add_kernel(name, arguments)
+        kernels.setdefault(name, {})[library.describe_types(arguments)] = [at, form, n_words]
+    pointers = {}
+    for pointer in iterate_pointers(usual=usual):
+        if pointer.name is not None:
+            report(pointer.name)
+            pointers[pointer.name] = joined.add_pointer(pointer)
+    report("machine code")
+    code = joined.emit()
+    import numba
+
+    manifest = {
+        "numba": numba.__version__,
+        "platform": [sys.platform, platform.machine()],
+        "processor": settings["NUMBA_CPU_NAME"],
+        "sources": sources,
+        "n_addresses": len(joined.names),
+        "kernels": kernels,
+        "pointers": pointers,
+    }
+    _write(folder, code, manifest, use_linker=use_linker)
+    return manifest
+
+
+def _choose_processor() -> str:
+    """Return the processor to build for: a baseline, or LLVM's generic one of an older machine."""
+    from llvmlite import binding
+
+    wanted = _BASELINES.get(platform.machine(), "generic")
+    if wanted != "x86-64-v3":
+        return wanted
+    try:
+        host = binding.get_host_cpu_features()
+    except RuntimeError:
+        return "x86-64"
+    needed = ("avx2", "bmi", "bmi2", "f16c", "fma", "lzcnt", "movbe", "xsave")
+    return wanted if all(host.get(feature) for feature in needed) else "x86-64"
+
+
+def _write(folder: Path, code: bytes, manifest: dict[str, Any], *, use_linker: bool) -> None:
+    """Link the object, if there is a linker, and write the files; the manifest comes last."""
+    from treekit.kernels.library import MANIFEST, OBJECT, SHARED
+
+    folder.mkdir(parents=True, exist_ok=True)
+    for name in (MANIFEST, SHARED, OBJECT):
+        (folder / name).unlink(missing_ok=True)
+    with tempfile.TemporaryDirectory(dir=folder) as made:
+        source, target = Path(made, OBJECT), Path(made, SHARED)
+        source.write_bytes(code)
+        linked = use_linker and _link(source, target)
+        shutil.move(target if linked else source, folder / (SHARED if linked else OBJECT))
+        text = json.dumps(manifest, separators=(",", ":")) + "\n"
+        Path(made, MANIFEST).write_text(text, encoding="utf-8")
+        shutil.move(Path(made, MANIFEST), folder / MANIFEST)
+
+
+def _link(source: Path, target: Path) -> bool:
+    """Link an object as a shared library by the first linker that works; False: there is none."""
+    options = ["-shared", "-o", str(target), str(source)]
+    small = [] if sys.platform == "darwin" else ["-Wl,-s", "-Wl,--build-id=none"]
+    tries = [[name, *small, *options, "-lm"] for name in ("cc", "gcc", "clang")]
+    tries.append(["ld", "-s", "-shared", "-o", str(target), str(source), "-lm", "-lc"])
+    for command in tries:
+        if shutil.which(command[0]):
+            done = subprocess.run(command, capture_output=True, check=False)  # noqa: S603
+            if done.returncode == 0 and target.exists():
+                return True
+    return False
+
+
+# ---------------------------------------------------------------- modules
+
+
+class _Module:
+    """The module that all others are linked into."""
+
+    def __init__(self) -> None:
+        from llvmlite import binding, ir
+
+        try:
+            from numba.core import cgutils
+            from numba.core.registry import cpu_target
+            from numba.np.arrayobj import make_array, populate_array
+        except ImportError as error:
+            raise BuildError(f"a private part of numba has moved: {error}") from error
+        self.ir, self.binding, self.cgutils = ir, binding, cgutils
+        self.context = cpu_target.target_context
+        self.make_array, self.populate_array = make_array, populate_array
+        self.names: list[str] = []
+        self.linked: set[int] = set()
+        self.whole = binding.parse_assembly(f'target triple = "{binding.get_process_triple()}"')
+        self.whole.name = "treekit"
+
+    def add_kernel(self, name: str, arguments: tuple[Any, ...]) -> tuple[int, list[Any], int]:
+        """Add a variant; return the place of its entry, and the form and words of its result."""
+        import numba
+
+        module, _, function = name.rpartition(".")
+        kernel = getattr(importlib.import_module(f"treekit.kernels.{module}"), function)
+        types = tuple(map(numba.typeof, arguments))
+        try:
+            kernel.compile(types)
+        except Exception as error:
+            raise BuildError(f"{name} does not compile for {types}: {error}") from error
+        found = kernel.overloads.get(types)
+        if found is None:
+            raise BuildError(f"numba compiled {name} for other types than {types}")
+        entry = f"tk_{len(self.names)}_{function}"
+        form, n_words = self._add_entry(entry, found)
+        self._add_module(found.library)
+        self.names.append(entry)
+        return len(self.names) - 1, form, n_words
+
+    def add_pointer(self, pointer: Any) -> int:
+        """Add a function that kernels call by a pointer; return the place of its address."""
+        made = pointer.compiled._compile_result
+        name = made.fndesc.llvm_func_name
+        if name not in self.names:
+            # The linker drops what is `linkonce` and not called.
+            part = self._get_module(made.library).clone()
+            part.get_function(name).linkage = "external"
+            self.whole.link_in(part)
+            self.names.append(name)
+        return self.names.index(name)
+
+    def _get_module(self, library: Any) -> Any:
+        try:
+            return library._get_module_for_linking()
+        except AttributeError as error:
+            raise BuildError(f"a private part of numba has moved: {error}") from error
+
+    def _add_module(self, library: Any) -> None:
+        if id(library) not in self.linked:
+            self.linked.add(id(library))
+            self.whole.link_in(self._get_module(library), preserve=True)
+
+    def _add_entry(self, name: str, made: Any) -> tuple[list[Any], int]:
+        """Add ``int32 name(words, results)``, which calls a compiled function."""
+        ir, context, described = self.ir, self.context, made.fndesc
+        module = ir.Module(name)
+        word = ir.IntType(64).as_pointer()
+        entry = ir.Function(module, ir.FunctionType(ir.IntType(32), [word, word]), name)
+        builder = ir.IRBuilder(entry.append_basic_block())
+        header = ir.GlobalVariable(module, ir.IntType(64), "tk_header")
+        words = _Words(self, builder, entry.args[0], builder.load(header))
+        function = context.declare_function(module, described)
+        arguments = [words.read(kind) for kind in described.argtypes]
+        status, value = context.call_conv.call_function(
+            builder, function, described.restype, described.argtypes, arguments
+        )
+        results = _Words(self, builder, entry.args[1], None)
+        with builder.if_then(builder.not_(status.is_ok), likely=False):
+            builder.store(builder.ptrtoint(status.excinfoptr, ir.IntType(64)), entry.args[1])
+            builder.ret(status.code)
+        form = results.write(described.restype, value)
+        builder.ret(ir.Constant(ir.IntType(32), 0))
+        text = self.cgutils.normalize_ir_text(str(module))
+        self.whole.link_in(self.binding.parse_assembly(text))
+        return form, results.n
+
+    def emit(self) -> bytes:
+        """Return the object: a table of all addresses, and what they need."""
+        binding = self.binding
+        addresses = ", ".join(f'ptr @"{name}"' for name in self.names)
+        declared = "\n".join(
+            f'declare void @"{name}"()' for name in dict.fromkeys(self.names)
+        )
+        n = len(self.names)
+        table = f"@tk_table = constant [{n} x ptr] [{addresses}]\n{declared}\n"
+        self.whole.link_in(binding.parse_assembly(table))
+        self.whole.link_in(binding.parse_assembly(_RUNTIME + _make_stubs()))
+        for function in self.whole.functions:
+            if not function.is_declaration:
+                kept = function.name == "tk_release"
+                function.linkage = "external" if kept else "internal"
+        for variable in self.whole.global_variables:
+            if not variable.is_declaration and variable.name not in ("tk_table", "tk_header"):
+                variable.linkage = "internal"
+        binding.initialize_native_asmprinter()
+        target = binding.Target.from_triple(binding.get_process_triple())
+        processor = os.environ["NUMBA_CPU_NAME"]
+        machine = target.create_target_machine(
+            cpu=processor, features="", opt=3, reloc="pic", codemodel="default"
+        )
+        tuning = binding.create_pipeline_tuning_options(speed_level=0)
+        passes = binding.create_new_module_pass_manager()
+        passes.add_global_dead_code_eliminate_pass()
+        passes.run(self.whole, binding.create_pass_builder(machine, tuning))
+        self.whole.verify()
+        needed = {f.name for f in self.whole.functions if f.is_declaration}
+        unknown = sorted(n for n in needed if not n.startswith("llvm.") and n not in _LIBC)
+        if unknown:
+            raise BuildError(f"kernels need functions that nothing provides: {', '.join(unknown)}")
+        return bytes(machine.emit_object(self.whole))
+
+
+class _Words:
+    """Reads arguments from a block of words, or writes results to one."""
+
+    def __init__(self, module: _Module, builder: Any, start: Any, header: Any) -> None:
+        self.module, self.builder, self.start, self.header = module, builder, start, header
+        self.n = 0
+        self.word = module.ir.IntType(64)
+
+    def _find_place(self) -> Any:
+        place = self.builder.gep(self.start, [self.module.ir.Constant(self.word, self.n)])
+        self.n += 1
+        return place
+
+    def _take(self) -> Any:
+        return self.builder.load(self._find_place())
+
+    def _load_at(self, address: Any, offset: int) -> Any:
+        place = self.builder.add(address, self.module.ir.Constant(self.word, offset))
+        return self.builder.load(self.builder.inttoptr(place, self.word.as_pointer()))
+
+    def read(self, kind: Any) -> Any:
+        """Return the value of a type."""
+        from numba import types
+        from numba.core import cgutils
+
+        builder, ir, context = self.builder, self.module.ir, self.module.context
+        if isinstance(kind, types.Array):
+            return self._read_array(kind)
+        if isinstance(kind, types.BaseTuple):
+            value = context.get_value_type(kind)(ir.Undefined)
+            for at, part in enumerate(kind.types):
+                value = builder.insert_value(value, self.read(part), at)
+            return value
+        if isinstance(kind, types.NoneType):
+            return context.get_dummy_value()
+        if isinstance(kind, types.FunctionType):
+            pointer = cgutils.create_struct_proxy(kind)(context, builder)
+            for name in ("c_addr", "py_addr", "jit_addr"):
+                setattr(pointer, name, builder.inttoptr(self._take(), ir.IntType(8).as_pointer()))
+            return pointer._getvalue()
+        if isinstance(kind, types.NumPyRandomGeneratorType):
+            return self._read_generator(kind)
+        if isinstance(kind, types.Float):
+            number = builder.bitcast(self._take(), ir.DoubleType())
+            return number if kind.bitwidth == 64 else builder.fptrunc(number, ir.FloatType())
+        if isinstance(kind, types.Boolean):
+            return builder.trunc(self._take(), ir.IntType(1))
+        if isinstance(kind, types.Integer):
+            word = self._take()
+            return word if kind.bitwidth == 64 else builder.trunc(word, ir.IntType(kind.bitwidth))
+        raise BuildError(f"an argument of type {kind} cannot be passed")
+
+    def _read_array(self, kind: Any) -> Any:
+        """Return the array of an object: numpy's headers let extensions read its first fields."""
+        from numba import types
+        from numba.np.numpy_support import as_dtype
+
+        builder, context = self.builder, self.module.context
+        array = self.module.make_array(kind)(context, builder)
+        own = self._take()
+        fields = builder.add(own, self.header)
+        shape, strides = self._load_at(fields, 16), self._load_at(fields, 24)
+        size = as_dtype(kind.dtype).itemsize
+        self.module.populate_array(
+            array,
+            data=builder.inttoptr(self._load_at(fields, 0), array.data.type),
+            shape=[self._load_at(shape, 8 * at) for at in range(kind.ndim)],
+            strides=[self._load_at(strides, 8 * at) for at in range(kind.ndim)],
+            itemsize=context.get_constant(types.intp, size),
+            meminfo=None,
+            parent=builder.inttoptr(own, array.parent.type),
+        )
+        return array._getvalue()
+
+    def _read_generator(self, kind: Any) -> Any:
+        from numba.core import cgutils
+
+        builder, context = self.builder, self.module.context
+        generator = cgutils.create_struct_proxy(kind)(context, builder)
+        bits_type = context.data_model_manager[kind].get_type("bit_generator")
+        bits = cgutils.create_struct_proxy(bits_type)(context, builder)
+        state = self._take()
+        bits.state_address = bits.state = state
+        bits.fnptr_next_uint64, bits.fnptr_next_uint32 = self._take(), self._take()
+        bits.fnptr_next_double, bits.bit_generator = self._take(), self._take()
+        bits.parent = bits.parent.type(None)
+        generator.bit_generator = bits._getvalue()
+        generator.meminfo = generator.meminfo.type(None)
+        generator.parent = generator.parent.type(None)
+        return generator._getvalue()
+
+    def write(self, kind: Any, value: Any) -> list[Any]:
+        """Write a value, and return its form; see `treekit.kernels.library`."""
+        from numba import types
+        from numba.core import cgutils
+        from numba.np.numpy_support import as_dtype
+
+        builder, context = self.builder, self.module.context
+        if isinstance(kind, types.Array):
+            if kind.layout != "C":
+                raise BuildError(f"a result of type {kind} cannot be returned: it may have gaps")
+            array = self.module.make_array(kind)(context, builder, value)
+            for part in (array.meminfo, array.parent, array.data):
+                self._put(part)
+            for extent in cgutils.unpack_tuple(builder, array.shape):
+                self._put(extent)
+            dtype = as_dtype(kind.dtype)
+            return ["a", dtype.str if dtype.names is None else _describe_fields(dtype), kind.ndim]
+        if isinstance(kind, types.BaseTuple):
+            record = getattr(kind, "instance_class", None)
+            place = None if record is None else [record.__module__, record.__qualname__]
+            parts = [
+                self.write(part, builder.extract_value(value, at))
+                for at, part in enumerate(kind.types)
+            ]
+            return ["t", place, parts]
+        if isinstance(kind, types.NoneType):
+            return ["n"]
+        self._put(value)
+        if isinstance(kind, types.Float):
+            return ["f"]
+        if isinstance(kind, types.Boolean):
+            return ["b"]
+        if isinstance(kind, types.Integer):
+            return ["i" if kind.signed else "u"]
+        raise BuildError(f"a result of type {kind} cannot be returned")
+
+    def _put(self, value: Any) -> None:
+        ir, builder = self.module.ir, self.builder
+        if isinstance(value.type, ir.PointerType):
+            value = builder.ptrtoint(value, self.word)
+        elif isinstance(value.type, ir.DoubleType):
+            value = builder.bitcast(value, self.word)
+        elif isinstance(value.type, ir.FloatType):
+            value = builder.bitcast(builder.fpext(value, ir.DoubleType()), self.word)
+        elif value.type.width < 64:
+            value = builder.sext(value, self.word)
+        builder.store(value, self._find_place())
+
+
+def _describe_fields(dtype: Any) -> dict[str, Any]:
+    """Return a structured dtype as plain values."""
+    fields = [(*dtype.fields[name][:2],) for name in dtype.names]
+    return {
+        "names": list(dtype.names),
+        "formats": [kind.str for kind, _ in fields],
+        "offsets": [offset for _, offset in fields],
+        "itemsize": dtype.itemsize,
+    }
+
+
+# ---------------------------------------------------------------- runtime
+# What machine code of numba needs besides the C library: memory with a count of references.
+
+_RUNTIME = """
+%memory = type { i64, ptr, ptr, ptr, i64, ptr }
+@tk_header = global i64 16
+
+declare ptr @malloc(i64)
+declare void @free(ptr)
+declare void @abort()
+
+define ptr @NRT_MemInfo_alloc_aligned(i64 %size, i32 %align) {
+  %step = zext i32 %align to i64
+  %with = add i64 %size, %step
+  %all = add i64 %with, 48
+  %start = call ptr @malloc(i64 %all)
+  %none = icmp eq ptr %start, null
+  br i1 %none, label %failed, label %made
+failed:
+  ret ptr null
+made:
+  %at = ptrtoint ptr %start to i64
+  %behind = add i64 %at, 47
+  %above = add i64 %behind, %step
+  %mask = sub i64 0, %step
+  %place = and i64 %above, %mask
+  %data = inttoptr i64 %place to ptr
+  call void @tk_fill(ptr %start, ptr null, ptr null, ptr %data, i64 %size)
+  ret ptr %start
+}
+
+define ptr @NRT_MemInfo_alloc(i64 %size) {
+  %start = call ptr @NRT_MemInfo_alloc_aligned(i64 %size, i32 16)
+  ret ptr %start
+}
+
+define ptr @NRT_Allocate(i64 %size) {
+  %start = call ptr @malloc(i64 %size)
+  ret ptr %start
+}
+
+define void @NRT_Free(ptr %start) {
+  call void @free(ptr %start)
+  ret void
+}
+
+declare double @nextafter(double, double)
+declare float @nextafterf(float, float)
+
+define double @numba_nextafter(double %a, double %b) {
+  %c = call double @nextafter(double %a, double %b)
+  ret double %c
+}
+
+define float @numba_nextafterf(float %a, float %b) {
+  %c = call float @nextafterf(float %a, float %b)
+  ret float %c
+}
+
+define void @tk_fill(ptr %start, ptr %end, ptr %info, ptr %data, i64 %size) {
+  store i64 1, ptr %start
+  %1 = getelementptr %memory, ptr %start, i32 0, i32 1
+  store ptr %end, ptr %1
+  %2 = getelementptr %memory, ptr %start, i32 0, i32 2
+  store ptr %info, ptr %2
+  %3 = getelementptr %memory, ptr %start, i32 0, i32 3
+  store ptr %data, ptr %3
+  %4 = getelementptr %memory, ptr %start, i32 0, i32 4
+  store i64 %size, ptr %4
+  %5 = getelementptr %memory, ptr %start, i32 0, i32 5
+  store ptr null, ptr %5
+  ret void
+}
+
+define ptr @NRT_MemInfo_new_varsize_dtor(i64 %size, ptr %end) {
+  %data = call ptr @malloc(i64 %size)
+  %start = call ptr @malloc(i64 48)
+  %a = icmp eq ptr %data, null
+  %b = icmp eq ptr %start, null
+  %none = or i1 %a, %b
+  br i1 %none, label %failed, label %made
+failed:
+  call void @free(ptr %data)
+  call void @free(ptr %start)
+  ret ptr null
+made:
+  call void @tk_fill(ptr %start, ptr @tk_end_variable, ptr %end, ptr %data, i64 %size)
+  ret ptr %start
+}
+
+define void @tk_end_variable(ptr %data, i64 %size, ptr %end) {
+  %none = icmp eq ptr %end, null
+  br i1 %none, label %last, label %items
+items:
+  call void %end(ptr %data)
+  br label %last
+last:
+  call void @free(ptr %data)
+  ret void
+}
+
+define void @NRT_MemInfo_call_dtor(ptr %start) {
+  %1 = getelementptr %memory, ptr %start, i32 0, i32 1
+  %end = load ptr, ptr %1
+  %none = icmp eq ptr %end, null
+  br i1 %none, label %last, label %first
+first:
+  %2 = getelementptr %memory, ptr %start, i32 0, i32 2
+  %info = load ptr, ptr %2
+  %3 = getelementptr %memory, ptr %start, i32 0, i32 3
+  %data = load ptr, ptr %3
+  %4 = getelementptr %memory, ptr %start, i32 0, i32 4
+  %size = load i64, ptr %4
+  call void %end(ptr %data, i64 %size, ptr %info)
+  br label %last
+last:
+  call void @free(ptr %start)
+  ret void
+}
+
+define void @tk_release(ptr %start) {
+  %before = atomicrmw sub ptr %start, i64 1 monotonic
+  %was = icmp eq i64 %before, 1
+  br i1 %was, label %last, label %used
+last:
+  call void @NRT_MemInfo_call_dtor(ptr %start)
+  ret void
+used:
+  ret void
+}
+
+; Kernels reshape contiguous arrays only.
+define i32 @numba_attempt_nocopy_reshape(
+    i64 %n, ptr %shape, ptr %strides, i64 %new, ptr %new_shape, ptr %new_strides, i64 %item,
+    i32 %fortran) {
+start:
+  br label %test
+test:
+  %at = phi i64 [ %new, %start ], [ %before, %one ]
+  %step = phi i64 [ %item, %start ], [ %next, %one ]
+  %done = icmp eq i64 %at, 0
+  br i1 %done, label %end, label %one
+one:
+  %before = sub i64 %at, 1
+  %place = getelementptr i64, ptr %new_strides, i64 %before
+  store i64 %step, ptr %place
+  %extents = getelementptr i64, ptr %new_shape, i64 %before
+  %extent = load i64, ptr %extents
+  %next = mul i64 %step, %extent
+  br label %test
+end:
+  ret i32 1
+}
+"""
+
+_NEVER_CALLED = (
+    "PyImport_ImportModule", "PyLong_AsVoidPtr", "PyObject_CallFunctionObjArgs",
+    "PyObject_GetAttrString", "Py_DecRef", "numba_gil_ensure", "numba_gil_release",
+    "numba_unpickle", "PyErr_SetString", "PyObject_Hash", "PyTuple_Pack",
+    "PyUnicode_FromKindAndData",
+)  # fmt: skip
+"""What numba calls for a null function pointer, and to make the arguments of an exception."""
+
+_LIBC = frozenset(
+    "abort malloc free memcpy memmove memset log log10 log2 log1p exp expm1 pow sqrt fmod floor "
+    "ceil ldexp frexp erf erfc lgamma tgamma atan2 sin cos tan nextafter nextafterf".split()
+)
+
+
+def _make_stubs() -> str:
+    return "".join(
+        f"define void @{name}() {{\n  call void @abort()\n  unreachable\n}}\n"
+        for name in _NEVER_CALLED
+    )
+
+
+# ---------------------------------------------------------------- command
+
+
+def main() -> None:
+    """Build the library, and print its size and the time."""
+    from treekit.kernels import library
+
+    parser = argparse.ArgumentParser("python -m treekit.kernels.build")
+    parser.add_argument("--into", metavar="DIR", default=str(library.FOLDER))
+    parser.add_argument("--usual", action="store_true", help="leave out the rarer variants")
+    parser.add_argument("--no-linker", action="store_true", help="keep the object file")
+    parser.add_argument("--verbose", action="store_true", help="show each kernel")
+    given = parser.parse_args()
+    start, folder = time.process_time(), Path(given.into)
+
+    def show(name: str) -> None:
+        sys.stderr.write(f"{time.process_time() - start:7.1f} s  {name[:100]}\n")
+
+    report = show if given.verbose else bool
+    made = build(folder, usual=given.usual, use_linker=not given.no_linker, report=report)
+    files = [folder / name for name in (library.SHARED, library.OBJECT)]
+    size = sum(path.stat().st_size for path in files if path.exists())
+    n_kernels = sum(map(len, made["kernels"].values()))
+    sys.stdout.write(
+        f"{n_kernels} kernels and {len(made['pointers'])} functions, {size / 1e3:.0f} kB, in "
+        f"{time.process_time() - start:.1f} s of CPU: {folder}\n"
+    )
+
+
+if __name__ == "__main__":
+    main()

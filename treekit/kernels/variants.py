@@ -1,0 +1,415 @@
+"""The kernels that Python calls, with the types of arguments for which the library has them.
+
+A type is written as `treekit.kernels.library.describe_types` does: ``u4`` is a number, ``f8**`` a
+matrix, ``f8*A`` an array with gaps; ``Rows`` stands for the record in `_RECORDS`, ``Table:u1`` for
+one whose codes have that type, ``node*`` for an array of a structured type in `_DTYPES`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cache
+from importlib import import_module
+from itertools import chain
+from typing import Any
+
+import numpy as np
+
+from treekit.kernels.function_pointers import FunctionPointer
+
+_DTYPES = {
+    "condition": "tree_passes.CONDITION_DTYPE",
+    "column": "reachability.COLUMN_DTYPE",
+    "frame": "reachability.FRAME_DTYPE",
+    "goal": "witness_search.GOAL_DTYPE",
+    "grown": "grow_tree.NODE_DTYPE",
+    "route": "reachability.ROUTE_NODE_DTYPE",
+    "side": "tree_equivalence.BACKTRACK_DTYPE",
+    "surrogate": "surrogate_splits.SURROGATE_DTYPE",
+    "term": "reachability.TERM_DTYPE",
+    "test": "reachability.TEST_DTYPE",
+    "walked": "reachability.NODE_DTYPE",
+}
+"""Structured types of arrays, and where they are."""
+
+_SCRATCH = (
+    "i8* u8* u8* u8* u2* u8* u4** u4* f8** f8* f8** f8* f8* f8* f8** f8** i4* f8* C* u8* "
+    "records.CutBatch records.CutBatch"
+)
+
+_RECORDS = {
+    "grow_tree.GrowthArrays": "grown* f8** f8** i4* None None",
+    "grow_tree.Sample": (
+        "records.Table:C records.Table:C C* C* records.Rows records.Rows records.Rows"
+    ),
+    "grow_tree.SideColumns": "C* C*",
+    "grow_tree.TreeArrays": "u1* i4* i4* i4* i4* f8* f8*",
+    "levels.ColumnDraws": "i8* u8*",
+    "levels.CountedNodes": "records.Table:u1 records.Rows",
+    "pruning.ErrorBound": "f8 f8 b f8**",
+    "reachability.ModelCoverage": "i8* i8** f8** i8* i8*",
+    "reachability.ReachableOutcomes": "b1* b1* b1** b1** b1* b1*",
+    "reachability.RoutingTables": "route* test* term* i8* i8* i8* i4* i8** b",
+    "reachability.TreeCoverage": "b1* b1* b1* b1* b1*",
+    "reachability.TreeWalk": "walked* i4* column* i8* frame*",
+    "records.CriterionPointers": (
+        "cuts branch_score keys choice penalty i8 b b score value value b row_scan b"
+    ),
+    "records.CutBatch": "f8** f8* u4** f8* u8**",
+    "records.Limits": "i8 f8 f8 f8 i8 i8 f8 f8 f8",
+    "records.Rows": "u4* u4* f8**",
+    "records.Scratch": _SCRATCH,
+    "records.SplitRules": "b b f8 f8 i8 i8 b f8 b",
+    "records.Table": "C** u4* u1* i8* f8* f8*",
+    "route_rows.CodedSplits": "u1* i4* f8* i8* i4* i4* i4* i8* i4* i8* i4* i8* i8** i4*",
+    "row_records.Records": "u8* u1* f8* u8* u8*",
+    "score_batch.CompleteLevels": "u8* u8* b1* C* u4* u4*",
+    "score_batch.PackedDerivedColumns": "u8* f8* u1* u1* u1* u8* u8* f8* u8* u8* u1*",
+    "surrogate_splits.SurrogateSearch": "i8 b b u4* u4* f8** C** C** f8* i8**",
+    "tree_equivalence.BinaryNodes": "i8* i8* f8* i8* i8* i8* i8* i8* i8*",
+    "witness_search.FloatBits": "b i8 i4* f4* i8* f8*",
+    "witness_search.PendingRows": "f8** f8** u8** i8* b1** b1** f8** b1* b1* i8*",
+    "witness_search.ProbeSettings": "i8* i8 i8* i8** f8** f8** i8* b b b b i8",
+}
+"""Fields of the records; ``C`` is the type of codes that a variant names."""
+
+_RECORD_PLACES = {name.rpartition(".")[2]: name for name in _RECORDS}
+
+
+# ---------------------------------------------------------------- kernels
+
+_FEW = {
+    "feature_codes.assign_bins": ["u4* u8 u8 u4* i8 u1*"],
+    "feature_codes.assign_ranks": ["u4* u4* u4* u4*", "u4* u4* u1* u4*", "u8* u4* u4* u8*"],
+    "feature_codes.find_bin_starts": ["u4* u4* f8* f8 i8* i8*"],
+    "feature_codes.sort_keys": [
+        "u4* u8 u8 f8* u4* u4* u4* u4* u4**",
+        "u8* u8 u8 f8* u8* u4* u8* u4* u4**",
+    ],
+    "grow_tree.write_tree_arrays": ["grown* TreeArrays"],
+    "key_counts.count_next_digits": ["u4* u8 u8 f8* u8 u8 u8* f8**"],
+    "key_counts.find_lowest_keys": ["u4* u8 u8 f8* u1* u8*"],
+    "key_counts.summarise_keys": ["u4* u8 u8 f8* u8 f8* u8* u8*"],
+    "levels.count_codes": ["u4* u1* i8 Rows i8** ColumnDraws u8* i8* i8 f8**"],
+    "levels.find_ranges": ["f8** i8** f8 f8***"],
+    "levels.locate_counts": ["ColumnDraws u8* i8* i8 u4* i8*"],
+    "levels.move_rows": ["Table:u1 u1* Rows Rows grown* i4* i8** u4*"],
+    "levels.order_nodes": ["grown* i8 i8* i8*"],
+    "levels.split_nodes": [
+        "i8 CountedNodes Rows f8* f8* f8** GrowthArrays Limits SplitRules find CriterionPointers "
+        "before b b1* rng Scratch:u1"
+    ],
+    "monotonic.clip_to_bounds": ["u1* i4* i4* i4* f8* f8*"],
+    "monotonic.is_tree_monotonic": ["u1* i4* i4* i4* f8* f8*"],
+    "partition_rows.take_rows": ["u4* f8* u4* f8** Rows"],
+    "pruning.estimate_node_errors": ["f8** ErrorBound"],
+    "pruning.find_cheapest_cuts": ["u1* i4* i4* f8* f8* f8 b"],
+    "pruning.find_weakest_links": ["u1* i4* i4* f8* f8**"],
+    "pruning.sum_leaves_below": ["u1* i4* i4* f8*"],
+    "random_numbers.draw_bag": ["u8* u8* i8* u8* u8* u8 f8*"],
+    "reachability.find_one_step_flips": ["RoutingTables i8*A i8*A f8** b b1*"],
+    "reachability.mark_reachable": ["TreeWalk RoutingTables i8 b ReachableOutcomes"],
+    "reachability.mark_rows": ["walked* i4* f8* f8** TreeCoverage"],
+    "reachability.trace_rows": ["RoutingTables i8* f8** i8 ModelCoverage"],
+    "route_rows.sum_votes": ["u4* i8* f8** f8**"],
+    "row_records._are_short": ["f8*"],
+    "row_records.fill_records": ["Records u8** u4* u4* f8**"],
+    "thresholds.place_readable_thresholds": ["f8* f8* i8"],
+    "tree_equivalence.compare_with_tables": [
+        "TreeWalk i8* i8* BinaryNodes side* i8 f8**",
+    ],
+    "tree_equivalence.compute_depth": ["i8* i8*"],
+    "tree_passes.lower_nodes": ["u1* i4* i4* i4* i8* i4* i8"],
+    "tree_passes.merge_leaf_conditions": ["TreeWalk i8* i8* i8* condition* i4*"],
+    "witness_search.draw_pending_rows": ["TreeWalk ProbeSettings PendingRows f8** rng"],
+    "witness_search.reach_goals": ["RoutingTables goal* f8** f8** b rng FloatBits i8*"],
+    "witness_search.write_rows": [
+        "f8* TreeCoverage i8* TreeWalk ProbeSettings PendingRows f8** rng"
+    ],
+}
+"""Kernels with few variants."""
+
+
+_UNUSUAL = ("levels.", "key_counts.")
+"""Modules whose kernels a build of the usual variants leaves out: training on a cluster."""
+
+
+def iterate_kernels(*, usual: bool = False) -> Iterator[tuple[str, tuple[Any, ...]]]:
+    """Yield the kernels and the arguments, arrays of one cell, of each of their variants."""
+    for name, forms in _FEW.items():
+        for form in forms:
+            if usual and name.startswith(_UNUSUAL):
+                continue
+            yield name, _type_search(parse_types(form))
+    for form in _iterate_growth(usual=usual):
+        arguments = parse_types(form)
+        yield "grow_tree.grow_nodes", _type_search(arguments, arguments[_QUANTILE])
+    for codes in ("u1", "u4"):
+        for name, form in _OF_CODES.items():
+            yield name, parse_types(form, codes)
+    for name, form in _iterate_scoring():
+        yield name, parse_types(form)
+
+
+_QUANTILE = 7
+"""Place of `quantile` among the arguments of `grow_nodes`."""
+
+
+def _type_search(arguments: tuple[Any, ...], quantile: float | None = None) -> tuple[Any, ...]:
+    """Return arguments whose pointer to a splitter, if any, has its signature."""
+    from treekit.grow.compile_splitter import make_find_signature
+    from treekit.kernels.records import Rows, Scratch, Table
+
+    def find_record(kind: type, values: tuple[Any, ...]) -> Any:
+        for value in values:
+            if isinstance(value, kind):
+                return value
+            if isinstance(value, tuple) and (inner := find_record(kind, value)) is not None:
+                return inner
+        return None
+
+    kinds = [find_record(kind, arguments) for kind in (Table, Rows, Scratch)]
+    search = FunctionPointer(
+        "find", _refuse, "example", lambda: make_find_signature(*kinds, quantile)
+    )
+    return tuple(
+        search if isinstance(value, FunctionPointer) and value.kind == "find" else value
+        for value in arguments
+    )
+
+
+_OF_CODES = {
+    "pruning.prune_and_raise": "CodedSplits Table:C Rows f8* b ErrorBound f8**",
+    "route_rows.find_row_leaves": "CodedSplits Table:C u4* i8*",
+    "route_rows.route_rows": "CodedSplits f8* Table:C Rows f8* b b i8 b1* f8** grown*",
+}
+"""Kernels with a variant for each type of codes."""
+
+
+def _iterate_growth(*, usual: bool) -> Iterator[str]:
+    """Yield the variants of `grow_nodes`: at most one of its optional parts at a time."""
+    plain = {
+        "records": "None", "room": "GrowthArrays", "quantile": "None", "steps": "None",
+        "surrogates": "None", "sums": "None", "find": "find", "lanes": "None", "values": "None",
+    }  # fmt: skip
+    moved = {"records": "Records"}
+    kinds: list[tuple[str, dict[str, str]]] = [
+        ("u1", moved),
+        ("u1", moved | {"find": "None", "lanes": "b"}),
+        ("u1", moved | {"find": "None", "values": "b"}),
+    ]
+    for codes in ("u1", "u4"):
+        surrogates = f"SurrogateSearch:{codes}"
+        grown = "GrowthArrays(grown*,f8**,f8**,i4*,surrogate*,i4*)"
+        kinds.append((codes, {}))
+        if usual:
+            continue
+        kinds += [
+            (codes, {"quantile": "f8"}),
+            (codes, {"steps": "f8*"}),
+            (codes, {"surrogates": surrogates, "room": grown}),
+            (codes, {"sums": f"SideColumns:{codes}"}),
+        ]
+    for codes, own in kinds:
+        part = plain | own
+        yield (
+            f"Sample:{codes} {part['records']} {part['room']} Limits SplitRules b f8 "
+            f"{part['quantile']} {part['steps']} {part['surrogates']} None {part['sums']} "
+            f"{part['find']} {part['lanes']} {part['values']} CriterionPointers before b rng "
+            f"Scratch:{codes}"
+        )
+
+
+def _iterate_scoring() -> Iterator[tuple[str, str]]:
+    """Yield the variants of the kernels that score rows: of float32 and float64."""
+    for number, word in (("f4", "u4"), ("f8", "u8")):
+        yield "score_batch.gather_unpacked_values", f"{number}* u4* u8 u8 i4* {number}** i4*"
+        for nominal in ("None", "u1*"):
+            rest = f"{word}** u8* {nominal} u8 u8* u8* u8* u8 i8** i8*"
+            yield "score_row.sum_row", f"{number}* {rest}"
+            for derived in ("None", "PackedDerivedColumns"):
+                if derived != "None" and nominal == "None":
+                    continue
+                packed = (
+                    f"PackedTrees({word}**,u8*,CompleteLevels:{word},{nominal},{derived},u8,u8,"
+                    "u8*,u8*,u8)"
+                )
+                rows = f"{packed} {number}** u8"
+                yield "score_batch.add_leaf_units", f"{rows} i8** i8**"
+                yield "score_batch.gather_leaf_values", f"{rows} i4* i4**"
+                if derived != "None":  # of the shares of fractional instances
+                    yield "score_batch.add_fractional_units", f"{rows} i8** i8** u8 i8**"
+
+
+# ---------------------------------------------------------------- types
+
+
+def parse_types(form: str, codes: str = "") -> tuple[Any, ...]:
+    """Return arguments of the types that a form names, with arrays of one cell."""
+    parts: list[Any] = []
+    depth, start = 0, 0
+    separated = form.replace(" ", ",") + ","
+    for at, letter in enumerate(separated):
+        depth += (letter == "(") - (letter == ")")
+        if letter == "," and depth == 0:
+            parts.append(_parse_type(separated[start:at], codes))
+            start = at + 1
+    return tuple(parts)
+
+
+def _parse_type(form: str, codes: str) -> Any:
+    """Return a value of a type."""
+    if form[0].isupper() or "." in form:
+        return _parse_record(form, codes)
+    name, stars = form.rstrip("A").rstrip("*"), form.count("*")
+    if not stars:
+        return _parse_number(name)
+    place = _DTYPES.get(name)
+    dtype: Any = np.dtype("?" if name == "b1" else name) if place is None else _find(place)
+    array = np.zeros((1,) * stars, dtype)
+    return np.zeros(4, dtype)[::2] if form.endswith("A") else array
+
+
+def _parse_number(name: str) -> Any:
+    plain: dict[str, Any] = {"i8": 0, "f8": 0.0, "b": False}
+    if name == "rng":
+        return np.random.default_rng(0)
+    if name in plain:
+        return plain[name]
+    if name[0] in "iuf" and name[1:].isdigit():
+        return np.dtype(name).type(0)
+    return FunctionPointer(name, _refuse, name="example")
+
+
+def _refuse() -> Any:
+    raise RuntimeError("this pointer only stands for a type")
+
+
+def _parse_record(form: str, codes: str) -> Any:
+    if form == "None":
+        return None
+    name, bracket, inside = form.partition("(")
+    name, _, own = name.partition(":")
+    place = name if "." in name else _RECORD_PLACES.get(name, f"score_batch.{name}")
+    own = codes if own == "C" else own
+    fields = inside[:-1] if bracket else _RECORDS[place]
+    if own:
+        fields = " ".join(_replace_codes(field, own) for field in fields.split(" "))
+    return _find(place)(*parse_types(fields, own or codes))
+
+
+def _replace_codes(field: str, codes: str) -> str:
+    """Return a field with the type of codes in place of ``C``."""
+    if field.startswith("C*"):
+        return codes + field[1:]
+    return field.removesuffix("C") + codes if field.endswith(":C") else field
+
+
+@cache
+def _find(place: str) -> Any:
+    module, _, name = place.rpartition(".")
+    return getattr(import_module(f"treekit.kernels.{module}"), name)
+
+
+# ---------------------------------------------------------------- functions called by pointers
+
+_MANY_CELLS = 10
+"""Largest number of classes whose scores have code of their own."""
+
+
+def iterate_pointers(*, usual: bool = False) -> Iterator[FunctionPointer]:
+    """Yield the functions of built-in components that kernels call by pointers."""
+    seen: set[str] = set()
+    chosen = _iterate_criteria(usual=usual), _iterate_rules(), _iterate_searches(usual=usual)
+    for pointer in chain.from_iterable(chosen):
+        if pointer.name is not None and pointer.name not in seen:
+            seen.add(pointer.name)
+            yield pointer
+
+
+def _iterate_criteria(*, usual: bool) -> Iterator[FunctionPointer]:
+    from treekit.components import criteria
+    from treekit.grow.compile_criterion import compile_criterion
+    from treekit.grow.compile_plugin import Origin
+
+    origin = Origin("criterion", "built in", "treekit ")
+    many = range(2, _MANY_CELLS + 1)
+    kinds: list[tuple[Any, range, bool]] = [
+        (criteria.make_gini(), many, False),
+        (criteria.make_entropy(), many, False),
+        (criteria.make_misclassification(), many, False),
+        (criteria.make_twoing(), many, False),
+        (criteria.make_gain_ratio(), many, False),
+        (criteria.make_gain_ratio(**C45_SETTINGS), many, False),
+        (criteria.make_squared_error(), range(2, 3), True),
+        (criteria.make_friedman(), range(2, 3), True),
+        (criteria.make_poisson(), range(2, 3), True),
+        (criteria.make_absolute_error(), range(4, 5), True),
+        (criteria.make_quantile_loss(), range(4, 5), True),
+    ]
+    if usual:
+        few = range(2, 4)
+        kinds = [
+            (criteria.make_gini(), many, False),
+            (criteria.make_entropy(), few, False),
+            (criteria.make_squared_error(), range(2, 3), True),
+        ]
+    for functions, sizes, dense in kinds:
+        for cells in sizes:
+            for known_only in (False,) if usual else (False, True):
+                for nominal in (False, True):
+                    made = compile_criterion(
+                        functions, cells, dense, origin, known_only=known_only, nominal=nominal
+                    )
+                    yield from (p for p in made.pointers if isinstance(p, FunctionPointer))
+
+
+C45_SETTINGS: dict[str, Any] = {"slack": 1e-3, "mdl": True, "many_levels": 0.3}
+"""Settings of the gain ratio in the algorithm ``c45``."""
+
+
+def _iterate_rules() -> Iterator[FunctionPointer]:
+    """Yield the functions of pruners that decide before a split is made."""
+    from treekit.components.pruners import make_chi_squared, make_holdout
+    from treekit.grow.compile_criterion import compile_before, get_unconditional_pointer
+    from treekit.grow.compile_plugin import Origin
+
+    yield get_unconditional_pointer()
+    origin = Origin("pruner", "built in", "treekit ")
+    for pruner in (make_chi_squared(0.05), make_holdout(0.3)):
+        yield compile_before(pruner.before, origin)
+
+
+def _iterate_searches(*, usual: bool) -> Iterator[FunctionPointer]:
+    """Yield the searches of built-in splitters, for their types of codes.
+
+    Oblique splits are missing: their kernels call LAPACK, which numba takes from scipy.
+    """
+    from treekit.grow.compile_splitter import get_builtin_pointer
+    from treekit.kernels import axis_splits, levels, quantile_splits, random_splits
+
+    small = [
+        axis_splits.find_binned_split,
+        axis_splits.find_simple_binned_split,
+        axis_splits.find_simple_numeric_binned_split,
+    ]
+    if not usual:
+        small += [levels.search_counts, levels.search_numeric_counts]
+    any_size = [
+        axis_splits.find_axis_split,
+        axis_splits.find_numeric_axis_split,
+        axis_splits.find_simple_axis_split,
+        axis_splits.find_simple_numeric_axis_split,
+    ]
+    if not usual:
+        any_size.append(random_splits.find_random_split)
+    ranks = [] if usual else [quantile_splits.find_quantile_split]
+    for kernels, sizes, quantile in (
+        (small, ("u1",), None),
+        (any_size, ("u1", "u4"), None),
+        (ranks, ("u1", "u4"), 0.5),
+    ):
+        for kernel in kernels:
+            for codes in sizes:
+                kinds = parse_types(f"Table:{codes} Rows Scratch:{codes}")
+                yield get_builtin_pointer(kernel, *kinds, quantile)
