@@ -1,6 +1,8 @@
-"""Hooks of the build: machine code in wheels, and the readme and addresses of the distribution.
+"""Hooks of the build: the library of kernels, and the readme and addresses of the distribution.
 
-With ``TREEKIT_PREBUILD=1``, the usual kernels are compiled into the wheel;
+Every build makes the library of kernels (``TREEKIT_KERNELS``, see `KernelHook`).
+
+With ``TREEKIT_PREBUILD=1``, the usual kernels are compiled into the wheel instead, for numba;
 ``TREEKIT_PREBUILD=demo,serving`` compiles some of the kinds that ``treekit warm-up --help`` lists.
 The wheel then suits one platform and one minor release of Python; its machine code is used with
 the release of numba that built it, and any other release compiles on first use.
@@ -75,6 +77,62 @@ class MachineCodeHook(BuildHookInterface):  # type: ignore[type-arg]
         """Delete the copy."""
         if hasattr(self, "folder"):
             shutil.rmtree(self.folder, ignore_errors=True)
+
+
+class KernelHook(MachineCodeHook):
+    """Build the library of kernels into the wheel, or into the checkout if it is editable.
+
+    ``TREEKIT_KERNELS`` says which variants: ``usual`` (by default), ``all``, or ``none``.  Without a
+    library kernels compile on first use: only ``all`` must not fail.
+    """
+
+    def dependencies(self) -> list[str]:
+        """Return what the build imports in an isolated environment."""
+        if _choose_kernels() == "none":
+            return super().dependencies()
+        project = tomllib.loads(Path(self.root, "pyproject.toml").read_text(encoding="utf-8"))
+        return list(project["project"]["dependencies"])
+
+    def initialize(self, version: str, build_data: dict[str, Any]) -> None:
+        """Build the library before the files of the wheel are collected."""
+        if _choose_kernels() == "none" or _is_wanted():
+            super().initialize(version, build_data)
+            return
+        root = Path(self.root)
+        self.folder = root / "treekit/kernels/machine_code"
+        if version != "editable":
+            self.folder = Path(tempfile.mkdtemp(prefix="treekit-"))
+        command = [sys.executable, "-m", "treekit.kernels.build", "--into", str(self.folder)]
+        command += ["--usual"] if _choose_kernels() == "usual" else []
+        done = subprocess.run(  # noqa: S603 - this interpreter
+            command, cwd=root, env=os.environ | {"PYTHONPATH": str(root)}, check=False
+        )
+        if done.returncode:
+            if _choose_kernels() == "all":
+                raise RuntimeError("the library of kernels was not built")
+            self.app.display_warning("no library of kernels: they compile on first use")
+            return
+        if version != "editable":
+            build_data["force_include"][str(self.folder)] = "treekit/kernels/machine_code"
+            build_data["pure_python"] = False
+            build_data["tag"] = f"py3-none-{_get_platform_tag()}"
+
+    def finalize(self, version: str, *_: Any) -> None:
+        """Delete the library outside the checkout."""
+        if version != "editable":
+            super().finalize()
+
+
+def get_build_hook() -> type[KernelHook]:
+    """Return the hook that hatchling runs."""
+    return KernelHook
+
+
+def _choose_kernels() -> str:
+    choice = os.environ.get("TREEKIT_KERNELS", "usual")
+    if choice not in ("none", "usual", "all"):
+        raise ValueError(f"TREEKIT_KERNELS is {choice!r}; use none, usual or all")
+    return choice
 
 
 def _compile_kernels(root: Path, folder: Path) -> Path:

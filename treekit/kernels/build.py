@@ -246,8 +246,9 @@ class _Module:
         passes.add_global_dead_code_eliminate_pass()
         passes.run(self.whole, binding.create_pass_builder(machine, tuning))
         self.whole.verify()
-        needed = {f.name for f in self.whole.functions if f.is_declaration}
-        unknown = sorted(n for n in needed if not n.startswith("llvm.") and n not in _LIBC)
+        needed = {f.name for f in self.whole.functions if f.is_declaration} - _LIBC
+        needed |= {v.name for v in self.whole.global_variables if v.is_declaration}
+        unknown = sorted(name for name in needed if not name.startswith("llvm."))
         if unknown:
             raise BuildError(f"kernels need functions that nothing provides: {', '.join(unknown)}")
         return bytes(machine.emit_object(self.whole))
@@ -410,6 +411,7 @@ def _describe_fields(dtype: Any) -> dict[str, Any]:
 _RUNTIME = """
 %memory = type { i64, ptr, ptr, ptr, i64, ptr }
 @tk_header = global i64 16
+@PyExc_RuntimeError = global ptr null
 
 declare ptr @malloc(i64)
 declare void @free(ptr)

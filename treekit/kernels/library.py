@@ -432,19 +432,25 @@ class _Memory:
         self._library.release(self._owner)
 
 
+class _Part:
+    """A part of an argument, which it keeps."""
+
+    def __init__(self, argument: Any, interface: dict[str, Any]) -> None:
+        self._argument = argument
+        self.__array_interface__ = interface
+
+
 def _make_array(
     library: Library, dtype: Any, owner: int, parent: int, data: int, shape: tuple[int, ...]
 ) -> Any:
-    """Return a new array, or the argument that a kernel returned."""
+    """Return a new array, or the argument that a kernel returned, or a part of it."""
     if not owner:
         argument = ctypes.cast(parent, ctypes.py_object).value
         start = argument.__array_interface__["data"][0]
         if (start, argument.shape) == (data, shape):
             return argument
-        raise RuntimeError("a kernel returned a part of an argument")
     interface = {"data": (data, False), "shape": shape, "typestr": dtype.str, "version": 3}
-    memory = _Memory(library, owner, interface)
-    array = np.asarray(memory)
+    array = np.asarray(_Memory(library, owner, interface) if owner else _Part(argument, interface))
     return array if dtype.names is None else array.view(dtype)
 
 

@@ -80,7 +80,7 @@ _RECORD_PLACES = {name.rpartition(".")[2]: name for name in _RECORDS}
 
 _FEW = {
     "feature_codes.assign_bins": ["u4* u8 u8 u4* i8 u1*"],
-    "feature_codes.assign_ranks": ["u4* u4* u4* u4*", "u4* u4* u1* u4*", "u8* u4* u4* u8*"],
+    "feature_codes.assign_ranks": ["u4* u4* u4* u4*", "u4* u4* u1* u4*", "u8* u4* u4* u8*", "u8* u4* u1* u8*"],
     "feature_codes.find_bin_starts": ["u4* u4* f8* f8 i8* i8*"],
     "feature_codes.sort_keys": [
         "u4* u8 u8 f8* u4* u4* u4* u4* u4**",
@@ -101,8 +101,9 @@ _FEW = {
     ],
     "monotonic.clip_to_bounds": ["u1* i4* i4* i4* f8* f8*"],
     "monotonic.is_tree_monotonic": ["u1* i4* i4* i4* f8* f8*"],
-    "partition_rows.take_rows": ["u4* f8* u4* f8** Rows"],
+    "partition_rows.take_rows": ["u4* f8* u4* f8** Rows", "u4*A f8* u4* f8** Rows"],
     "pruning.estimate_node_errors": ["f8** ErrorBound"],
+    "pruning.find_breaking_links": ["u1* i8* f8*"],
     "pruning.find_cheapest_cuts": ["u1* i4* i4* f8* f8* f8 b"],
     "pruning.find_weakest_links": ["u1* i4* i4* f8* f8**"],
     "pruning.sum_leaves_below": ["u1* i4* i4* f8*"],
@@ -239,6 +240,7 @@ def _iterate_scoring() -> Iterator[tuple[str, str]]:
                 yield "score_batch.gather_leaf_values", f"{rows} i4* i4**"
                 if derived != "None":  # of the shares of fractional instances
                     yield "score_batch.add_fractional_units", f"{rows} i8** i8** u8 i8**"
+                    yield "score_batch.gather_heaviest_leaf_values", f"{rows} i4* i8** u8 i4**"
 
 
 # ---------------------------------------------------------------- types
