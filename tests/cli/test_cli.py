@@ -36,7 +36,8 @@ from treekit.data import DEMO_TARGET, demo_table
 from treekit.data.schema import Column, Output, Schema
 from treekit.documents import treekit_documents
 from treekit.errors import DataError, ModelFileError, SettingError
-from treekit.kernels import compile as compilation
+from treekit.kernels import numba_compiler as compilation
+from treekit.kernels.compile import Kernel, kernel
 from treekit.kernels.feature_codes import make_key
 from treekit.model.builder import build_tree, leaf, threshold
 from treekit.model.model import hash_model, make_model
@@ -203,7 +204,7 @@ sys.meta_path.insert(0, Stop())
 """Module that presses Ctrl-C during an import; Python runs it at its start."""
 
 
-@pytest.mark.parametrize("module", ["treekit.cli", "click", "treekit.training", "numba"])
+@pytest.mark.parametrize("module", ["treekit.cli", "click", "treekit.training", "treekit.kernels.grow_tree"])
 def test_ctrl_c_during_an_import_ends_without_a_traceback(tmp_path: Path, module: str):
     (tmp_path / "sitecustomize.py").write_text(STOPPED.format(module=module))
     (tmp_path / "t.csv").write_text("x,y\n1,a\n2,b\n")
@@ -584,7 +585,7 @@ def test_the_seconds_left_are_those_of_the_kernel_and_the_expected_ones_at_today
 def test_what_is_stored_already_is_not_expected(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
     clock = Clock(monkeypatch)
     monkeypatch.setattr(numba.core.config, "CACHE_DIR", str(tmp_path))
-    stored = compilation.kernel(make_key.py_func)
+    stored = kernel(make_key.py_func)
     stored.py_func.__name__ = "make_key"
     monkeypatch.setitem(compilation._USUAL_SECONDS, "make_key", 5.0)
     clock.report.expected = [stored]
@@ -610,7 +611,7 @@ def test_the_kernels_whose_seconds_are_known_exist():
     names = set()
     for module in pkgutil.iter_modules(treekit.kernels.__path__, "treekit.kernels."):
         there = vars(importlib.import_module(module.name)).values()
-        names |= {one.__name__ for one in there if isinstance(one, compilation.KernelDispatcher)}
+        names |= {one.__name__ for one in there if isinstance(one, Kernel)}
     assert set(compilation._USUAL_SECONDS) <= names
 
 
@@ -619,7 +620,7 @@ import sys
 sys.path[:0] = [sys.argv[1]]
 import numba
 from tests.cli.test_cli import compile_one
-from treekit.kernels import compile as compilation
+from treekit.kernels import numba_compiler as compilation
 from treekit.progress import show_progress
 
 compilation.REPORT_DELAY, compilation._BAR_INTERVAL = 0.0, 0.01

@@ -34,10 +34,10 @@ from treekit.grow.compile_plugin import Origin, try_compile
 from treekit.grow.compile_splitter import _make_compiled_find
 from treekit.grow.function_identity import compute_fingerprint, compute_identity
 from treekit.grow.tree_builder import grow_tree
-from treekit.kernels import compile as kept
+from treekit.kernels import numba_compiler as kept
 from treekit.kernels import score_batch as predict
 from treekit.kernels.compile import kernel, relax_garbage_collection
-from treekit.kernels.function_pointers import FunctionPointer
+from treekit.kernels.intrinsics import CompiledPointer
 from treekit.model.tree import Split
 from treekit.splitting import (
     branch_stats,
@@ -189,7 +189,7 @@ def test_files_of_old_settings_are_deleted(monkeypatch, tmp_path):
     for factor in range(6):
         product = times(float(factor))
         assert (
-            FunctionPointer(product, signature, mark=compute_fingerprint(product))(2.0)
+            CompiledPointer(product, signature, mark=compute_fingerprint(product))(2.0)
             == 2.0 * factor
         )
     assert len(list(tmp_path.rglob("*.nbi"))) == 3

@@ -104,7 +104,7 @@ class Kernel:
             return self._variants[types]
         except KeyError:
             loaded = library.get_library()
-            name = f"{self.__module__.removeprefix('treekit.kernels.')}.{self.__qualname__}"
+            name = f"{self.__module__}.{self.__qualname__}".removeprefix("treekit.kernels.")
             found = None if loaded is None else loaded.find_variant(name, arguments)
             self._variants[types] = found
             return found
