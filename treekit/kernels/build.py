@@ -20,7 +20,6 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
-
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +32,11 @@ class BuildError(RuntimeError):
 
 
 def build(
-    folder: Path, *, usual: bool = False, use_linker: bool = True, report: Callable[[str], object] = bool
+    folder: Path,
+    *,
+    usual: bool = False,
+    use_linker: bool = True,
+    report: Callable[[str], object] = bool,
 ) -> dict[str, Any]:
     """Build the library into a folder, and return its manifest.
 
@@ -221,9 +224,7 @@ class _Module:
         """Return the object: a table of all addresses, and what they need."""
         binding = self.binding
         addresses = ", ".join(f'ptr @"{name}"' for name in self.names)
-        declared = "\n".join(
-            f'declare void @"{name}"()' for name in dict.fromkeys(self.names)
-        )
+        declared = "\n".join(f'declare void @"{name}"()' for name in dict.fromkeys(self.names))
         n = len(self.names)
         table = f"@tk_table = constant [{n} x ptr] [{addresses}]\n{declared}\n"
         self.whole.link_in(binding.parse_assembly(table))

@@ -80,7 +80,12 @@ _RECORD_PLACES = {name.rpartition(".")[2]: name for name in _RECORDS}
 
 _FEW = {
     "feature_codes.assign_bins": ["u4* u8 u8 u4* i8 u1*"],
-    "feature_codes.assign_ranks": ["u4* u4* u4* u4*", "u4* u4* u1* u4*", "u8* u4* u4* u8*", "u8* u4* u1* u8*"],
+    "feature_codes.assign_ranks": [
+        "u4* u4* u4* u4*",
+        "u4* u4* u1* u4*",
+        "u8* u4* u4* u8*",
+        "u8* u4* u1* u8*",
+    ],
     "feature_codes.find_bin_starts": ["u4* u4* f8* f8 i8* i8*"],
     "feature_codes.sort_keys": [
         "u4* u8 u8 f8* u4* u4* u4* u4* u4**",
