@@ -82,8 +82,8 @@ class MachineCodeHook(BuildHookInterface):  # type: ignore[type-arg]
 class KernelHook(MachineCodeHook):
     """Build the library of kernels into the wheel, or into the checkout if it is editable.
 
-    ``TREEKIT_KERNELS`` says which variants: ``usual`` (by default), ``all``, or ``none``.  Without a
-    library kernels compile on first use: only ``all`` must not fail.
+    ``TREEKIT_KERNELS`` says which variants: ``usual`` (by default), ``all``, or ``none``.  Without
+    a library kernels compile on first use: only ``all`` must not fail.
     """
 
     def dependencies(self) -> list[str]:

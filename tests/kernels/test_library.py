@@ -1,4 +1,4 @@
-"""The library of kernels gives the same models as numba, and is left alone where it does not fit."""
+"""The library of kernels: the same models as by numba, and numba where the library does not fit."""
 
 from __future__ import annotations
 

@@ -22,6 +22,7 @@ from types import BuiltinFunctionType, CellType, CodeType, FunctionType, ModuleT
 from typing import Any
 
 import numpy as np
+
 from treekit.kernels.compile import Kernel
 from treekit.kernels.function_pointers import FunctionPointer, Intrinsic
 from treekit.kernels.prebuilt import digest_file

@@ -207,6 +207,9 @@ def _load_object(path: Path) -> tuple[Any, Callable[[str], int]]:
 
 _loaded: list[Library | None] = []
 
+missing: set[str] = set()
+"""Variants that this process needed and the library has not."""
+
 
 def get_library() -> Library | None:
     """Return the library of this installation; None if there is none that fits."""
@@ -232,7 +235,19 @@ def explain_absence() -> str | None:
         return "the sources of kernels have changed since the library was built"
     if manifest.get("platform") != [sys.platform, os.uname().machine if os.name == "posix" else ""]:
         return "the library was built for another platform"
+    if not _is_supported(manifest["processor"]):
+        return f"this processor is older than {manifest['processor']}"
     return None if _has_known_arrays() else "arrays of this numpy are laid out differently"
+
+
+def _is_supported(processor: str) -> bool:
+    """Check that the processor has the features of a baseline; unknown outside Linux."""
+    if processor != "x86-64-v3" or not sys.platform.startswith("linux"):
+        return True
+    with open("/proc/cpuinfo", encoding="utf-8") as file:
+        start = file.read(8192)  # of the first core; a large machine has hundreds
+    flags = set(next((line for line in start.splitlines() if line.startswith("flags")), "").split())
+    return flags >= {"avx2", "bmi1", "bmi2", "f16c", "fma", "abm", "movbe", "xsave"}
 
 
 def _load(folder: Path) -> Library | None:
