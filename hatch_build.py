@@ -91,7 +91,8 @@ class KernelHook(MachineCodeHook):
         if _choose_kernels() == "none":
             return super().dependencies()
         project = tomllib.loads(Path(self.root, "pyproject.toml").read_text(encoding="utf-8"))
-        return list(project["project"]["dependencies"])
+        needed = project["project"]["dependencies"]
+        return [one for one in needed if re.split(r"[^\w-]", one)[0] in _IMPORTED_BY_BUILD]
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         """Build the library before the files of the wheel are collected."""
@@ -102,7 +103,7 @@ class KernelHook(MachineCodeHook):
         self.folder = root / "treekit/kernels/machine_code"
         if version != "editable":
             self.folder = Path(tempfile.mkdtemp(prefix="treekit-"))
-        command = [sys.executable, "-m", "treekit.kernels.build", "--into", str(self.folder)]
+        command = [sys.executable, "-m", "treekit.compiling.build", "--into", str(self.folder)]
         command += ["--usual"] if _choose_kernels() == "usual" else []
         done = subprocess.run(  # noqa: S603 - this interpreter
             command, cwd=root, env=os.environ | {"PYTHONPATH": str(root)}, check=False
@@ -121,6 +122,9 @@ class KernelHook(MachineCodeHook):
         """Delete the library outside the checkout."""
         if version != "editable":
             super().finalize()
+
+
+_IMPORTED_BY_BUILD = frozenset({"lazy-loader", "msgspec", "numba", "numpy", "pluggy", "rich"})
 
 
 def get_build_hook() -> type[KernelHook]:

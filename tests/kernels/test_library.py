@@ -13,11 +13,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from treekit.compiling.variants import iterate_kernels, parse_types
 from treekit.kernels import library
 from treekit.kernels.grow_tree import NODE_DTYPE
 from treekit.kernels.library import describe_functions, describe_types, digest_sources
 from treekit.kernels.records import Rows
-from treekit.kernels.variants import iterate_kernels, parse_types
 
 needs_library = pytest.mark.skipif(
     library.explain_absence() is not None, reason=str(library.explain_absence())
@@ -86,7 +86,6 @@ flows = {
     "surrogates": lambda: train_example("dear", missing="surrogate"),
     "fractional": lambda: train_example("dear", missing="fractional"),
     "c45": lambda: train_example("dear", algorithm="c45"),
-    "oblique": lambda: train_example("dear", splitter="oblique"),
     "histogram": lambda: train_example("dear", splitter="histogram"),
     "extra trees": lambda: train_example("kind", algorithm="extra_trees", trees=3),
     "best first": lambda: train_example("dear", max_leaves=5),

@@ -115,9 +115,7 @@ def compile_criterion(
         use_choose=functions.choose is not None,
         use_penalty=functions.penalty is not None,
         score=code.make_pointer("score", lambda: _make_split_score(code.whole)),
-        impurity=_make_value_pointer(
-            functions.impurity, blocks, origin, lambda: code.impurity
-        ),
+        impurity=_make_value_pointer(functions.impurity, blocks, origin, lambda: code.impurity),
         priority=_make_priority_pointer(functions, origin, blocks),
         use_priority=functions.priority is not None,
         row_scan=_make_row_scan_pointer(functions, cells, dense, origin),
@@ -162,7 +160,9 @@ class _CriterionCode:
     @cached_property
     def impurity(self) -> Any:
         """The impurity, averaged over targets."""
-        made = compile_function(self.functions.impurity, (_frozen_cells(),), self.origin, "impurity")
+        made = compile_function(
+            self.functions.impurity, (_frozen_cells(),), self.origin, "impurity"
+        )
         return _average_blocks(made, self.blocks, _make_block_impurity)
 
     @cached_property
@@ -852,6 +852,7 @@ def _make_block_score(score: Any, size: int, classes: bool) -> Any:
 
 # ---------------------------------------------------------------- pre-pruning
 # A pruner's `before` function, compiled into the pointer that `grow` calls.
+
 
 def get_unconditional_pointer() -> FunctionPointer:
     """Return the pointer that allows every split."""

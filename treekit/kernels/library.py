@@ -1,7 +1,7 @@
 """The library of kernels: machine code that was built with the package.
 
-`treekit.kernels.build` compiles the variants of `treekit.kernels.variants` into one shared library.
-Each has an entry ``int32 entry(words, results)``: the arguments are flattened to a block of 64-bit
+`treekit.compiling.build` compiles the variants of `treekit.compiling.variants` into one shared
+library.  Each has an entry ``int32 entry(words, results)``: the arguments are flattened to a block of 64-bit
 words, in which an array is the address of its object.  Loading and calling needs ctypes only.
 """
 
@@ -112,9 +112,7 @@ _ROOT = Path(__file__).parents[1]
 _SOURCES = ("kernels/*.py", "grow/compile_criterion.py", "components/criteria.py")
 """The files that machine code depends on."""
 
-_NOT_COMPILED = frozenset(
-    {"build.py", "compile.py", "library.py", "numba_compiler.py", "prebuilt.py", "variants.py"}
-)
+_NOT_COMPILED = frozenset({"compile.py", "library.py", "numba_compiler.py", "prebuilt.py"})
 
 
 def digest_sources() -> str:
@@ -134,7 +132,7 @@ class Library:
     Attributes
     ----------
     manifest : dict
-        As written by `treekit.kernels.build`.
+        As written by `treekit.compiling.build`.
     addresses : sequence of int
         Of the entries and of the functions that kernels call by pointers.
     """
@@ -244,7 +242,7 @@ def _is_supported(processor: str) -> bool:
     """Check that the processor has the features of a baseline; unknown outside Linux."""
     if processor != "x86-64-v3" or not sys.platform.startswith("linux"):
         return True
-    with open("/proc/cpuinfo", encoding="utf-8") as file:
+    with Path("/proc/cpuinfo").open(encoding="utf-8") as file:
         start = file.read(8192)  # of the first core; a large machine has hundreds
     flags = set(next((line for line in start.splitlines() if line.startswith("flags")), "").split())
     return flags >= {"avx2", "bmi1", "bmi2", "f16c", "fma", "abm", "movbe", "xsave"}

@@ -1,8 +1,8 @@
 """Build the library of kernels: machine code of all variants, with a plain C entry for each.
 
-usage: python -m treekit.kernels.build [--into DIR] [--no-linker]
+usage: python -m treekit.compiling.build [--into DIR] [--no-linker]
 
-numba compiles the variants of `treekit.kernels.variants` in one process; their optimised modules
+numba compiles the variants of `treekit.compiling.variants` in one process; their optimised modules
 are linked and emitted as one object, which needs the C library only.  The parts of numba that are
 private are used here alone, and a build fails if one has moved.
 """
@@ -52,8 +52,8 @@ def build(
         raise BuildError("numba has been imported before its processor was set")
     settings = {"NUMBA_CPU_NAME": _choose_processor(), "NUMBA_CPU_FEATURES": ""}
     os.environ |= settings | {"NUMBA_DISABLE_INTEL_SVML": "1", "TREEKIT_KERNELS": "none"}
+    from treekit.compiling.variants import iterate_kernels, iterate_pointers
     from treekit.kernels import library
-    from treekit.kernels.variants import iterate_kernels, iterate_pointers
 
     sources = library.digest_sources()
     joined = _Module()
@@ -571,9 +571,13 @@ _NEVER_CALLED = (
 """What numba calls for a null function pointer, and to make the arguments of an exception."""
 
 _LIBC = frozenset(
-    "abort malloc free memcpy memmove memset log log10 log2 log1p exp expm1 pow sqrt fmod floor "
-    "ceil ldexp frexp erf erfc lgamma tgamma atan2 sin cos tan nextafter nextafterf".split()
-)
+    {
+        "abort", "malloc", "free", "memcpy", "memmove", "memset", "log", "log10", "log2", "log1p",
+        "exp", "expm1", "pow", "sqrt", "fmod", "floor", "ceil", "ldexp", "frexp", "erf", "erfc",
+        "lgamma", "tgamma", "atan2", "sin", "cos", "tan", "nextafter", "nextafterf",
+    }
+)  # fmt: skip
+"""What the C library and its mathematics provide."""
 
 
 def _make_stubs() -> str:
@@ -590,7 +594,7 @@ def main() -> None:
     """Build the library, and print its size and the time."""
     from treekit.kernels import library
 
-    parser = argparse.ArgumentParser("python -m treekit.kernels.build")
+    parser = argparse.ArgumentParser("python -m treekit.compiling.build")
     parser.add_argument("--into", metavar="DIR", default=str(library.FOLDER))
     parser.add_argument("--usual", action="store_true", help="leave out the rarer variants")
     parser.add_argument("--no-linker", action="store_true", help="keep the object file")
