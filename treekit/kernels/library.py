@@ -1,8 +1,9 @@
 """The library of kernels: machine code that was built with the package.
 
 `treekit.compiling.build` compiles the variants of `treekit.compiling.variants` into one shared
-library.  Each has an entry ``int32 entry(words, results)``: the arguments are flattened to a block of 64-bit
-words, in which an array is the address of its object.  Loading and calling needs ctypes only.
+library.  Each has an entry ``int32 entry(words, results)``: the arguments are flattened to a block
+of 64-bit words, in which an array is the address of its object.  Loading and calling needs ctypes
+only.
 """
 
 from __future__ import annotations
