@@ -98,7 +98,7 @@ print(json.dumps(found))
 
 def run_flows(code: str, **settings: str) -> dict[str, Any]:
     done = subprocess.run(
-        [sys.executable, "-c", code], env=os.environ | settings, capture_output=True, text=True,
+        [sys.executable, "-P", "-c", code], env=os.environ | settings, capture_output=True, text=True,
         check=True,
     )  # fmt: skip
     found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import numba
 import pytest
 
 from treekit.kernels import prebuilt
@@ -44,7 +45,7 @@ def wheel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "manifest.json").write_text(json.dumps({**HERE, "processor": "generic"}))
     monkeypatch.setattr(prebuilt, "FOLDER", tmp_path)
     for name in ("CPU_NAME", "CPU_FEATURES"):
-        monkeypatch.setattr(prebuilt.config, name, None)
+        monkeypatch.setattr(numba.core.config, name, None)
     monkeypatch.delenv("TREEKIT_MACHINE_CODE", raising=False)
     return tmp_path
 
@@ -60,7 +61,7 @@ def test_settings_of_the_user_come_first(wheel: Path, monkeypatch: pytest.Monkey
 def test_code_for_another_processor_is_not_replaced(
     name: str, wheel: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(prebuilt.config, name, "generic")
+    monkeypatch.setattr(numba.core.config, name, "generic")
     assert "NUMBA_CPU_NAME" in (explain_refusal() or "")
 
 
