@@ -17,15 +17,21 @@ from treekit.contracts import CriterionFunctions
 from treekit.grow.compile_criterion import CompiledCriterion, compile_criterion
 from treekit.grow.compile_plugin import Origin, thread_state
 from treekit.kernels.cut_batches import CutScorer, count_batch_cuts, scan_cuts
+from treekit.kernels.function_pointers import compile_pointers
 from treekit.kernels.monotonic import HIGHEST, LOWEST, N_CUTS, SIGN
 
 TOLERANCE = 1e-9
 
 
 @nb.njit(error_model="numpy")
-def run_scan(*given):  # type: ignore[no-untyped-def]
+def run_compiled(*given):  # type: ignore[no-untyped-def]
     """Call a helper that only kernels may call."""
     return scan_cuts(*given)
+
+
+def run_scan(*given: Any) -> Any:
+    """Call the helper with pointers as numba takes them."""
+    return run_compiled(*compile_pointers(given))
 
 
 def compiled(score: Any, cells: int = 2, dense: bool = False) -> CompiledCriterion:
