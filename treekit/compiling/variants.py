@@ -186,7 +186,7 @@ def _type_search(arguments: tuple[Any, ...], quantile: float | None = None) -> t
 
 _OF_CODES = {
     "pruning.prune_and_raise": "CodedSplits Table:C Rows f8* b ErrorBound f8**",
-    "route_rows.find_row_leaves": "CodedSplits Table:C u4* i8*",
+    "route_rows.find_row_leaves": "CodedSplits u4* C* u8 u8 u4* i8*",
     "route_rows.route_rows": "CodedSplits f8* Table:C Rows f8* b b i8 b1* f8** grown*",
 }
 """Kernels with a variant for each type of codes."""
