@@ -136,25 +136,38 @@ _FEW = {
 """Kernels with few variants."""
 
 
-_UNUSUAL = ("levels.", "key_counts.")
-"""Modules whose kernels a build of the usual variants leaves out: training on a cluster."""
+_USUAL = frozenset(
+    {
+        "feature_codes.assign_ranks", "feature_codes.sort_keys", "grow_tree.write_tree_arrays",
+        "partition_rows.take_rows", "pruning.find_weakest_links", "pruning.sum_leaves_below",
+        "random_numbers.draw_bag", "reachability.mark_rows", "route_rows.find_row_leaves",
+        "route_rows.sum_votes", "score_batch.add_leaf_units", "score_batch.gather_leaf_values",
+        "thresholds.place_readable_thresholds", "tree_equivalence.compare_with_tables",
+        "tree_equivalence.compute_depth", "tree_passes.lower_nodes",
+        "tree_passes.merge_leaf_conditions", "witness_search.draw_pending_rows",
+        "witness_search.write_rows",
+    }
+)  # fmt: skip
+"""Kernels of a usual build, besides `grow_nodes`: what ``treekit demo`` calls."""
 
 
 def iterate_kernels(*, usual: bool = False) -> Iterator[tuple[str, tuple[Any, ...]]]:
     """Yield the kernels and the arguments, arrays of one cell, of each of their variants."""
     for name, forms in _FEW.items():
         for form in forms:
-            if usual and name.startswith(_UNUSUAL):
-                continue
-            yield name, _type_search(parse_types(form))
+            if not usual or name in _USUAL:
+                yield name, _type_search(parse_types(form))
     for form in _iterate_growth(usual=usual):
         arguments = parse_types(form)
         yield "grow_tree.grow_nodes", _type_search(arguments, arguments[_QUANTILE])
-    for codes in ("u1", "u4"):
+    for codes in ("u1",) if usual else ("u1", "u4"):
         for name, form in _OF_CODES.items():
-            yield name, parse_types(form, codes)
-    for name, form in _iterate_scoring():
-        yield name, parse_types(form)
+            if not usual or name in _USUAL:
+                own = " ".join(_replace_codes(field, codes) for field in form.split(" "))
+                yield name, parse_types(own, codes)
+    for name, form in _iterate_scoring(usual=usual):
+        if not usual or name in _USUAL:
+            yield name, parse_types(form)
 
 
 _QUANTILE = 7
@@ -199,23 +212,23 @@ def _iterate_growth(*, usual: bool) -> Iterator[str]:
         "surrogates": "None", "sums": "None", "find": "find", "lanes": "None", "values": "None",
     }  # fmt: skip
     moved = {"records": "Records"}
-    kinds: list[tuple[str, dict[str, str]]] = [
-        ("u1", moved),
-        ("u1", moved | {"find": "None", "lanes": "b"}),
-        ("u1", moved | {"find": "None", "values": "b"}),
-    ]
-    for codes in ("u1", "u4"):
-        surrogates = f"SurrogateSearch:{codes}"
-        grown = "GrowthArrays(grown*,f8**,f8**,i4*,surrogate*,i4*)"
-        kinds.append((codes, {}))
-        if usual:
-            continue
+    kinds: list[tuple[str, dict[str, str]]] = [("u1", {})]
+    if not usual:
         kinds += [
-            (codes, {"quantile": "f8"}),
-            (codes, {"steps": "f8*"}),
-            (codes, {"surrogates": surrogates, "room": grown}),
-            (codes, {"sums": f"SideColumns:{codes}"}),
+            ("u1", moved),
+            ("u1", moved | {"find": "None", "lanes": "b"}),
+            ("u1", moved | {"find": "None", "values": "b"}),
+            ("u4", {}),
         ]
+        for codes in ("u1", "u4"):
+            surrogates = f"SurrogateSearch:{codes}"
+            grown = "GrowthArrays(grown*,f8**,f8**,i4*,surrogate*,i4*)"
+            kinds += [
+                (codes, {"quantile": "f8"}),
+                (codes, {"steps": "f8*"}),
+                (codes, {"surrogates": surrogates, "room": grown}),
+                (codes, {"sums": f"SideColumns:{codes}"}),
+            ]
     for codes, own in kinds:
         part = plain | own
         yield (
@@ -226,14 +239,14 @@ def _iterate_growth(*, usual: bool) -> Iterator[str]:
         )
 
 
-def _iterate_scoring() -> Iterator[tuple[str, str]]:
+def _iterate_scoring(*, usual: bool) -> Iterator[tuple[str, str]]:
     """Yield the variants of the kernels that score rows: of float32 and float64."""
-    for number, word in (("f4", "u4"), ("f8", "u8")):
+    for number, word in (("f4", "u4"),) if usual else (("f4", "u4"), ("f8", "u8")):
         yield "score_batch.gather_unpacked_values", f"{number}* u4* u8 u8 i4* {number}** i4*"
-        for nominal in ("None", "u1*"):
+        for nominal in ("u1*",) if usual else ("None", "u1*"):
             rest = f"{word}** u8* {nominal} u8 u8* u8* u8* u8 i8** i8*"
             yield "score_row.sum_row", f"{number}* {rest}"
-            for derived in ("None", "PackedDerivedColumns"):
+            for derived in ("None",) if usual else ("None", "PackedDerivedColumns"):
                 if derived != "None" and nominal == "None":
                     continue
                 packed = (
@@ -327,7 +340,11 @@ _MANY_CELLS = 10
 def iterate_pointers(*, usual: bool = False) -> Iterator[FunctionPointer]:
     """Yield the functions of built-in components that kernels call by pointers."""
     seen: set[str] = set()
-    chosen = _iterate_criteria(usual=usual), _iterate_rules(), _iterate_searches(usual=usual)
+    chosen = (
+        _iterate_criteria(usual=usual),
+        _iterate_rules(usual=usual),
+        _iterate_searches(usual=usual),
+    )
     for pointer in chain.from_iterable(chosen):
         if pointer.name is not None and pointer.name not in seen:
             seen.add(pointer.name)
@@ -355,12 +372,7 @@ def _iterate_criteria(*, usual: bool) -> Iterator[FunctionPointer]:
         (criteria.make_quantile_loss(), range(4, 5), True),
     ]
     if usual:
-        few = range(2, 4)
-        kinds = [
-            (criteria.make_gini(), many, False),
-            (criteria.make_entropy(), few, False),
-            (criteria.make_squared_error(), range(2, 3), True),
-        ]
+        kinds = [(criteria.make_gini(), range(2, 3), False)]
     for functions, sizes, dense in kinds:
         for cells in sizes:
             for known_only in (False,) if usual else (False, True):
@@ -375,13 +387,15 @@ C45_SETTINGS: dict[str, Any] = {"slack": 1e-3, "mdl": True, "many_levels": 0.3}
 """Settings of the gain ratio in the algorithm ``c45``."""
 
 
-def _iterate_rules() -> Iterator[FunctionPointer]:
+def _iterate_rules(*, usual: bool) -> Iterator[FunctionPointer]:
     """Yield the functions of pruners that decide before a split is made."""
     from treekit.components.pruners import make_chi_squared, make_holdout
     from treekit.grow.compile_criterion import compile_before, get_unconditional_pointer
     from treekit.grow.compile_plugin import Origin
 
     yield get_unconditional_pointer()
+    if usual:
+        return
     origin = Origin("pruner", "built in", "treekit ")
     for pruner in (make_chi_squared(0.05), make_holdout(0.3)):
         yield compile_before(pruner.before, origin)
@@ -399,18 +413,19 @@ def _iterate_searches(*, usual: bool) -> Iterator[FunctionPointer]:
         axis_splits.find_binned_split,
         axis_splits.find_simple_binned_split,
         axis_splits.find_simple_numeric_binned_split,
+        levels.search_counts,
+        levels.search_numeric_counts,
     ]
-    if not usual:
-        small += [levels.search_counts, levels.search_numeric_counts]
     any_size = [
         axis_splits.find_axis_split,
         axis_splits.find_numeric_axis_split,
         axis_splits.find_simple_axis_split,
         axis_splits.find_simple_numeric_axis_split,
+        random_splits.find_random_split,
     ]
-    if not usual:
-        any_size.append(random_splits.find_random_split)
-    ranks = [] if usual else [quantile_splits.find_quantile_split]
+    ranks = [quantile_splits.find_quantile_split]
+    if usual:
+        small, any_size, ranks = [axis_splits.find_simple_axis_split], [], []
     for kernels, sizes, quantile in (
         (small, ("u1",), None),
         (any_size, ("u1", "u4"), None),
