@@ -349,7 +349,13 @@ def compile_in_background(kind: str) -> Iterator[None]:
 
     This process loads the kernels that it needs later from the cache on disk.  The end of the
     block stops the second process; this process compiles any kernels that are still missing.
+    With a library of kernels there is no second process.
     """
+    from treekit.kernels import library
+
+    if library.get_library() is not None:
+        yield
+        return
     from numba.core.event import Listener, install_listener
 
     helpers: list[subprocess.Popen[bytes]] = []
