@@ -99,12 +99,12 @@ def grow_forest(
     from joblib import Parallel, delayed
 
     none = recipe.target.select_rows(ids[:0], None)
-    # Votes need the leaves of out-of-bag rows, not their statistics at each node.
-    votes_alone = vote is not None and finish is None and can_find_leaves(recipe)
+    # Votes need the leaf of each out-of-bag row, and no statistics of these rows at nodes.
+    only_votes = vote is not None and finish is None and can_find_leaves(recipe)
 
     def grow_one_tree(tree_seed: int) -> tuple[Tree, RowIds, Integers, Numbers]:
         rows, out = _draw_rows(recipe, ids, tree_seed, sampler, vote is not None)
-        if votes_alone:
+        if only_votes:
             grown = grow_tree(recipe, rows, none, tree_seed)
             leaves = find_leaves(grown.tree, recipe.table, out.ids, recipe.records)
             grown = replace(grown, held_ids=out.ids, held_leaf=leaves)
@@ -145,7 +145,7 @@ def grow_forest(
 
 
 def can_find_leaves(recipe: Recipe) -> bool:
-    """Return whether `find_leaves` supports the trees, and growth needs no out-of-bag rows."""
+    """Return whether `find_leaves` supports the trees, which grow without out-of-bag rows."""
     return (
         recipe.held_out is None
         and recipe.surrogates is None
