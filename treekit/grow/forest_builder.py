@@ -98,18 +98,12 @@ def grow_forest(
     """
     from joblib import Parallel, delayed
 
-    none = recipe.target.select_rows(ids[:0], None)
-    # Votes need the leaf of each out-of-bag row, and no statistics of these rows at nodes.
     only_votes = vote is not None and finish is None and can_find_leaves(recipe)
 
     def grow_one_tree(tree_seed: int) -> tuple[Tree, RowIds, Integers, Numbers]:
         rows, out = _draw_rows(recipe, ids, tree_seed, sampler, vote is not None)
-        if only_votes:
-            grown = grow_tree(recipe, rows, none, tree_seed)
-            leaves = find_leaves(grown.tree, recipe.table, out.ids, recipe.records)
-            grown = replace(grown, held_ids=out.ids, held_leaf=leaves)
-        else:
-            grown = grow_with_validation(recipe, rows, out, tree_seed)
+        grow = _grow_with_votes if only_votes else grow_with_validation
+        grown = grow(recipe, rows, out, tree_seed)
         if finish is not None:
             grown = finish(grown, out.ids)
         if vote is None:
@@ -142,6 +136,17 @@ def grow_forest(
         if progress is not None:
             progress(len(trees))
     return Forest(trees, votes, times)
+
+
+def _grow_with_votes(recipe: Recipe, rows: Rows, out: Rows, seed: int) -> GrownTree:
+    """Grow a tree, and find the leaves of its out-of-bag rows.
+
+    Votes need these leaves alone: growth would also sum the statistics of the rows at each node.
+    """
+    none = recipe.target.select_rows(out.ids[:0], None)
+    grown = grow_tree(recipe, rows, none, seed)
+    leaves = find_leaves(grown.tree, recipe.table, out.ids, recipe.records)
+    return replace(grown, held_ids=out.ids, held_leaf=leaves)
 
 
 def can_find_leaves(recipe: Recipe) -> bool:

@@ -116,7 +116,7 @@ _LARGEST = 255
 def gather_records(table: RecordTable, rows: Rows) -> Records:
     """Return the records of rows of a table.
 
-    They are short if rows have classes, and integers from 0 to 255 as weights; `PLAIN` ones are.
+    They are short if rows have classes and their weights are integers from 0 to 255.
     """
     ids, cells, values = rows
     n_columns = table.n_columns
