@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 from numba import types
 
-from treekit.contracts import CriterionFunctions, Ranks
+from treekit.contracts import MAX_COUNT, CriterionFunctions, Ranks
 from treekit.errors import PluginError
 from treekit.grow.compile_plugin import Origin, compile_function, get_python_function
 from treekit.grow.function_identity import compute_fingerprint, copy_for_compilation
@@ -154,8 +154,13 @@ def compile_criterion(
     if blocks is not None:
         attempts = cells - 1 if functions.order is None else blocks.n_targets
     plain = functions.score if origin.is_foreign and rank is score and blocks is None else None
+    count_score = None
+    if functions.count_score is not None and rank is score and not dense:
+        count_score = compile_function(
+            functions.count_score, (FROZEN_CELLS, FROZEN_MATRIX), origin, "count_score"
+        )
     pointers = CriterionPointers(
-        score_cuts=_make_cuts_pointer(rank, plain, cells, two_sided=ranked),
+        score_cuts=_make_cuts_pointer(rank, plain, count_score, cells, two_sided=ranked),
         branch_score=_make_cached_pointer(
             _make_branch_score(branches, final), BRANCH_SCORE_SIGNATURE
         ),
@@ -234,7 +239,12 @@ def _allocate_cells(cells):  # type: ignore[no-untyped-def]
 
 
 def _make_cuts_pointer(
-    rank: Any, plain: Callable[..., float] | None, cells: int, *, two_sided: bool
+    rank: Any,
+    plain: Callable[..., float] | None,
+    count_score: Any,
+    cells: int,
+    *,
+    two_sided: bool,
 ) -> FunctionPointer:
     """Return the pointer to the loop that scores a batch of cuts.
 
@@ -248,14 +258,61 @@ def _make_cuts_pointer(
         Compiled score.
     plain : callable, optional
         The score as Python, if it may be inlined.
+    count_score : callable, optional
+        Compiled; for sums that are counts.
+    cells : int
+        S, the length of a node's statistics.
+    two_sided : bool
+        Whether the sums are those of both sides.
     """
+
+    def make_pointer(loop: Any, **options: Any) -> FunctionPointer:
+        if count_score is not None:
+            loop = _make_count_scores(count_score, loop, cells)
+        return _make_cached_pointer(loop, CUTS_SIGNATURE, **options)
+
     if plain is not None and isinstance(rank, LinkedFunction):
         loop = _make_inlined_scores(plain, cells, two_sided=two_sided)
         # What numba compiles alone, it may not inline: generators, some closures.
         with contextlib.suppress(Exception):
-            return _make_cached_pointer(loop, CUTS_SIGNATURE, boundscheck=True)
-    loop = _make_cut_scores(rank, cells, two_sided=two_sided)
-    return _make_cached_pointer(loop, CUTS_SIGNATURE)
+            return make_pointer(loop, boundscheck=True)
+    return make_pointer(_make_cut_scores(rank, cells, two_sided=two_sided))
+
+
+def _make_count_scores(count_score: Any, score: Any, cells: int) -> Any:
+    """Return the loop that scores a batch of cuts by `count_score` if all sums are counts.
+
+    Parameters
+    ----------
+    count_score : callable
+        Compiled `CriterionFunctions.count_score`.
+    score : callable
+        The loop for other sums.
+    cells : int
+        S, the length of a node's statistics.
+    """
+    counts = _make_cut_scores(count_score, cells, two_sided=False)
+    score_counts, score_others = (nb.njit(loop, inline="always") for loop in (counts, score))
+    limit = float(MAX_COUNT)
+
+    def score_cuts(sums, n, totals, scores):  # type: ignore[no-untyped-def]
+        weight, others = 0.0, False
+        for k in range(np.uint64(cells)):
+            weight += totals[k]
+            others |= totals[k] != np.floor(totals[k])
+        others |= weight > limit
+        if not others:
+            for k in range(np.uint64(cells)):
+                total = totals[k]
+                for j in range(np.uint64(n)):
+                    left = load_cell(sums, k, j)
+                    others |= (left != np.floor(left)) | (left < 0.0) | (left > total)
+        if others:
+            score_others(sums, n, totals, scores)
+        else:
+            score_counts(sums, n, totals, scores)
+
+    return score_cuts
 
 
 def uses_vectors(score: Callable[..., float], rank: Any, cells: int) -> bool:
