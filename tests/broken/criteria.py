@@ -157,6 +157,9 @@ BROKEN = {
     "terms-give-the-score": of_classes(
         "halves", impurity=gini, score=decrease, term=lambda w: 0.5 * w, term_score=decrease
     ),
+    "counts-give-the-score": of_classes(
+        "third", impurity=gini, score=decrease, count_score=lambda p, c: decrease(p, c) / 3.0
+    ),
     "settings-work-at-their-bounds": of_classes(
         "powered", (Setting("power", 1.0, "the power", minimum=0.0),), make=powered
     ),

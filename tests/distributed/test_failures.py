@@ -458,6 +458,24 @@ def test_an_address_without_a_scheduler(
     assert not started
 
 
+@pytest.mark.parametrize(
+    ("cause", "shown"),
+    [
+        (ConnectionRefusedError(111, "Connection refused"), True),
+        (TimeoutError(), False),  # the last try had no time left, which explains nothing
+        (asyncio.CancelledError(), False),
+    ],
+)
+def test_the_cause_of_a_connection_s_error_is_shown_if_it_says_more(
+    cause: BaseException, shown: bool
+) -> None:
+    error = OSError("Timed out")
+    error.__cause__ = cause
+    text = str(failures.explain_connection_error(error, "tcp://127.0.0.1:1"))
+    assert ("Timed out (" in text) is shown
+    assert ("Connection refused" in text) is shown
+
+
 @pytest.mark.parametrize("answer", [None, b"", b"HTTP/1.0 400 Bad Request\r\n\r\n" * 9])
 def test_another_program_at_the_address(
     answer: bytes | None, monkeypatch: pytest.MonkeyPatch

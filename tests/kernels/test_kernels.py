@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import random
 import re
@@ -24,7 +25,8 @@ from numba.core.compiler_machinery import FunctionPass, PassManager, register_pa
 
 from tests.growing import grow, node_statistics, recipe_of
 from tests.reference.grow import Problem
-from treekit.components.criteria import make_gini, make_quantile_loss
+from treekit.components.criteria import make_entropy, make_gini, make_quantile_loss
+from treekit.contracts import MAX_COUNT, CriterionFunctions
 from treekit.data import out_of_core as room
 from treekit.data.out_of_core import copy_row_major
 from treekit.data.schema import Column, Schema
@@ -792,3 +794,44 @@ def test_terms_are_used_only_where_their_sums_are_exact() -> None:
     assert not judge(1.0, 3.0, fractional=True)
     few = compile_criterion(make_gini(), 4, False, Origin("criterion", "gini"))
     assert not judge(1.0, 3.0, criterion=few)
+
+
+@pytest.mark.parametrize("distribution", ["treekit 1", "own 1"])
+@pytest.mark.parametrize("classes", [2, 3])
+def test_counts_are_scored_by_count_score_and_other_sums_by_score(
+    classes: int, distribution: str
+) -> None:
+    functions = CriterionFunctions(
+        score=lambda parent, children: 1.0, count_score=lambda parent, children: 2.0
+    )
+    origin = Origin("criterion", "own", distribution)
+    pointers = compile_criterion(functions, classes, False, origin, nominal=False).pointers
+
+    def score(sums: list[float], total: float) -> list[float]:
+        cuts, scores = np.zeros((classes, 8)), np.zeros(8)
+        cuts[0, :], cuts[-1, : len(sums)] = 1.0, sums
+        totals = np.full(classes, 3.0)
+        totals[-1] = total
+        pointers.score_cuts(cuts, 8, totals, scores)
+        return sorted(set(scores.tolist()))
+
+    most = float(MAX_COUNT - 3 * (classes - 1))
+    assert score([0.0, 3.0, most], most) == [2.0]
+    assert score([0.0], most + 1.0) == [1.0]
+    assert score([0.0], most - 0.5) == [1.0]
+    for other in (0.5, -1.0, most + 1.0, math.nan):
+        assert score([0.0, 1.0, other], most) == [1.0]
+
+
+@pytest.mark.parametrize("classes", [2, 5])
+def test_entropy_of_counts_is_that_of_weights_bit_for_bit(classes: int) -> None:
+    functions, rng = make_entropy(), np.random.default_rng(classes)
+    assert functions.score is not None
+    assert functions.count_score is not None
+    for _ in range(500):
+        left, right = rng.integers(0, MAX_COUNT // classes // 2, (2, classes)).astype(float)
+        given = left + right, np.array([left, right])
+        assert functions.count_score(*given) == functions.score(*given)
+    ends = np.zeros((2, classes))
+    ends[0, 0] = MAX_COUNT
+    assert functions.count_score(ends[0], ends) == functions.score(ends[0], ends) == 0.0

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from treekit.contracts import Criterion, CriterionFunctions, Ranks, Setting, Sums
+from treekit.contracts import MAX_COUNT, Criterion, CriterionFunctions, Ranks, Setting, Sums
 from treekit.hookspecs import hookimpl
 
 # ---------------------------------------------------------------- registration
@@ -192,8 +193,7 @@ def _compute_twoing(children: Stats) -> float:
 
 _NO_GAIN = 1e-12  # gains up to this are rounding errors
 _TIE = 1e-9  # relative; gains equal in exact arithmetic differ in their last bits
-_TABLE_SIZE = 4096.0
-_N_LOG_N = np.array([0.0] + [n * math.log(n) for n in range(1, int(_TABLE_SIZE) + 1)])
+_N_LOG_N = np.array([0.0] + [n * math.log(n) for n in range(1, MAX_COUNT + 1)])
 
 
 def make_gini() -> CriterionFunctions:
@@ -257,7 +257,7 @@ def _multiply_by_log(weight: float) -> float:
 
     Small integer weights, the common case, are looked up: a logarithm takes longer.
     """
-    whole = np.int64(min(weight, _TABLE_SIZE))
+    whole = np.int64(min(weight, float(MAX_COUNT)))
     if float(whole) == weight:
         return float(_N_LOG_N[np.uint64(whole)])
     return weight * math.log(weight) if weight > 0.0 else 0.0
@@ -270,24 +270,37 @@ def _sum_weight(stats: Stats) -> float:
     return weight
 
 
-def _compute_information_gain(parent: Stats, children: Stats) -> float:
-    """Compute the information gain in nats (Quinlan 1986)."""
-    total = 0.0
-    parts = 0.0
-    for k in range(parent.shape[0]):
-        total += parent[k]
-        parts += _multiply_by_log(parent[k])
-    after = 0.0
-    for b in range(
-        children.shape[0]
-    ):  # calling `_compute_scaled_entropy` takes twice the time (measured)
-        weight = 0.0
-        own = 0.0
+def _look_up(count: float) -> float:
+    """Compute `_multiply_by_log` of an integer of at most `MAX_COUNT`, without a condition."""
+    return float(_N_LOG_N[np.uint64(np.int64(count))])
+
+
+def _make_information_gain(multiply_by_log: Callable[[float], float]) -> Callable[..., float]:
+    """Return the information gain in nats (Quinlan 1986)."""
+
+    def compute_information_gain(parent: Stats, children: Stats) -> float:
+        total = 0.0
+        parts = 0.0
         for k in range(parent.shape[0]):
-            weight += children[b, k]
-            own += _multiply_by_log(children[b, k])
-        after += _multiply_by_log(weight) - own
-    return (_multiply_by_log(total) - parts - after) / total
+            total += parent[k]
+            parts += multiply_by_log(parent[k])
+        after = 0.0
+        for b in range(
+            children.shape[0]
+        ):  # calling `_compute_scaled_entropy` takes twice the time (measured)
+            weight = 0.0
+            own = 0.0
+            for k in range(parent.shape[0]):
+                weight += children[b, k]
+                own += multiply_by_log(children[b, k])
+            after += multiply_by_log(weight) - own
+        return (multiply_by_log(total) - parts - after) / total
+
+    return compute_information_gain
+
+
+_compute_information_gain = _make_information_gain(_multiply_by_log)
+_compute_count_gain = _make_information_gain(_look_up)
 
 
 def make_entropy(base: float = 2.0) -> CriterionFunctions:
@@ -300,7 +313,10 @@ def make_entropy(base: float = 2.0) -> CriterionFunctions:
     def score(parent: Stats, children: Stats) -> float:
         return unit * _compute_information_gain(parent, children)
 
-    return CriterionFunctions(impurity=impurity, score=score)
+    def count_score(parent: Stats, children: Stats) -> float:
+        return unit * _compute_count_gain(parent, children)
+
+    return CriterionFunctions(impurity=impurity, score=score, count_score=count_score)
 
 
 def make_gain_ratio(

@@ -193,7 +193,7 @@ class CsvFile:
         """Yield blocks of complete rows; after a misplaced quote, the rest as one block."""
         text, size = b"", BLOCK
         while more := stream.read(size):
-            # To the end of a line: copying the rest of a block takes as long as a search in it.
+            # Blocks end with a line, so that no rest is copied into the next one.
             text = b"".join((text, more, stream.readline(_PIECE)))
             end = checks.find_last_row_end(text)
             if checks.has_odd_quotes:

@@ -24,13 +24,13 @@ from treekit.errors import DataError
 
 
 class ColumnStore:
-    """Columns of numbers and codes, appended in blocks of rows and read one at a time.
+    """Columns of numbers and codes, appended in blocks of rows, read column by column.
 
     Parameters
     ----------
     on_disk : bool
         Keep the blocks in an unnamed temporary file, else in memory.  The file is read, not
-        mapped: pages of a mapping count as memory of the process.
+        mapped, as mapped pages count as memory of the process.
 
     Attributes
     ----------

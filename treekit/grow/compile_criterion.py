@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from treekit.contracts import CriterionFunctions, Ranks
+from treekit.contracts import MAX_COUNT, CriterionFunctions, Ranks
 from treekit.errors import PluginError
 from treekit.grow.compile_plugin import Origin, compile_function, get_python_function
 from treekit.grow.function_identity import compute_fingerprint, copy_for_compilation
@@ -211,10 +211,15 @@ class _CriterionCode:
 
     def compile_cuts(self) -> Any:
         """Compile the loop that scores a batch of cuts."""
-        is_score = self.score is not None and self.functions.choose is None
-        inlines = self.origin.is_foreign and is_score and self.blocks is None
-        plain = self.functions.score if inlines else None
-        return _compile_cuts(self.rank, plain, self.cells, two_sided=self.ranked)
+        is_score = self.score is not None and self.functions.choose is None and self.blocks is None
+        plain = self.functions.score if self.origin.is_foreign and is_score else None
+        count_score = None
+        if self.functions.count_score is not None and is_score and not self.dense:
+            kinds = _frozen_cells(), _frozen_matrix()
+            count_score = compile_function(
+                self.functions.count_score, kinds, self.origin, "count_score"
+            )
+        return _compile_cuts(self.rank, plain, count_score, self.cells, two_sided=self.ranked)
 
 
 def _frozen_cells() -> Any:
@@ -296,14 +301,19 @@ def _allocate_cells(cells):  # type: ignore[no-untyped-def]
     return np.empty(cells)
 
 
-def _njit(function: Callable[..., Any]) -> Any:
+def _njit(function: Callable[..., Any], **options: Any) -> Any:
     from numba import njit
 
-    return njit(error_model="numpy")(function)
+    return njit(error_model="numpy", **options)(function)
 
 
 def _compile_cuts(
-    rank: Any, plain: Callable[..., float] | None, cells: int, *, two_sided: bool
+    rank: Any,
+    plain: Callable[..., float] | None,
+    count_score: Any,
+    cells: int,
+    *,
+    two_sided: bool,
 ) -> Any:
     """Compile the loop that scores a batch of cuts.
 
@@ -317,15 +327,62 @@ def _compile_cuts(
         Compiled score.
     plain : callable, optional
         The score as Python, if it may be inlined.
+    count_score : callable, optional
+        Compiled; for sums that are counts.
+    cells : int
+        S, the length of a node's statistics.
+    two_sided : bool
+        Whether the sums are those of both sides.
     """
     from treekit.kernels import numba_compiler
+
+    def compile_loop(loop: Any, **options: Any) -> Any:
+        if count_score is not None:
+            loop = _make_count_scores(count_score, loop, cells)
+        return _compile_closure("cuts", loop, **options)
 
     if plain is not None and isinstance(rank, numba_compiler.LinkedFunction):
         loop = _make_inlined_scores(plain, cells, two_sided=two_sided)
         # What numba compiles alone, it may not inline: generators, some closures.
         with contextlib.suppress(Exception):
-            return _compile_closure("cuts", loop, boundscheck=True)
-    return _compile_closure("cuts", _make_cut_scores(rank, cells, two_sided=two_sided))
+            return compile_loop(loop, boundscheck=True)
+    return compile_loop(_make_cut_scores(rank, cells, two_sided=two_sided))
+
+
+def _make_count_scores(count_score: Any, score: Any, cells: int) -> Any:
+    """Return the loop that scores a batch of cuts by `count_score` if all sums are counts.
+
+    Parameters
+    ----------
+    count_score : callable
+        Compiled `CriterionFunctions.count_score`.
+    score : callable
+        The loop for other sums.
+    cells : int
+        S, the length of a node's statistics.
+    """
+    counts = _make_cut_scores(count_score, cells, two_sided=False)
+    score_counts, score_others = (_njit(loop, inline="always") for loop in (counts, score))
+    limit = float(MAX_COUNT)
+
+    def score_cuts(sums, n, totals, scores):  # type: ignore[no-untyped-def]
+        weight, others = 0.0, False
+        for k in range(np.uint64(cells)):
+            weight += totals[k]
+            others |= totals[k] != np.floor(totals[k])
+        others |= weight > limit
+        if not others:
+            for k in range(np.uint64(cells)):
+                total = totals[k]
+                for j in range(np.uint64(n)):
+                    left = load_cell(sums, k, j)
+                    others |= (left != np.floor(left)) | (left < 0.0) | (left > total)
+        if others:
+            score_others(sums, n, totals, scores)
+        else:
+            score_counts(sums, n, totals, scores)
+
+    return score_cuts
 
 
 def uses_vectors(score: Callable[..., float], rank: Any, cells: int) -> bool:

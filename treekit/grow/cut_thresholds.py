@@ -46,7 +46,7 @@ def find_gaps(table: Table, feature: Codes, cut: Codes, after: Codes) -> tuple[N
 def place_all_cuts(table: Table, dtype: Dtype, rules: SplitRules) -> Numbers:
     """Return the threshold above each code of the numeric columns, NaN above the last one.
 
-    They are at the same places as ``table.low``.
+    The indices are those of ``table.low``.
     """
     numeric = np.flatnonzero(table.nominal == 0)
     counts = np.maximum(table.n_codes[numeric].astype(np.int64) - 1, 0)

@@ -98,18 +98,12 @@ def grow_forest(
     """
     from joblib import Parallel, delayed
 
-    none = recipe.target.select_rows(ids[:0], None)
-    # Votes need the leaves of out-of-bag rows, not their statistics at each node.
-    votes_alone = vote is not None and finish is None and can_find_leaves(recipe)
+    only_votes = vote is not None and finish is None and can_find_leaves(recipe)
 
     def grow_one_tree(tree_seed: int) -> tuple[Tree, RowIds, Integers, Numbers]:
         rows, out = _draw_rows(recipe, ids, tree_seed, sampler, vote is not None)
-        if votes_alone:
-            grown = grow_tree(recipe, rows, none, tree_seed)
-            leaves = find_leaves(grown.tree, recipe.table, out.ids, recipe.records)
-            grown = replace(grown, held_ids=out.ids, held_leaf=leaves)
-        else:
-            grown = grow_with_validation(recipe, rows, out, tree_seed)
+        grow = _grow_with_votes if only_votes else grow_with_validation
+        grown = grow(recipe, rows, out, tree_seed)
         if finish is not None:
             grown = finish(grown, out.ids)
         if vote is None:
@@ -144,8 +138,19 @@ def grow_forest(
     return Forest(trees, votes, times)
 
 
+def _grow_with_votes(recipe: Recipe, rows: Rows, out: Rows, seed: int) -> GrownTree:
+    """Grow a tree, and find the leaves of its out-of-bag rows.
+
+    Votes need these leaves alone: growth would also sum the statistics of the rows at each node.
+    """
+    none = recipe.target.select_rows(out.ids[:0], None)
+    grown = grow_tree(recipe, rows, none, seed)
+    leaves = find_leaves(grown.tree, recipe.table, out.ids, recipe.records)
+    return replace(grown, held_ids=out.ids, held_leaf=leaves)
+
+
 def can_find_leaves(recipe: Recipe) -> bool:
-    """Return whether `find_leaves` supports the trees, and growth needs no out-of-bag rows."""
+    """Return whether `find_leaves` supports the trees, which grow without out-of-bag rows."""
     return (
         recipe.held_out is None
         and recipe.surrogates is None

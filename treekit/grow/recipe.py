@@ -85,14 +85,14 @@ class Recipe:
 
     @cached_property
     def records(self) -> RecordTable | None:
-        """The table's rows as records, which move during growth; None: row numbers move.
+        """The table's rows as records, to move during growth; None: row numbers move.
 
-        The table is plain if every split is a cut that is scored in a batch: columns are numeric
-        and unconstrained, there are 2 to 32 statistics, and the criterion and the settings have
-        no rule by which cuts of different columns would not compare.
+        Records are plain if every split is a cut that is scored in a batch: columns are numeric
+        and unconstrained, nodes have 2 to 32 statistics, and no rule of the criterion or of the
+        settings makes scores of different columns incomparable.
         """
         codes, target, pointers = self.table.codes, self.target, self.criterion.pointers
-        # Of the table, and of each tree with its working memory; there may be a tree a processor.
+        # Bytes of the table, and of one tree with its working memory on each processor.
         n_trees = os.cpu_count() or 1
         record_bytes = count_record_bytes(len(codes), target.values.shape[1])
         n_bytes = codes.shape[1] * record_bytes * (1 + 2 * n_trees)
@@ -118,7 +118,7 @@ class Recipe:
         return make_record_table(codes, is_plain)
 
     def prepare(self) -> None:
-        """Make what all trees share, before several threads need it."""
+        """Compute the properties that all trees share, before threads need them."""
         if self.records is None:
             _ = self.row_major_codes
         if self.records is None or not self.records.is_plain:

@@ -58,9 +58,9 @@ def compute_leaf_shares(
 def find_leaves(
     tree: Tree, table: Table, ids: npt.NDArray[np.uint32], records: RecordTable | None = None
 ) -> npt.NDArray[np.int64]:
-    """Find the leaves of rows, (rows,) int64, without oblique splits and surrogates.
+    """Return the leaves of rows, (rows,) int64; not for oblique splits, surrogates or keys.
 
-    `records` are those of the table, in which the codes of a row lie side by side.
+    `records` are the table's rows as records, in which the codes of a row lie side by side.
     """
     leaves = np.empty(len(ids), np.int64)
     codes, row_step, column_step = table.codes.reshape(-1), 1, table.codes.shape[1]

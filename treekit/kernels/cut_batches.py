@@ -1,11 +1,11 @@
 """Cuts that are scored together, and the best of them.
 
-A criterion scores a batch of cuts with one call, given the statistics of their left sides: in a
-loop that calls nothing else and keeps no best cut, which LLVM computes in vectors.  A loop that
-also sums rows and keeps the best cut takes three to five times as long (measured).
+A criterion scores a batch of cuts with one call, given the statistics of their left sides.  LLVM
+vectorises its loop, which calls no other function and tracks no best cut.  A loop that also sums
+rows and tracks the best cut takes three to five times as long (measured).
 
-The best cut has the highest score; of the cuts within the tolerance of it, that of the lowest
-column, and the first, is taken.
+Of the cuts whose score is within the tolerance of the highest, the first one of the
+lowest-numbered column is taken.
 """
 
 from __future__ import annotations
@@ -351,23 +351,23 @@ def add_cuts(scorer, flat, code_of, count, whole, limit, dense, n):
 def add_record_cuts(node, scratch, width, feature, n):
     """Add the cuts of a column of records to the batch, as `add_cuts`.
 
-    If values are missing, each cut is added with them on the right and on the left, and after
-    all others the cut between known and missing values.
+    If values are missing, each cut is added twice, with them on the right and on the left; the
+    last one added is that between known and missing values.
 
     Parameters
     ----------
     node : Node
         Its cells and statistics are not used if there are lanes.
     width : uint64
-        Bits of a lane; 0: cuts have sums instead of lanes.
+        Bits of a lane; 0 if cuts have sums instead of lanes.
     feature : uint64
     n : uint64
-        Number of cuts in the batch before.
+        Number of cuts in the batch before the call.
 
     Returns
     -------
     n, count : uint64
-        Cuts in the batch, and codes present.
+        Cuts in the batch after it, and codes that occur in the node.
     """
     rows, whole, limit, batch = node.rows, node.weight, node.min_weight_leaf, scratch.batch
     m, s = np.uint64(len(rows.ids)), np.uint64(len(node.stats))
@@ -481,16 +481,16 @@ def take_best_cut(
 ):  # fmt: skip
     """Score the batch, and keep its best cut if it is the best split so far.
 
-    ``split.kind`` is `BAD_NUMBER` if a score is not finite, and `best` has the statistics of the
-    left side.
+    If a score is not finite, ``split.kind`` is `BAD_NUMBER`, and `best` holds the statistics of
+    the left side of that cut.
 
     Parameters
     ----------
     scorer : CutScorer
     words : (words, cuts) uint64
-        Lanes of the cuts, of which the sums are made; not used if `width`, their bits, is 0.
+        Lanes of the cuts, to unpack into sums; unused if `width`, the bits of a lane, is 0.
     in_records : bool
-        Whether codes have flags of missing values, and the next code is one more.
+        Whether codes have flags of missing values, and the code above a cut is one more.
     n, n_columns : uint64
         Number of cuts, and of their columns.
     stats, weight, impurity

@@ -1,11 +1,11 @@
 """Rows of a growing tree as records: codes of all columns, then the statistics of the row.
 
 Splitting a node moves whole records, so that the rows of a node lie side by side: a pass over
-one of its columns reads few cache lines, without row numbers.
+one of its columns reads memory in order, and needs no row numbers.
 
-A record begins with the row's codes, a byte each, and the cell to which it adds its weight.
-A short record has the weight as one more byte; a long one has the row's statistics as doubles.
-Records are padded to `RECORD_WORDS` words.
+A record begins with the row's codes, a byte each, and the number of its class.  A short record
+has the row's weight as one more byte; a long one has the row's statistics as doubles.  Records
+are padded to a multiple of `RECORD_WORDS` words of 8 bytes.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ FORM, STEP, CELL, FIRST_VALUE, N_WORDS = range(5)
 
 
 class Records(NamedTuple):
-    """Records of the rows of one tree; the first three arrays are the same memory.
+    """Records of the rows of one tree; the first three arrays share memory.
 
     Attributes
     ----------
@@ -62,7 +62,7 @@ class Records(NamedTuple):
 
 
 class RecordTable(NamedTuple):
-    """Codes of all rows of a table, row by row, from which trees take their records.
+    """Codes of all rows of a table, row by row, from which trees copy their records.
 
     Attributes
     ----------
@@ -116,7 +116,7 @@ _LARGEST = 255
 def gather_records(table: RecordTable, rows: Rows) -> Records:
     """Return the records of rows of a table.
 
-    They are short if rows have cells, and weights that fit into a byte.
+    They are short if rows have classes and their weights are integers from 0 to 255.
     """
     ids, cells, values = rows
     n_columns = table.n_columns

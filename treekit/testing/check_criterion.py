@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from treekit import registry
 from treekit.components.criteria import make_gini, make_squared_error
-from treekit.contracts import Criterion, Layout, Ranks, Task
+from treekit.contracts import MAX_COUNT, Criterion, Layout, Ranks, Task
 from treekit.data.dataset import Dataset
 from treekit.discovery import find_custom_task
 from treekit.errors import DataError, PluginError, SettingError
@@ -373,6 +373,26 @@ def _check_terms(subject: CriterionSubject) -> None:
                 break_law(call, repr(value), f"{score!r}, as score", law=TERMS)
 
 
+COUNTS = Law(
+    "counts-give-the-score",
+    "`count_score` returns what `score` returns, bit for bit, for weights that are integers.",
+    "the order of operations in both scores, and the ends of a table",
+)
+
+
+def _check_counts(subject: CriterionSubject) -> None:
+    subject.require("count_score", "it has no score of counts")
+    function = subject.functions.count_score
+    for of, _, _, given in subject.iter_calls("score"):
+        parent, children = given
+        whole = not (parent % 1.0).any() and not (children % 1.0).any()
+        if of.dense or len(children) != 2 or not whole or parent.sum() > MAX_COUNT:
+            continue
+        value, score = call_checked("count_score", function, *given), subject.call("score", given)
+        if value != score:
+            break_law(format_call("count_score", *given), repr(value), f"{score!r}, as score")
+
+
 # ---------------------------------------------------------------- compilation and speed
 
 ARGUMENT_TYPES: dict[str, tuple[Any, ...]] = {
@@ -384,6 +404,7 @@ ARGUMENT_TYPES: dict[str, tuple[Any, ...]] = {
     "penalty": PENALTY_SIGNATURE.args,
     "term": (nb.float64,),
     "term_score": (FROZEN_CELLS, FROZEN_MATRIX),
+    "count_score": (FROZEN_CELLS, FROZEN_MATRIX),
 }
 """Functions called by kernels, with the numba types of their arguments."""
 
@@ -801,6 +822,7 @@ LAWS: Laws = (
     (_check_loss, LOSS),
     (_check_choice, CHOICE),
     (_check_terms, TERMS),
+    (_check_counts, COUNTS),
     (check_bounds, BOUNDS),
     (_check_compiled_equal, COMPILED),
 )

@@ -194,9 +194,9 @@ class Repository:
     def ready(self) -> bool:
         """Whether all models found at startup, or ever loaded, are served.
 
-        Unloaded models and models whose file was removed from a folder are not required; nor
-        are models added later that failed to load from the start, as they must not take the
-        others out of service.  Without any model the repository is not ready.
+        Not required are unloaded models, models whose file was removed from a folder, and models
+        added later that were never loaded, so that one bad file does not stop the others.  False
+        if no model is known, or none is served and one was not unloaded.
         """
         return self._table.ready
 
@@ -683,7 +683,7 @@ class LookupTable(NamedTuple):
 
 
 def build_table(all_entries: Iterable[ModelEntry], unloaded: Collection[str]) -> LookupTable:
-    """Build the lookup table of entries; those of the names in `unloaded` are not required."""
+    """Build the lookup table of entries; `ready` does not need those named in `unloaded`."""
     order = sorted(all_entries, key=lambda own: (own.name, -int(own.location.version or 0)))
     models: dict[str, dict[str, Served]] = {}
     entries, ready = [], bool(order)
