@@ -2,8 +2,8 @@
 
 usage: python -m treekit.compiling.build [--into DIR] [--no-linker]
 
-numba compiles the variants of `treekit.compiling.variants` in one process; their optimised modules
-are linked and emitted as one object, which needs the C library only.  The parts of numba that are
+numba compiles the variants of `treekit.compiling.variants` in several processes; their optimised
+modules are linked and emitted as one object, which needs the C library only.  The parts of numba that are
 private are used here alone, and a build fails if one has moved.
 """
 
@@ -19,7 +19,13 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
+from functools import cache
+from hashlib import blake2b
+from itertools import count, islice, repeat
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -40,9 +46,8 @@ def build(
 ) -> dict[str, Any]:
     """Build the library into a folder, and return its manifest.
 
-    With `usual` only the variants of common trainings are built.
-    numba must not have been imported: it takes the processor from the environment.  `report` is
-    called with the name of each kernel and function.
+    With `usual` only the variants of common trainings are built.  `report` is called with the name
+    of each kernel and function.
 
     Raises
     ------
@@ -52,27 +57,24 @@ def build(
         raise BuildError("numba has been imported before its processor was set")
     settings = {"NUMBA_CPU_NAME": _choose_processor(), "NUMBA_CPU_FEATURES": ""}
     os.environ |= settings | {"NUMBA_DISABLE_INTEL_SVML": "1", "TREEKIT_KERNELS": "none"}
-    from treekit.compiling.variants import iterate_kernels, iterate_pointers
     from treekit.kernels import library
 
     sources = library.digest_sources()
-    joined = _Module()
+    joined = _Joined()
     kernels: dict[str, dict[str, Any]] = {}
-    for name, arguments in iterate_kernels(usual=usual):
-        report(name)
-        at, form, n_words = joined.add_kernel(name, arguments)
-        kernels.setdefault(name, {})[library.describe_types(arguments)] = [at, form, n_words]
-    pointers = {}
-    for pointer in iterate_pointers(usual=usual):
-        if pointer.name is not None:
-            report(pointer.name)
-            pointers[pointer.name] = joined.add_pointer(pointer)
+    pointers: dict[str, int] = {}
+    release = ""
+    for part in _compile_parts(usual=usual):
+        report(part.name)
+        at, release = joined.add(part), part.numba
+        if part.types is None:
+            pointers[part.name] = at
+        else:
+            kernels.setdefault(part.name, {})[part.types] = [at, part.form, part.n_words]
     report("machine code")
     code = joined.emit()
-    import numba
-
     manifest = {
-        "numba": numba.__version__,
+        "numba": release,
         "platform": [sys.platform, platform.machine()],
         "processor": settings["NUMBA_CPU_NAME"],
         "sources": sources,
@@ -82,6 +84,55 @@ def build(
     }
     _write(folder, code, manifest, use_linker=use_linker)
     return manifest
+
+
+# ---------------------------------------------------------------- compilation of the parts
+
+
+@dataclass(frozen=True)
+class _Part:
+    """The code of one variant of a kernel, or of one function that kernels call.
+
+    Attributes
+    ----------
+    name : str
+        Name of the kernel or function in the manifest.
+    symbol : str
+        Name of the entry or function in the code.
+    code : bytes
+        LLVM's bitcode.
+    numba : str
+        Release of numba.
+    types : str or None
+        Of a kernel's arguments; None: a function.
+    form, n_words
+        Of a kernel's result; see `treekit.kernels.library`.
+    """
+
+    name: str
+    symbol: str
+    code: bytes
+    numba: str
+    types: str | None = None
+    form: list[Any] | None = None
+    n_words: int = 0
+
+
+MAX_PROCESSES = 4
+"""Largest number of processes that compile: each takes 500 MB of memory."""
+
+
+def _compile_parts(*, usual: bool) -> Iterator[_Part]:
+    """Compile all parts in several processes, and yield them in the order of the lists."""
+    available = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    n_processes = min(MAX_PROCESSES, available or 1)
+    from treekit.compiling.variants import iterate_kernels, iterate_pointers
+
+    # Those that take longest come first, so that no process has to wait for another's last one.
+    pointers = [("pointer", pointer.name) for pointer in iterate_pointers(usual=usual)]
+    kernels = [("kernel", at) for at, _ in enumerate(iterate_kernels(usual=usual))]
+    with ProcessPoolExecutor(n_processes, get_context("spawn")) as pool:
+        yield from pool.map(_compile_part, *zip(*pointers, *kernels), repeat(usual))
 
 
 def _choose_processor() -> str:
@@ -130,36 +181,60 @@ def _link(source: Path, target: Path) -> bool:
     return False
 
 
-# ---------------------------------------------------------------- modules
+def _compile_part(kind: str, at: Any, usual: bool) -> _Part:
+    """Compile the kernel at a place of the list, or the function of a name, in this process."""
+    compiler = _get_compiler()
+    if kind == "kernel":
+        from treekit.compiling.variants import iterate_kernels
+
+        name, arguments = next(islice(iterate_kernels(usual=usual), at, None))
+        return compiler.compile_kernel(name, arguments, f"tk_{at}")
+    return compiler.compile_pointer(_list_pointers(usual)[at])
 
 
-class _Module:
-    """The module that all others are linked into."""
+@cache
+def _list_pointers(usual: bool) -> dict[str, Any]:
+    from treekit.compiling.variants import iterate_pointers
+
+    return {pointer.name: pointer for pointer in iterate_pointers(usual=usual)}
+
+
+@cache
+def _get_compiler() -> _Compiler:
+    return _Compiler()
+
+
+class _Compiler:
+    """numba in this process, with the parts of it that are private."""
 
     def __init__(self) -> None:
         from llvmlite import binding, ir
 
+        import numba
+
         try:
             from numba.core import cgutils
+            from numba.core.bytecode import FunctionIdentity
             from numba.core.registry import cpu_target
             from numba.np.arrayobj import make_array, populate_array
         except ImportError as error:
             raise BuildError(f"a private part of numba has moved: {error}") from error
-        self.ir, self.binding, self.cgutils = ir, binding, cgutils
+        self.ir, self.binding, self.cgutils, self.numba = ir, binding, cgutils, numba
         self.context = cpu_target.target_context
         self.make_array, self.populate_array = make_array, populate_array
-        self.names: list[str] = []
-        self.linked: set[int] = set()
-        self.whole = binding.parse_assembly(f'target triple = "{binding.get_process_triple()}"')
-        self.whole.name = "treekit"
+        importlib.import_module("treekit.kernels.numba_compiler")  # sets the ids that follow
+        # Functions of numba have an id of their own in each process.
+        FunctionIdentity._unique_ids = count(os.getpid() << 32)
+        _name_functions_alike(FunctionIdentity)
 
-    def add_kernel(self, name: str, arguments: tuple[Any, ...]) -> tuple[int, list[Any], int]:
-        """Add a variant; return the place of its entry, and the form and words of its result."""
-        import numba
+    def compile_kernel(self, name: str, arguments: tuple[Any, ...], symbol: str) -> _Part:
+        """Compile a kernel for the types of some arguments, with an entry for C."""
+        from treekit.kernels.library import describe_types
 
         module, _, function = name.rpartition(".")
         kernel = getattr(importlib.import_module(f"treekit.kernels.{module}"), function)
-        types = tuple(map(numba.typeof, arguments))
+        types = tuple(map(self.numba.typeof, arguments))
+        kernel.targetoptions["no_cpython_wrapper"] = True
         try:
             kernel.compile(types)
         except Exception as error:
@@ -167,23 +242,19 @@ class _Module:
         found = kernel.overloads.get(types)
         if found is None:
             raise BuildError(f"numba compiled {name} for other types than {types}")
-        entry = f"tk_{len(self.names)}_{function}"
-        form, n_words = self._add_entry(entry, found)
-        self._add_module(found.library)
-        self.names.append(entry)
-        return len(self.names) - 1, form, n_words
+        whole = self.binding.parse_assembly("")
+        form, n_words = self._add_entry(whole, symbol, found)
+        whole.link_in(self._get_module(found.library), preserve=True)
+        code, version = whole.as_bitcode(), self.numba.__version__
+        return _Part(name, symbol, code, version, describe_types(arguments), form, n_words)
 
-    def add_pointer(self, pointer: Any) -> int:
-        """Add a function that kernels call by a pointer; return the place of its address."""
+    def compile_pointer(self, pointer: Any) -> _Part:
+        """Compile a function that kernels call by a pointer."""
         made = pointer.compiled._compile_result
         name = made.fndesc.llvm_func_name
-        if name not in self.names:
-            # The linker drops what is `linkonce` and not called.
-            part = self._get_module(made.library).clone()
-            part.get_function(name).linkage = "external"
-            self.whole.link_in(part)
-            self.names.append(name)
-        return self.names.index(name)
+        part = self._get_module(made.library).clone()
+        part.get_function(name).linkage = "external"  # what is `linkonce` and not called is dropped
+        return _Part(pointer.name, name, part.as_bitcode(), self.numba.__version__)
 
     def _get_module(self, library: Any) -> Any:
         try:
@@ -191,12 +262,7 @@ class _Module:
         except AttributeError as error:
             raise BuildError(f"a private part of numba has moved: {error}") from error
 
-    def _add_module(self, library: Any) -> None:
-        if id(library) not in self.linked:
-            self.linked.add(id(library))
-            self.whole.link_in(self._get_module(library), preserve=True)
-
-    def _add_entry(self, name: str, made: Any) -> tuple[list[Any], int]:
+    def _add_entry(self, whole: Any, name: str, made: Any) -> tuple[list[Any], int]:
         """Add ``int32 name(words, results)``, which calls a compiled function."""
         ir, context, described = self.ir, self.context, made.fndesc
         module = ir.Module(name)
@@ -217,8 +283,51 @@ class _Module:
         form = results.write(described.restype, value)
         builder.ret(ir.Constant(ir.IntType(32), 0))
         text = self.cgutils.normalize_ir_text(str(module))
-        self.whole.link_in(self.binding.parse_assembly(text))
+        whole.link_in(self.binding.parse_assembly(text))
         return form, results.n
+
+
+def _name_functions_alike(identity: Any) -> None:
+    """Let numba give a function of treekit the same symbol in every process.
+
+    The linker then keeps one copy of a helper that several processes compiled.
+    """
+    from treekit.kernels.library import describe_functions
+
+    make = identity.from_function.__func__
+
+    def from_function(kind: Any, function: Any) -> Any:
+        made = make(kind, function)
+        described = describe_functions(made.func)
+        if described is not None:
+            text = f"{described} {made.firstlineno}"
+            made.unique_id = int.from_bytes(blake2b(text.encode(), digest_size=7).digest(), "big")
+            made.unique_name = f"{made.func_qualname}${made.unique_id}"
+        return made
+
+    identity.from_function = classmethod(from_function)
+
+
+# ---------------------------------------------------------------- the library
+
+
+class _Joined:
+    """The module that the parts are linked into."""
+
+    def __init__(self) -> None:
+        from llvmlite import binding
+
+        self.binding = binding
+        self.names: list[str] = []
+        self.whole = binding.parse_assembly(f'target triple = "{binding.get_process_triple()}"')
+        self.whole.name = "treekit"
+
+    def add(self, part: _Part) -> int:
+        """Add a part, and return the place of its address."""
+        if part.symbol not in self.names:
+            self.whole.link_in(self.binding.parse_bitcode(part.code))
+            self.names.append(part.symbol)
+        return self.names.index(part.symbol)
 
     def emit(self) -> bytes:
         """Return the object: a table of all addresses, and what they need."""
@@ -236,6 +345,7 @@ class _Module:
         for variable in self.whole.global_variables:
             if not variable.is_declaration and variable.name not in ("tk_table", "tk_header"):
                 variable.linkage = "internal"
+        binding.initialize_native_target()
         binding.initialize_native_asmprinter()
         target = binding.Target.from_triple(binding.get_process_triple())
         processor = os.environ["NUMBA_CPU_NAME"]
@@ -258,7 +368,7 @@ class _Module:
 class _Words:
     """Reads arguments from a block of words, or writes results to one."""
 
-    def __init__(self, module: _Module, builder: Any, start: Any, header: Any) -> None:
+    def __init__(self, module: _Compiler, builder: Any, start: Any, header: Any) -> None:
         self.module, self.builder, self.start, self.header = module, builder, start, header
         self.n = 0
         self.word = module.ir.IntType(64)

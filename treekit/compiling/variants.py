@@ -153,13 +153,13 @@ _USUAL = frozenset(
 
 def iterate_kernels(*, usual: bool = False) -> Iterator[tuple[str, tuple[Any, ...]]]:
     """Yield the kernels and the arguments, arrays of one cell, of each of their variants."""
+    for form in _iterate_growth(usual=usual):  # takes longest
+        arguments = parse_types(form)
+        yield "grow_tree.grow_nodes", _type_search(arguments, arguments[_QUANTILE])
     for name, forms in _FEW.items():
         for form in forms:
             if not usual or name in _USUAL:
                 yield name, _type_search(parse_types(form))
-    for form in _iterate_growth(usual=usual):
-        arguments = parse_types(form)
-        yield "grow_tree.grow_nodes", _type_search(arguments, arguments[_QUANTILE])
     for codes in ("u1",) if usual else ("u1", "u4"):
         for name, form in _OF_CODES.items():
             if not usual or name in _USUAL:
@@ -341,9 +341,9 @@ def iterate_pointers(*, usual: bool = False) -> Iterator[FunctionPointer]:
     """Yield the functions of built-in components that kernels call by pointers."""
     seen: set[str] = set()
     chosen = (
+        _iterate_searches(usual=usual),  # take longest
         _iterate_criteria(usual=usual),
         _iterate_rules(usual=usual),
-        _iterate_searches(usual=usual),
     )
     for pointer in chain.from_iterable(chosen):
         if pointer.name is not None and pointer.name not in seen:
