@@ -1,12 +1,10 @@
-"""Shared fixtures, hypothesis profiles, and compilation of shared kernels."""
+"""Shared fixtures, and hypothesis profiles."""
 
 from __future__ import annotations
 
 import os
 import re
 import signal
-import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -40,27 +38,6 @@ def pytest_configure(config: pytest.Config) -> None:
     # Restore Ctrl-C, which the processes of a background job (`&`) ignore.
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
-
-
-def pytest_sessionstart(session: pytest.Session) -> None:
-    """Compile the kernels once, before workers start, if the complete suite is run."""
-    config = session.config
-    whole = config.args_source is pytest.Config.ArgsSource.TESTPATHS
-    if not whole or not config.option.numprocesses or config.option.collectonly:
-        return
-    from tests.compile_kernels import FIRST, MATRIX, compile_kernels, kernels_state
-
-    cache, state = getattr(config, "cache", None), kernels_state()
-    for parts in (FIRST, MATRIX) if config.option.markexpr == "matrix" else (FIRST,):
-        key = f"treekit/kernels/{parts[0]}"
-        if cache is not None and cache.get(key, None) == state:
-            continue
-        started = time.monotonic()
-        sys.stderr.write("compiling kernels for the tests ...\n")
-        compile_kernels(parts)
-        sys.stderr.write(f"compiled in {time.monotonic() - started:.0f} s\n")
-        if cache is not None:
-            cache.set(key, state)
 
 
 _LATER = re.compile(r"^pytestmark = (\[\s*)?pytest\.mark\.(matrix|system)\b", re.MULTILINE)

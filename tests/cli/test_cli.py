@@ -5,11 +5,9 @@ from __future__ import annotations
 import csv
 import errno
 import hashlib
-import importlib
 import io
 import json
 import os
-import pkgutil
 import pty
 import re
 import signal
@@ -18,7 +16,6 @@ import sys
 import textwrap
 from collections.abc import Iterator
 from pathlib import Path
-from types import SimpleNamespace
 
 import numba
 import numpy as np
@@ -37,8 +34,6 @@ from treekit.data.schema import Column, Output, Schema
 from treekit.documents import treekit_documents
 from treekit.errors import DataError, ModelFileError, SettingError
 from treekit.kernels import numba_compiler as compilation
-from treekit.kernels.compile import Kernel, kernel
-from treekit.kernels.feature_codes import make_key
 from treekit.model.builder import build_tree, leaf, threshold
 from treekit.model.model import hash_model, make_model
 
@@ -204,7 +199,9 @@ sys.meta_path.insert(0, Stop())
 """Module that presses Ctrl-C during an import; Python runs it at its start."""
 
 
-@pytest.mark.parametrize("module", ["treekit.cli", "click", "treekit.training", "treekit.kernels.grow_tree"])
+@pytest.mark.parametrize(
+    "module", ["treekit.cli", "click", "treekit.training", "treekit.kernels.grow_tree"]
+)
 def test_ctrl_c_during_an_import_ends_without_a_traceback(tmp_path: Path, module: str):
     (tmp_path / "sitecustomize.py").write_text(STOPPED.format(module=module))
     (tmp_path / "t.csv").write_text("x,y\n1,a\n2,b\n")
@@ -459,47 +456,36 @@ def compile_one(module: str, name: str = "add") -> None:
 
 
 @pytest.fixture
-def fresh_report() -> Iterator[compilation.CompilationReport]:
-    """A report that has told nothing yet, in place of the process's own."""
-    event.unregister("numba:compile", compilation._report)
-    with event.install_listener("numba:compile", compilation.CompilationReport()) as fresh:
+def fresh_notice() -> Iterator[compilation.CompilationNotice]:
+    """A notice that has not been printed."""
+    with event.install_listener("numba:compile", compilation.CompilationNotice()) as fresh:
         yield fresh
-    event.register("numba:compile", compilation._report)
 
 
-def test_a_long_compilation_of_kernels_is_announced_once(
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-    fresh_report: compilation.CompilationReport,
+@pytest.mark.usefixtures("fresh_notice")
+def test_a_compilation_of_kernels_is_announced_once(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ):
-    monkeypatch.setattr(compilation, "REPORT_DELAY", 0.0)
-    monkeypatch.setattr(compilation, "_BAR_INTERVAL", 0.0)
-    monkeypatch.setattr(compilation, "_USUAL_SECONDS", {"add": 40.4})
+    monkeypatch.setattr(compilation.notice, "is_printed", True)  # that of this process
     monkeypatch.setattr(progress, "_choice", {"reporting": True})
     compile_one("treekit.kernels.grow_tree")
     compile_one("treekit.kernels.records")
-    told = capsys.readouterr().err  # not a terminal: no bar
-    assert told == "compiling treekit's kernels for the first time, about 40 s\n"
+    told = capsys.readouterr().err
+    assert told.startswith("compiling kernels")
+    assert told.count("\n") == 1
 
 
+@pytest.mark.usefixtures("fresh_notice")
 @pytest.mark.parametrize(
-    ("module", "patience", "reporting"),
-    [
-        ("treekit.kernels.grow_tree", 1e6, True),
-        ("treekit_hellinger", 0.0, True),
-        ("treekit.kernels.grow_tree", 0.0, False),
-    ],
+    ("module", "reporting"), [("treekit_hellinger", True), ("treekit.kernels.grow_tree", False)]
 )
-def test_a_short_compilation_or_one_of_a_plugin_or_that_nobody_watches_is_not_announced(
+def test_a_compilation_of_a_plugin_or_that_nobody_watches_is_not_announced(
     module: str,
-    patience: float,
     reporting: bool,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
-    fresh_report: compilation.CompilationReport,
 ):
-    monkeypatch.setattr(compilation, "REPORT_DELAY", patience)
-    monkeypatch.setattr(compilation, "_BAR_INTERVAL", 0.0)
+    monkeypatch.setattr(compilation.notice, "is_printed", True)
     monkeypatch.setattr(progress, "_choice", {"reporting": True} if reporting else {})
     compile_one(module)
     assert capsys.readouterr().err == ""
@@ -521,129 +507,6 @@ def test_a_terminal_or_a_notebook_or_the_command_line_hears_of_progress(
         assert progress.reports_compilation()
     call("plugins")
     assert progress.reports_compilation()
-
-
-class Clock:
-    """A compilation of kernels by the clock."""
-
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.now = 100.0
-        monkeypatch.setattr(compilation, "monotonic", lambda: self.now)
-        monkeypatch.setattr(progress, "_choice", {"reporting": False})
-        monkeypatch.setattr(
-            compilation, "_USUAL_SECONDS", {"find": 10.0, "grow": 6.0, "route": 4.0, "prune": 8.0}
-        )
-        self.report = compilation.CompilationReport()
-
-    def kernel(self, name: str) -> SimpleNamespace:
-        function = SimpleNamespace(__name__=name, __module__="treekit.kernels.one")
-        return SimpleNamespace(py_func=function, _cache=None, stats=None)
-
-    def start(self, name: str) -> None:
-        self.report.on_start(event.Event("", "", {"dispatcher": self.kernel(name)}))
-
-    def end(self) -> None:
-        self.report.on_end(event.Event("", "", {}))
-
-    def estimate(self) -> tuple[float, float]:
-        """Return the seconds spent and left."""
-        return self.report._estimate_seconds()
-
-
-def test_the_seconds_left_are_those_of_the_kernel_and_the_expected_ones_at_todays_pace(
-    monkeypatch: pytest.MonkeyPatch,
-):
-    clock = Clock(monkeypatch)
-    clock.report.expected = [clock.kernel("grow"), clock.kernel("prune")]
-    clock.start("find")
-    assert clock.estimate() == (0.0, 24.0)
-    clock.now += 4.0
-    assert clock.estimate() == (4.0, 20.0)
-    clock.now += 17.0  # twice as long as usual: so will the others
-    clock.end()
-    clock.now += 5.0  # nothing compiles
-    clock.start("grow")
-    assert clock.report.measured == [22.0, 11.0]
-    assert clock.estimate() == (21.0, 28.0)
-    clock.now += 2.0
-    clock.start("route")  # within the kernel, and not expected
-    clock.end()
-    assert clock.estimate() == (23.0, 34.0)
-    clock.now += 30.0  # 32 of 20: slower than before
-    assert clock.estimate() == (53.0, pytest.approx(8.0 * 3.2))
-    clock.end()
-    clock.start("unknown")
-    clock.now += 7.0
-    assert clock.estimate() == (60.0, pytest.approx(8.0 * 54.0 / 21.0))
-    clock.end()
-    clock.start("prune")
-    assert clock.estimate() == (60.0, pytest.approx(8.0 * 54.0 / 21.0))
-    clock.now += 100.0
-    assert clock.estimate() == (160.0, 0.0)
-
-
-def test_what_is_stored_already_is_not_expected(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
-    clock = Clock(monkeypatch)
-    monkeypatch.setattr(numba.core.config, "CACHE_DIR", str(tmp_path))
-    stored = kernel(make_key.py_func)
-    stored.py_func.__name__ = "make_key"
-    monkeypatch.setitem(compilation._USUAL_SECONDS, "make_key", 5.0)
-    clock.report.expected = [stored]
-    clock.start("find")
-    assert clock.estimate() == (0.0, 15.0)
-    stored(np.uint32(5), np.uint32(1 << 31))
-    assert clock.estimate() == (0.0, 10.0)
-
-
-def test_training_and_verification_state_the_kernels_to_come(tmp_path: Path):
-    def names() -> list[str]:
-        return [kernel.py_func.__name__ for kernel in compilation._report.expected]
-
-    model = treekit.train(demo_table(), DEMO_TARGET, algorithm="c45", seed=0)
-    assert names() == ["grow_nodes", "replace_by_children", "route_rows", "prune_and_raise"]
-    model = treekit.train(demo_table(), DEMO_TARGET, pruner="cost_complexity", seed=0)
-    assert names() == ["grow_nodes", "find_weakest_links"]
-    treekit.verify(model, treekit.export(model, "python", tmp_path / "m.py"), random_rows=10)
-    assert names() == ["write_rows", "add_leaf_units", "lower_nodes", "compare_with_tables"]
-
-
-def test_the_kernels_whose_seconds_are_known_exist():
-    names = set()
-    for module in pkgutil.iter_modules(treekit.kernels.__path__, "treekit.kernels."):
-        there = vars(importlib.import_module(module.name)).values()
-        names |= {one.__name__ for one in there if isinstance(one, Kernel)}
-    assert set(compilation._USUAL_SECONDS) <= names
-
-
-BARS = """
-import sys
-sys.path[:0] = [sys.argv[1]]
-import numba
-from tests.cli.test_cli import compile_one
-from treekit.kernels import numba_compiler as compilation
-from treekit.progress import show_progress
-
-compilation.REPORT_DELAY, compilation._BAR_INTERVAL = 0.0, 0.01
-compilation._USUAL_SECONDS = {"add": 40.0}
-compilation._report.spent_seconds = 13.0
-with show_progress("trees") as progress:
-    progress(1, 20)
-    compile_one("treekit.kernels.grow_tree")
-    compile_one("treekit.kernels.records", "other")
-    progress(2, 20)
-print("the end")
-"""
-
-
-@pytest.mark.system
-def test_a_terminal_shows_the_seconds_left_below_the_other_bar():
-    seen = watch([sys.executable, "-c", BARS, str(ROOT)])
-    text = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", seen)
-    assert text.count("compiling treekit's kernels for the first time, about 40 s") == 1
-    assert re.search(r"trees [━╺]+ +1/20 [^\r]*\r\ncompiling ━+[╸╺]━+ about 40 s left", text)
-    assert "0/100" not in text
-    assert re.search(r"compiling ━+ 1\d s so far", text)  # an unknown kernel, and no other expected
-    assert re.search(r"trees [━╺]+ +2/20 [^━]*the end", text)
 
 
 @pytest.mark.system

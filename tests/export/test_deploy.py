@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import shlex
 import subprocess
@@ -151,60 +150,6 @@ def test_the_container_is_built_of_what_is_there():
     assert set(extras) <= set(project["project"]["optional-dependencies"])
     needed = {"README.md", "hatch_build.py", *project["project"]["license-files"], "templates"}
     assert needed <= {source for *sources, _ in copied for source in sources}
-
-
-def test_both_stages_of_the_container_have_one_cache_for_one_kind_of_processor():
-    told = [dict(word.split("=") for word in rest.split()) for rest in of_container("ENV")]
-    assert len(told) == 2
-    for name in ("NUMBA_CPU_NAME", "NUMBA_CACHE_DIR"):
-        assert told[0][name] == told[1][name]
-    assert told[0]["NUMBA_CPU_NAME"] == "generic"
-    warm = json.loads(of_container("RUN")[-1])
-    assert warm[1:] == ["warm-up", "serving"]
-
-
-KEPT = """
-import sys, tempfile
-if sys.argv[1] == "read-only":
-    def refuse(*_, **__):
-        raise PermissionError(13, "Permission denied")
-    tempfile.TemporaryFile = refuse
-import numba, kernel
-print(kernel.add(1), sum(kernel.add.stats.cache_hits.values()))
-"""
-
-
-@pytest.mark.system
-def test_machine_code_of_a_folder_that_cannot_be_written_is_used(tmp_path):
-    (tmp_path / "kernel.py").write_text(
-        "from numba import njit\nfrom treekit.kernels.compile import enable_disk_cache\n"
-        "@njit\ndef add(x):\n    return x + 41\nadd = enable_disk_cache(add)\n"
-    )
-    (tmp_path / "run.py").write_text(KEPT)
-    cache = tmp_path / "cache"
-    environment = {
-        **os.environ, "NUMBA_CACHE_DIR": str(cache), "HOME": str(tmp_path / "home"),
-        "PYTHONPATH": str(ROOT), "PYTHONDONTWRITEBYTECODE": "1",
-    }  # fmt: skip
-
-    def run(how: str) -> list[str]:
-        command = [sys.executable, str(tmp_path / "run.py"), how]
-        return subprocess.run(
-            command, env=environment, capture_output=True, text=True, check=True, timeout=120
-        ).stdout.split()
-
-    assert run("writable") == ["42", "0"]
-    before = sorted(cache.rglob("*"))
-    assert run("read-only") == ["42", "1"]
-    assert sorted(cache.rglob("*")) == before
-    environment["NUMBA_CACHE_DIR"] = str(tmp_path / "not there")
-    assert run("read-only")[0] == "42"
-
-
-def test_kernels_of_all_usual_models_are_made_ahead():
-    from treekit.warm_up import compile_for_serving
-
-    assert compile_for_serving(["float32"]) == 8
 
 
 # ---------------------------------------------------------------- one that runs

@@ -6,7 +6,6 @@ import math
 import os
 import random
 import re
-import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -54,7 +53,6 @@ from treekit.kernels import score_batch as predict
 from treekit.kernels import score_batch as straight
 from treekit.kernels import score_row as single
 from treekit.kernels.compile import (
-    MAX_CACHED_STATES,
     KernelDispatcher,
     LinkedFunction,
     SplitterKernel,
@@ -71,7 +69,6 @@ from treekit.kernels.node_statistics import (
     unpack_lanes,
 )
 from treekit.kernels.node_statistics import tally_codes as tally_tally
-from treekit.kernels.prebuilt import get_baseline
 from treekit.kernels.random_splits import find_random_split
 from treekit.kernels.records import Rows, Scratch, SplitRules
 from treekit.model import scoring as scorer
@@ -245,15 +242,15 @@ def test_the_rule_sees_a_signed_subscript() -> None:
 
 
 KERNEL = """
-from house.compile import kernel
-from house.helper import helper
+from house.kernels.compile import kernel
+from house.kernels.helper import helper
 
 @kernel
 def total(x):
     return helper(x) + 1
 """
 HELPER = """
-from house.compile import kernel
+from house.kernels.compile import kernel
 
 @kernel
 def helper(x):
@@ -264,30 +261,25 @@ def helper(x):
 @pytest.fixture
 def copy_of_kernels(tmp_path: Path) -> Path:
     """A package of its own that compiles as ours does, and two kernels in different files."""
-    folder = tmp_path / "house"
-    folder.mkdir()
-    (folder / "__init__.py").write_text("")
-    for name in ("compile.py", "prebuilt.py"):
-        text = (PACKAGE / "kernels" / name).read_text()
-        text = text.replace("treekit.kernels", "house").replace('"treekit."', '"house."')
-        (folder / name).write_text(text)
+    folder = tmp_path / "house" / "kernels"
+    folder.mkdir(parents=True)
+    (folder.parent / "__init__.py").write_text("")
+    for path in (PACKAGE / "kernels").glob("*.py"):
+        text = path.read_text().replace("treekit.kernels", "house.kernels")
+        (folder / path.name).write_text(text)
     (folder / "total.py").write_text(KERNEL)
     (folder / "helper.py").write_text(HELPER.format(factor=10))
     return folder
 
 
-def cache_of(folder: Path) -> Path:
-    """Return the folder of caches of a user who has only this copy."""
-    return folder.parent / "caches"
-
-
 def run(folder: Path, code: str = "", **settings: str) -> str:
     script = code + (
-        "\nfrom house.total import total\nprint(total(4), sum(total.stats.cache_hits.values()))"
+        "\nfrom house.kernels.total import total\n"
+        "print(total(4), sum(total.stats.cache_hits.values()))"
     )
-    environment = dict(os.environ, PYTHONPATH=str(folder.parent))
+    environment = dict(os.environ, PYTHONPATH=f"{folder.parents[1]}{os.pathsep}{PACKAGE.parent}")
     environment.pop("NUMBA_CACHE_DIR", None)
-    environment |= {"XDG_CACHE_HOME": str(cache_of(folder))} | settings
+    environment |= settings
     done = subprocess.run(
         [sys.executable, "-c", script], env=environment, capture_output=True, text=True, check=False
     )
@@ -299,37 +291,6 @@ def run(folder: Path, code: str = "", **settings: str) -> str:
 def test_a_second_process_loads_the_kernel_from_disk(copy_of_kernels: Path) -> None:
     assert run(copy_of_kernels) == "41 0"
     assert run(copy_of_kernels) == "41 1"
-
-
-@pytest.mark.system
-def test_a_copy_in_another_folder_loads_the_kernel_from_disk(
-    copy_of_kernels: Path, tmp_path: Path
-) -> None:
-    (folder := tmp_path / "caches").mkdir()
-    assert run(copy_of_kernels, XDG_CACHE_HOME=str(folder)) == "41 0"
-    other = shutil.copytree(copy_of_kernels, tmp_path / "other" / "house")
-    assert run(other, XDG_CACHE_HOME=str(folder)) == "41 1"
-    assert run(other, NUMBA_CACHE_DIR=str(folder)) == "41 0"
-    assert run(copy_of_kernels, NUMBA_CACHE_DIR=str(folder)) == "41 1"
-
-
-@pytest.mark.system
-def test_the_caches_of_the_oldest_states_are_deleted(copy_of_kernels: Path) -> None:
-    for factor in range(MAX_CACHED_STATES + 2):
-        (copy_of_kernels / "helper.py").write_text(HELPER.format(factor=factor))
-        assert run(copy_of_kernels).endswith(" 0")
-    assert len(list(cache_of(copy_of_kernels).glob("treekit/kernels-*"))) == MAX_CACHED_STATES
-    assert run(copy_of_kernels).endswith(" 1")
-
-
-@pytest.mark.system
-def test_without_a_folder_for_caches_machine_code_is_stored_beside_the_sources(
-    copy_of_kernels: Path, tmp_path: Path
-) -> None:
-    (file := tmp_path / "no folder").touch()
-    assert run(copy_of_kernels, XDG_CACHE_HOME=str(file)) == "41 0"
-    assert list((copy_of_kernels / "__pycache__").glob("*.nbi"))
-    assert run(copy_of_kernels, XDG_CACHE_HOME=str(file)) == "41 1"
 
 
 @pytest.mark.system
@@ -346,42 +307,10 @@ def test_the_cache_does_not_notice_the_time_of_a_file(copy_of_kernels: Path) -> 
     assert run(copy_of_kernels) == "41 1"
 
 
-RECORD = """
-from pathlib import Path
-from house import prebuilt
-prebuilt.record_machine_code(prebuilt.FOLDER)
-"""
-
-
-@pytest.mark.system
-@pytest.mark.skipif(get_baseline() is None, reason="no machine code for this kind of machine")
-def test_machine_code_of_the_package_is_loaded_while_its_sources_are_the_same(
-    copy_of_kernels: Path, tmp_path: Path
-) -> None:
-    baseline = {"NUMBA_CPU_NAME": get_baseline() or "", "NUMBA_CPU_FEATURES": ""}
-    assert run(copy_of_kernels, RECORD, **baseline) == "41 0"
-    moved = copy_of_kernels.rename(tmp_path / "elsewhere")
-    (tmp_path / "new").mkdir()
-    moved = moved.rename(tmp_path / "new" / "house")
-    for file in moved.rglob("*.py"):
-        os.utime(file, (1, 1))
-    assert not list(cache_of(copy_of_kernels).rglob("*.nbi"))
-    assert run(moved) == "41 1"
-    assert run(moved, TREEKIT_MACHINE_CODE="0") == "41 0"
-    assert run(moved, NUMBA_CPU_NAME="generic") == "41 0"
-    nowhere = """
-from numba.core.caching import CompileResultCacheImpl as kinds
-kinds._locator_classes = kinds._locator_classes[:1]  # only NUMBA_CACHE_DIR, which is not set
-"""
-    assert run(moved, nowhere) == "41 1"  # as in a container without a writable folder
-    (moved / "helper.py").write_text(HELPER.format(factor=100))
-    assert run(moved) == "401 0"
-
-
 @pytest.mark.system
 def test_a_damaged_cache_costs_time_only(copy_of_kernels: Path) -> None:
     assert run(copy_of_kernels) == "41 0"
-    files = list(cache_of(copy_of_kernels).rglob("*.nb?"))
+    files = list((copy_of_kernels / "__pycache__").glob("*.nb?"))
     assert files
     for file in files:
         file.write_bytes(file.read_bytes()[:40])

@@ -23,6 +23,11 @@ needs_library = pytest.mark.skipif(
     library.explain_absence() is not None, reason=str(library.explain_absence())
 )
 
+needs_all = pytest.mark.skipif(
+    library.get_library() is None or library.get_library().manifest["variants"] != "all",  # type: ignore[union-attr]
+    reason="only the usual kernels are in the library",
+)
+
 # ---------------------------------------------------------------- names
 
 
@@ -55,77 +60,39 @@ def test_closures_are_described_by_their_cells() -> None:
 
 # ---------------------------------------------------------------- calls
 
-_FLOWS = """
-import hashlib, json, sys
-import numpy as np
-import treekit
-from treekit.data import DEMO_TARGET, demo_table
-from treekit.warm_up import train_example
-
-def digest(model):
-    tree = hashlib.sha256()
-    for one in model.trees:
-        for part in (one.kind, one.feature, one.threshold, one.value, one.first_child):
-            tree.update(np.ascontiguousarray(part).tobytes())
-    return tree.hexdigest()
-
-rng = np.random.default_rng(0)
-x = rng.normal(size=(2, 400))
-seven = {"x": x[0], "y": x[1], "label": np.arange(400) % 7}
-flows = {
-    "numeric": lambda: train_example("dear", levels=False),
-    "few rows": lambda: train_example("dear", rows=120),
-    "demo forest": lambda: treekit.train(
-        demo_table(), DEMO_TARGET, ensemble="forest", trees=5, seed=0
-    ),
-    "regression": lambda: train_example("price", pruner="cost_complexity"),
-    "absolute error": lambda: train_example("price", criterion="absolute_error"),
-    "categories": lambda: train_example("kind"),
-    "entropy": lambda: train_example("kind", criterion="entropy"),
-    "seven classes": lambda: treekit.train(seven, "label", max_depth=4, seed=0),
-    "surrogates": lambda: train_example("dear", missing="surrogate"),
-    "fractional": lambda: train_example("dear", missing="fractional"),
-    "c45": lambda: train_example("dear", algorithm="c45"),
-    "histogram": lambda: train_example("dear", splitter="histogram"),
-    "extra trees": lambda: train_example("kind", algorithm="extra_trees", trees=3),
-    "best first": lambda: train_example("dear", max_leaves=5),
-}
-found = {name: digest(flow()) for name, flow in flows.items()}
-found["numba"] = "numba" in sys.modules or "llvmlite" in sys.modules
-print(json.dumps(found))
-"""
+ROOT = Path(library.__file__).parents[2]
 
 
-def run_flows(code: str, **settings: str) -> dict[str, Any]:
+def run(*command: str, place: Path = ROOT, **settings: str) -> dict[str, Any]:
+    """Run Python in a process of its own, and return what it prints."""
+    environment = os.environ | {"PYTHONPATH": str(place)} | settings
     done = subprocess.run(
-        [sys.executable, "-P", "-c", code], env=os.environ | settings, capture_output=True, text=True,
+        [sys.executable, *command], env=environment, cwd=place, capture_output=True, text=True,
         check=True,
     )  # fmt: skip
     found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     return found
 
 
+def run_flows(kind: str, **settings: str) -> dict[str, Any]:
+    return run("-m", "tests.kernels.library_flows", kind, **settings)
+
+
 @needs_library
-def test_models_are_those_of_numba_and_numba_is_not_imported() -> None:
-    own, compiled = run_flows(_FLOWS), run_flows(_FLOWS, TREEKIT_KERNELS="none")
+@pytest.mark.parametrize("kind", ["usual", pytest.param("all", marks=needs_all)])
+def test_models_are_those_of_numba_and_numba_is_not_imported(kind: str) -> None:
+    own, compiled = run_flows(kind), run_flows(kind, TREEKIT_KERNELS="none")
     assert not own.pop("numba")
     assert compiled.pop("numba")
     assert own == compiled
 
 
-_USE = """
-import json, sys
-from treekit.warm_up import _use, train_example
-
-for target in ("dear", "price"):
-    _use(train_example(target), ("c", "python", "rules"))
-print(json.dumps({"numba": "numba" in sys.modules}))
-"""
-
-
 @needs_library
-def test_predictions_rules_exports_and_verification_do_not_import_numba() -> None:
-    assert run_flows(_USE) == {"numba": False}
+@pytest.mark.parametrize("kind", ["use", "serve"])
+def test_what_the_demo_and_the_server_do_does_not_import_numba(kind: str) -> None:
+    found = run_flows(kind)
+    assert not found["numba"]
+    assert found["done"] >= 2
 
 
 _MISSING = """
@@ -134,7 +101,7 @@ from treekit.kernels import library
 
 made = library.get_library()
 made.manifest["kernels"].pop("thresholds.place_readable_thresholds")
-from treekit.warm_up import train_example
+from tests.kernels.library_flows import train_example
 
 model = train_example("dear", thresholds="readable")
 print(json.dumps({"numba": "numba" in sys.modules, "nodes": model.n_nodes}))
@@ -143,28 +110,30 @@ print(json.dumps({"numba": "numba" in sys.modules, "nodes": model.n_nodes}))
 
 @needs_library
 def test_a_variant_that_is_missing_is_compiled() -> None:
-    found = run_flows(_MISSING)
+    found = run("-c", _MISSING)
     assert found["numba"]
     assert found["nodes"] > 1
+
+
+_WHY = """
+import json
+from treekit.kernels.library import explain_absence
+print(json.dumps({"why": explain_absence()}))
+"""
 
 
 def test_a_library_of_other_sources_is_not_used(tmp_path: Path) -> None:
     manifest = {"sources": digest_sources()[:-1] + "-", "platform": [sys.platform, ""]}
     (tmp_path / library.MANIFEST).write_text(json.dumps(manifest), encoding="utf-8")
-    code = "from treekit.kernels.library import explain_absence as e; import json\n"
-    code += "print(json.dumps({'why': e()}))"
-    found = run_flows(code, TREEKIT_KERNEL_FOLDER=str(tmp_path))
+    found = run("-c", _WHY, TREEKIT_KERNEL_FOLDER=str(tmp_path))
     assert "sources of kernels have changed" in found["why"]
 
 
 @needs_library
 def test_an_edited_kernel_is_noticed(tmp_path: Path) -> None:
-    root = Path(library.__file__).parents[2]
     for name in ("treekit", "templates"):
-        shutil.copytree(root / name, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__"))
+        shutil.copytree(ROOT / name, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__"))
     with (tmp_path / "treekit/kernels/pruning.py").open("a", encoding="utf-8") as file:
         file.write("\n# edited\n")
-    code = "from treekit.kernels.library import explain_absence as e; import json\n"
-    code += "print(json.dumps({'why': e()}))"
-    found = run_flows(code, PYTHONPATH=str(tmp_path))
+    found = run("-c", _WHY, place=tmp_path)
     assert "sources of kernels have changed" in found["why"]

@@ -14,9 +14,9 @@ from email import message_from_bytes
 from pathlib import Path
 
 import pytest
+from treekit.kernels.prebuilt import get_baseline
 
 import treekit
-from treekit.kernels.prebuilt import get_baseline
 
 ROOT = Path(__file__).resolve().parents[2]
 pytestmark = pytest.mark.system

@@ -39,10 +39,7 @@ def demo_command(ctx: click.Context, out: Path) -> None:
     from treekit.data import DEMO_TARGET, demo_table
     from treekit.data.dataset import make_dataset
     from treekit.data.table import read_table
-    from treekit.warm_up import compile_in_background
 
-    # Without a disk cache, another process compiles what is used after the first training.
-    ctx.with_resource(compile_in_background("use"))
     table = read_table(demo_table())
     dataset = make_dataset(table, DEMO_TARGET)
     print_heading("Data: horses with colic; target: is the lesion surgical?")

@@ -3,8 +3,8 @@
 usage: python -m treekit.compiling.build [--into DIR] [--no-linker]
 
 numba compiles the variants of `treekit.compiling.variants` in several processes; their optimised
-modules are linked and emitted as one object, which needs the C library only.  The parts of numba that are
-private are used here alone, and a build fails if one has moved.
+modules are linked and emitted as one object, which needs the C library only.  The parts of numba
+that are private are used here alone, and a build fails if one has moved.
 """
 
 from __future__ import annotations
@@ -19,15 +19,28 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ProcessPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from hashlib import blake2b
+from importlib.metadata import version
 from itertools import count, islice, repeat
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
+
+from treekit.kernels.library import (
+    FOLDER,
+    MANIFEST,
+    OBJECT,
+    SHARED,
+    describe_functions,
+    describe_types,
+    digest_file,
+    digest_sources,
+)  # fmt: skip
 
 _BASELINES = {"x86_64": "x86-64-v3", "AMD64": "x86-64-v3"}
 """Processor to build for, by the name of the machine; others: LLVM's generic one."""
@@ -57,9 +70,6 @@ def build(
         raise BuildError("numba has been imported before its processor was set")
     settings = {"NUMBA_CPU_NAME": _choose_processor(), "NUMBA_CPU_FEATURES": ""}
     os.environ |= settings | {"NUMBA_DISABLE_INTEL_SVML": "1", "TREEKIT_KERNELS": "none"}
-    from treekit.kernels import library
-
-    sources = library.digest_sources()
     joined = _Joined()
     kernels: dict[str, dict[str, Any]] = {}
     pointers: dict[str, int] = {}
@@ -77,7 +87,8 @@ def build(
         "numba": release,
         "platform": [sys.platform, platform.machine()],
         "processor": settings["NUMBA_CPU_NAME"],
-        "sources": sources,
+        "variants": "usual" if usual else "all",
+        "sources": digest_sources(),
         "n_addresses": len(joined.names),
         "kernels": kernels,
         "pointers": pointers,
@@ -129,10 +140,10 @@ def _compile_parts(*, usual: bool) -> Iterator[_Part]:
     from treekit.compiling.variants import iterate_kernels, iterate_pointers
 
     # Those that take longest come first, so that no process has to wait for another's last one.
-    pointers = [("pointer", pointer.name) for pointer in iterate_pointers(usual=usual)]
-    kernels = [("kernel", at) for at, _ in enumerate(iterate_kernels(usual=usual))]
+    parts: list[Any] = [pointer.name for pointer in iterate_pointers(usual=usual)]
+    parts += range(sum(1 for _ in iterate_kernels(usual=usual)))
     with ProcessPoolExecutor(n_processes, get_context("spawn")) as pool:
-        yield from pool.map(_compile_part, *zip(*pointers, *kernels), repeat(usual))
+        yield from pool.map(_compile_part, parts, repeat(usual))
 
 
 def _choose_processor() -> str:
@@ -150,46 +161,15 @@ def _choose_processor() -> str:
     return wanted if all(host.get(feature) for feature in needed) else "x86-64"
 
 
-def _write(folder: Path, code: bytes, manifest: dict[str, Any], *, use_linker: bool) -> None:
-    """Link the object, if there is a linker, and write the files; the manifest comes last."""
-    from treekit.kernels.library import MANIFEST, OBJECT, SHARED
-
-    folder.mkdir(parents=True, exist_ok=True)
-    for name in (MANIFEST, SHARED, OBJECT):
-        (folder / name).unlink(missing_ok=True)
-    with tempfile.TemporaryDirectory(dir=folder) as made:
-        source, target = Path(made, OBJECT), Path(made, SHARED)
-        source.write_bytes(code)
-        linked = use_linker and _link(source, target)
-        shutil.move(target if linked else source, folder / (SHARED if linked else OBJECT))
-        text = json.dumps(manifest, separators=(",", ":")) + "\n"
-        Path(made, MANIFEST).write_text(text, encoding="utf-8")
-        shutil.move(Path(made, MANIFEST), folder / MANIFEST)
-
-
-def _link(source: Path, target: Path) -> bool:
-    """Link an object as a shared library by the first linker that works; False: there is none."""
-    options = ["-shared", "-o", str(target), str(source)]
-    small = [] if sys.platform == "darwin" else ["-Wl,-s", "-Wl,--build-id=none"]
-    tries = [[name, *small, *options, "-lm"] for name in ("cc", "gcc", "clang")]
-    tries.append(["ld", "-s", "-shared", "-o", str(target), str(source), "-lm", "-lc"])
-    for command in tries:
-        if shutil.which(command[0]):
-            done = subprocess.run(command, capture_output=True, check=False)  # noqa: S603
-            if done.returncode == 0 and target.exists():
-                return True
-    return False
-
-
-def _compile_part(kind: str, at: Any, usual: bool) -> _Part:
+def _compile_part(part: int | str, usual: bool) -> _Part:
     """Compile the kernel at a place of the list, or the function of a name, in this process."""
     compiler = _get_compiler()
-    if kind == "kernel":
-        from treekit.compiling.variants import iterate_kernels
+    if isinstance(part, str):
+        return compiler.compile_pointer(_list_pointers(usual)[part])
+    from treekit.compiling.variants import iterate_kernels
 
-        name, arguments = next(islice(iterate_kernels(usual=usual), at, None))
-        return compiler.compile_kernel(name, arguments, f"tk_{at}")
-    return compiler.compile_pointer(_list_pointers(usual)[at])
+    name, arguments = next(islice(iterate_kernels(usual=usual), part, None))
+    return compiler.compile_kernel(name, arguments, f"tk_{part}")
 
 
 @cache
@@ -208,9 +188,8 @@ class _Compiler:
     """numba in this process, with the parts of it that are private."""
 
     def __init__(self) -> None:
-        from llvmlite import binding, ir
-
         import numba
+        from llvmlite import binding, ir
 
         try:
             from numba.core import cgutils
@@ -229,8 +208,6 @@ class _Compiler:
 
     def compile_kernel(self, name: str, arguments: tuple[Any, ...], symbol: str) -> _Part:
         """Compile a kernel for the types of some arguments, with an entry for C."""
-        from treekit.kernels.library import describe_types
-
         module, _, function = name.rpartition(".")
         kernel = getattr(importlib.import_module(f"treekit.kernels.{module}"), function)
         types = tuple(map(self.numba.typeof, arguments))
@@ -292,8 +269,6 @@ def _name_functions_alike(identity: Any) -> None:
 
     The linker then keeps one copy of a helper that several processes compiled.
     """
-    from treekit.kernels.library import describe_functions
-
     make = identity.from_function.__func__
 
     def from_function(kind: Any, function: Any) -> Any:
@@ -309,6 +284,41 @@ def _name_functions_alike(identity: Any) -> None:
 
 
 # ---------------------------------------------------------------- the library
+
+
+def _write(folder: Path, code: bytes, manifest: dict[str, Any], *, use_linker: bool) -> None:
+    """Link the object, if there is a linker, and write the files; the manifest comes last."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for name in (MANIFEST, SHARED, OBJECT):
+        (folder / name).unlink(missing_ok=True)
+    with tempfile.TemporaryDirectory(dir=folder) as made:
+        source, target = Path(made, OBJECT), Path(made, SHARED)
+        source.write_bytes(code)
+        linked = use_linker and _link(source, target)
+        shutil.move(target if linked else source, folder / (SHARED if linked else OBJECT))
+        text = json.dumps(manifest, separators=(",", ":")) + "\n"
+        Path(made, MANIFEST).write_text(text, encoding="utf-8")
+        shutil.move(Path(made, MANIFEST), folder / MANIFEST)
+
+
+def _link(source: Path, target: Path) -> bool:
+    """Link an object as a shared library by the first linker that works; False: there is none.
+
+    On Linux the library names no other one: its few functions of the C library are those of the
+    process, of any release (`treekit.kernels.library` loads the mathematics).
+    """
+    files = ["-shared", "-o", str(target), str(source)]
+    alone = [] if sys.platform == "darwin" else ["-nostdlib", "-Wl,-s", "-Wl,--build-id=none"]
+    for name in _find_linkers():
+        command = [name, *(["-s"] if name == "ld" else alone), *files]
+        done = subprocess.run(command, capture_output=True, check=False)  # noqa: S603
+        if done.returncode == 0 and target.exists():
+            return True
+    return False
+
+
+def _find_linkers() -> list[str]:
+    return [name for name in ("cc", "gcc", "clang", "ld") if shutil.which(name)]
 
 
 class _Joined:
@@ -697,17 +707,78 @@ def _make_stubs() -> str:
     )
 
 
+# ---------------------------------------------------------------- finished libraries
+
+MAX_KEPT = 4
+"""Maximum number of libraries in the user's cache; the oldest are deleted first."""
+
+
+def build_once(folder: Path, **options: Any) -> dict[str, Any]:
+    """Copy the library from the user's cache, or build it and keep a copy there.
+
+    The parameters are those of `build`.
+    """
+    kept = _find_kept(options)
+    if kept is not None and _copy_library(kept, folder):
+        found: dict[str, Any] = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
+        return found
+    made = build(folder, **options)
+    if kept is not None:
+        with suppress(OSError):
+            kept.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            with tempfile.TemporaryDirectory(dir=kept.parent) as own:
+                if _copy_library(folder, Path(own, kept.name)):
+                    Path(own, kept.name).rename(kept)
+            others = sorted(kept.parent.glob("library-*"), key=lambda path: path.stat().st_mtime)
+            for old in others[:-MAX_KEPT]:
+                shutil.rmtree(old, ignore_errors=True)
+    return made
+
+
+def _find_kept(options: Mapping[str, Any]) -> Path | None:
+    """Return the folder in the user's cache for what a library depends on; None: no cache."""
+    own = Path(__file__).parent.glob("*.py")
+    facts = (
+        digest_sources(), sorted(digest_file(str(path)) for path in own), version("numba"),
+        version("llvmlite"), sys.platform, platform.machine(), _choose_processor(),
+        options.get("usual"), options.get("use_linker"), _find_linkers(),
+    )  # fmt: skip
+    name = f"library-{blake2b(repr(facts).encode(), digest_size=8).hexdigest()}"
+    try:
+        if sys.platform == "win32":
+            base = os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local"
+        elif sys.platform == "darwin":
+            base = Path.home() / "Library" / "Caches"
+        else:
+            base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    except RuntimeError:  # the user has no home
+        return None
+    return Path(base, "treekit", name)
+
+
+def _copy_library(source: Path, folder: Path) -> bool:
+    """Copy a library, the manifest last; return False if there is none."""
+    code = [source / name for name in (SHARED, OBJECT) if (source / name).exists()]
+    if not code or not (source / MANIFEST).exists():
+        return False
+    folder.mkdir(parents=True, exist_ok=True)
+    for name in (MANIFEST, SHARED, OBJECT):
+        (folder / name).unlink(missing_ok=True)
+    for path in (*code, source / MANIFEST):
+        shutil.copyfile(path, folder / path.name)
+    return True
+
+
 # ---------------------------------------------------------------- command
 
 
 def main() -> None:
     """Build the library, and print its size and the time."""
-    from treekit.kernels import library
-
     parser = argparse.ArgumentParser("python -m treekit.compiling.build")
-    parser.add_argument("--into", metavar="DIR", default=str(library.FOLDER))
+    parser.add_argument("--into", metavar="DIR", default=str(FOLDER))
     parser.add_argument("--usual", action="store_true", help="leave out the rarer variants")
     parser.add_argument("--no-linker", action="store_true", help="keep the object file")
+    parser.add_argument("--cache", action="store_true", help="take or keep it in the user's cache")
     parser.add_argument("--verbose", action="store_true", help="show each kernel")
     given = parser.parse_args()
     start, folder = time.process_time(), Path(given.into)
@@ -716,8 +787,9 @@ def main() -> None:
         sys.stderr.write(f"{time.process_time() - start:7.1f} s  {name[:100]}\n")
 
     report = show if given.verbose else bool
-    made = build(folder, usual=given.usual, use_linker=not given.no_linker, report=report)
-    files = [folder / name for name in (library.SHARED, library.OBJECT)]
+    make = build_once if given.cache else build
+    made = make(folder, usual=given.usual, use_linker=not given.no_linker, report=report)
+    files = [folder / name for name in (SHARED, OBJECT)]
     size = sum(path.stat().st_size for path in files if path.exists())
     n_kernels = sum(map(len, made["kernels"].values()))
     sys.stdout.write(

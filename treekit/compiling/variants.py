@@ -78,23 +78,31 @@ _RECORD_PLACES = {name.rpartition(".")[2]: name for name in _RECORDS}
 
 # ---------------------------------------------------------------- kernels
 
+_KEYS = "u4*", "u8*"
+"""Keys of float32 and of float64 numbers."""
+
 _FEW = {
-    "feature_codes.assign_bins": ["u4* u8 u8 u4* i8 u1*"],
+    "feature_codes.assign_bins": [
+        f"{key} u8 u8 {key} i8 {codes}" for key in _KEYS for codes in ("u1*", "u4*")
+    ],
     "feature_codes.assign_ranks": [
         "u4* u4* u4* u4*",
         "u4* u4* u1* u4*",
         "u8* u4* u4* u8*",
         "u8* u4* u1* u8*",
     ],
-    "feature_codes.find_bin_starts": ["u4* u4* f8* f8 i8* i8*"],
+    "feature_codes.find_bin_starts": [f"{key} u4* f8* f8 i8* i8*" for key in _KEYS],
     "feature_codes.sort_keys": [
         "u4* u8 u8 f8* u4* u4* u4* u4* u4**",
         "u8* u8 u8 f8* u8* u4* u8* u4* u4**",
     ],
     "grow_tree.write_tree_arrays": ["grown* TreeArrays"],
-    "key_counts.count_next_digits": ["u4* u8 u8 f8* u8 u8 u8* f8**"],
-    "key_counts.find_lowest_keys": ["u4* u8 u8 f8* u1* u8*"],
-    "key_counts.summarise_keys": ["u4* u8 u8 f8* u8 f8* u8* u8*"],
+    "key_counts.count_next_digits": [
+        "u4* u8 u8 f8* u8 u8 u8* f8**",
+        "u8* u8 u8 f8* u8 u8 u8* f8**",
+    ],
+    "key_counts.find_lowest_keys": [f"{key} u8 u8 f8* u1* u8*" for key in _KEYS],
+    "key_counts.summarise_keys": [f"{key} u8 u8 f8* u8 f8* u8* u8*" for key in _KEYS],
     "levels.count_codes": ["u4* u1* i8 Rows i8** ColumnDraws u8* i8* i8 f8**"],
     "levels.find_ranges": ["f8** i8** f8 f8***"],
     "levels.locate_counts": ["ColumnDraws u8* i8* i8 u4* i8*"],
@@ -115,6 +123,7 @@ _FEW = {
     "random_numbers.draw_bag": ["u8* u8* i8* u8* u8* u8 f8*"],
     "reachability.find_one_step_flips": ["RoutingTables i8*A i8*A f8** b b1*"],
     "reachability.mark_reachable": ["TreeWalk RoutingTables i8 b ReachableOutcomes"],
+    "reachability.sum_leaf_units_below": ["RoutingTables i8 f8* i8** i8*"],
     "reachability.mark_rows": ["walked* i4* f8* f8** TreeCoverage"],
     "reachability.trace_rows": ["RoutingTables i8* f8** i8 ModelCoverage"],
     "route_rows.sum_votes": ["u4* i8* f8** f8**"],
@@ -142,13 +151,14 @@ _USUAL = frozenset(
         "partition_rows.take_rows", "pruning.find_weakest_links", "pruning.sum_leaves_below",
         "random_numbers.draw_bag", "reachability.mark_rows", "route_rows.find_row_leaves",
         "route_rows.sum_votes", "score_batch.add_leaf_units", "score_batch.gather_leaf_values",
+        "score_row.sum_row",
         "thresholds.place_readable_thresholds", "tree_equivalence.compare_with_tables",
         "tree_equivalence.compute_depth", "tree_passes.lower_nodes",
         "tree_passes.merge_leaf_conditions", "witness_search.draw_pending_rows",
         "witness_search.write_rows",
     }
 )  # fmt: skip
-"""Kernels of a usual build, besides `grow_nodes`: what ``treekit demo`` calls."""
+"""Kernels of a usual build, besides `grow_nodes`: those of ``treekit demo`` and of a server."""
 
 
 def iterate_kernels(*, usual: bool = False) -> Iterator[tuple[str, tuple[Any, ...]]]:
@@ -243,7 +253,7 @@ def _iterate_scoring(*, usual: bool) -> Iterator[tuple[str, str]]:
     """Yield the variants of the kernels that score rows: of float32 and float64."""
     for number, word in (("f4", "u4"),) if usual else (("f4", "u4"), ("f8", "u8")):
         yield "score_batch.gather_unpacked_values", f"{number}* u4* u8 u8 i4* {number}** i4*"
-        for nominal in ("u1*",) if usual else ("None", "u1*"):
+        for nominal in ("None", "u1*") if usual else ("None", "u1*", "u4*"):
             rest = f"{word}** u8* {nominal} u8 u8* u8* u8* u8 i8** i8*"
             yield "score_row.sum_row", f"{number}* {rest}"
             for derived in ("None",) if usual else ("None", "PackedDerivedColumns"):

@@ -25,7 +25,7 @@ import numpy as np
 
 from treekit.kernels.compile import Kernel
 from treekit.kernels.function_pointers import FunctionPointer, Intrinsic
-from treekit.kernels.prebuilt import digest_file
+from treekit.kernels.library import digest_file
 
 # ---------------------------------------------------------------- identity
 # Descriptions of everything that machine code depends on: a function's code, defaults and

@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import functools
 import importlib
-import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypeVar, cast
 
@@ -218,24 +217,6 @@ class SplitterKernel:
         kernel = self.kernel if nominal else self.numeric_kernel
         own = self.simple_kernel if nominal else self.simple_numeric_kernel
         return (simple and own) or kernel or self.kernel
-
-
-# ---------------------------------------------------------------- compilation by numba
-
-_expected: list[Sequence[Any]] = [()]
-
-
-def expect_kernels(*kernels: Any) -> None:
-    """Add the kernels that the current training or verification will use to the seconds left."""
-    _expected[0] = kernels
-    compiler = sys.modules.get("treekit.kernels.numba_compiler")
-    if compiler is not None:
-        compiler._report.expected = kernels
-
-
-def get_expected_kernels() -> Sequence[Any]:
-    """Return the kernels that the current training or verification will use."""
-    return _expected[0]
 
 
 def __getattr__(name: str) -> Any:

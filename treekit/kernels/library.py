@@ -16,6 +16,7 @@ import pickle
 import struct
 import sys
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from functools import cache
 from importlib import import_module
 from pathlib import Path
@@ -110,21 +111,30 @@ FOLDER = Path(__file__).with_name("machine_code")
 MANIFEST, SHARED, OBJECT = "library.json", "kernels.so", "kernels.o"
 
 _ROOT = Path(__file__).parents[1]
-_SOURCES = ("kernels/*.py", "grow/compile_criterion.py", "components/criteria.py")
+_SOURCES = (
+    "kernels/*.py", "grow/compile_criterion.py", "grow/compile_splitter.py",
+    "components/criteria.py", "components/pruners.py", "contracts.py",
+)  # fmt: skip
 """The files that machine code depends on."""
 
-_NOT_COMPILED = frozenset({"compile.py", "library.py", "numba_compiler.py", "prebuilt.py"})
+_NOT_COMPILED = frozenset({"compile.py", "library.py", "numba_compiler.py"})
 
 
+@cache
 def digest_sources() -> str:
-    """Return a digest of the sources of all kernels and built-in criteria."""
+    """Return a digest of the sources of all kernels and built-in components."""
     digest = hashlib.blake2b(digest_size=16)
     for pattern in _SOURCES:
         for path in sorted(_ROOT.glob(pattern)):
             if path.name not in _NOT_COMPILED:
-                digest.update(f"{path.name}\0".encode())
-                digest.update(path.read_bytes())
+                digest.update(f"{path.name}\0{digest_file(str(path))}\n".encode())
     return digest.hexdigest()
+
+
+@cache
+def digest_file(path: str) -> str:
+    """Return a digest of a source file's contents, as they were when it was first asked for."""
+    return hashlib.sha256(Path(path).read_bytes()).hexdigest()
 
 
 class Library:
@@ -141,6 +151,8 @@ class Library:
     def __init__(self, folder: Path, manifest: Mapping[str, Any]) -> None:
         self.manifest = manifest
         if (folder / SHARED).exists():
+            if sys.platform.startswith("linux"):
+                _load_mathematics()
             code = ctypes.CDLL(str(folder / SHARED))
 
             def locate(name: str) -> int:
@@ -189,6 +201,12 @@ def _accepts_gaps(form: str, name: str) -> bool:
         a == b or ("*A" in a and a.replace("*A", "*") == b.replace("*F", "*"))
         for a, b in zip(*parts, strict=True)
     )
+
+
+def _load_mathematics() -> None:
+    """Load the C library's mathematics for the library of kernels, which names no other library."""
+    with suppress(OSError):  # musl has them in its C library
+        ctypes.CDLL("libm.so.6", ctypes.RTLD_GLOBAL)
 
 
 def _load_object(path: Path) -> tuple[Any, Callable[[str], int]]:

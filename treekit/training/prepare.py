@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from itertools import chain
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -40,13 +39,8 @@ from treekit.grow.target_statistics import (
     scale_number_target,
 )
 from treekit.grow.tree_builder import allocate_scratch
-from treekit.kernels.compile import SplitterKernel, expect_kernels
-from treekit.kernels.grow_tree import grow_nodes
-from treekit.kernels.partition_rows import replace_by_children
-from treekit.kernels.pruning import find_weakest_links, prune_and_raise
+from treekit.kernels.compile import SplitterKernel
 from treekit.kernels.records import Limits, SplitRules, Table
-from treekit.kernels.route_rows import route_rows
-from treekit.kernels.surrogate_splits import find_surrogates
 from treekit.kernels.thresholds import MIDPOINT, READABLE_FLOAT32, READABLE_FLOAT64, VALUE_BELOW
 from treekit.model.tree import MAX_DEPTH
 from treekit.training.plan import Plan, PlannedComponent
@@ -133,21 +127,10 @@ def get_placement(plan: Plan, dtype: Dtype) -> int:
     return places[plan.settings["thresholds"]]
 
 
-_LATER_KERNELS = {
-    "surrogate": (find_surrogates,),
-    "fractional": (replace_by_children, route_rows),
-    "cost_complexity": (find_weakest_links,),
-    "error_based": (prune_and_raise,),
-}
-"""Kernels used after the splitter's, by the treatment of missing values or the pruner."""
-
-
 def _compile_recipe(data: EncodedData) -> Recipe:
     """Compile the plan's components for encoded tables."""
     plan, table, target, dtype = data.plan, data.table, data.target, data.schema.dtype
     settings = plan.settings
-    choices = settings["missing"], settings["pruner"]
-    expect_kernels(grow_nodes, *chain(*(_LATER_KERNELS.get(one, ()) for one in choices)))
     before = plan.pruner and plan.pruner.functions.before
     fractional = settings["missing"] == "fractional"
     surrogate = settings["missing"] == "surrogate"

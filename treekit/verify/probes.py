@@ -124,13 +124,6 @@ def _construct_rows(
     model: Model, n_random: int, max_rows: int, rng: np.random.Generator, until: float
 ) -> tuple[Array, tuple[TreeCoverage, ...], Index, str]:
     """Construct the rows of a plain model; also return the other parts of its `Probes`."""
-    from treekit.kernels.compile import expect_kernels
-    from treekit.kernels.score_batch import add_leaf_units
-    from treekit.kernels.tree_equivalence import compare_with_tables
-    from treekit.kernels.tree_passes import lower_nodes
-    from treekit.kernels.witness_search import write_rows
-
-    expect_kernels(write_rows, add_leaf_units, lower_nodes, compare_with_tables)
     bounds = np.concatenate([_bound_row_counts(tree, model.schema) for tree in model.trees])
     leaf = np.concatenate([tree.kind == Split.LEAF for tree in model.trees])
     builder, cut = _RowBuilder(model, rng), ""
