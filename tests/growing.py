@@ -152,7 +152,6 @@ def recipe_of(
         target.select_rows(np.empty(0, np.uint32), None),
         allocate_scratch(table, target, 1, 1),
         Origin("splitter", getattr(find, "__name__", "axis")),
-        compiled.pointers.use_terms,
         target.quantile,
     )
     return Recipe(

@@ -421,21 +421,15 @@ def _iterate_searches(*, usual: bool) -> Iterator[FunctionPointer]:
 
     small = [
         axis_splits.find_binned_split,
-        axis_splits.find_simple_binned_split,
-        axis_splits.find_simple_numeric_binned_split,
         levels.search_counts,
-        levels.search_numeric_counts,
     ]
     any_size = [
         axis_splits.find_axis_split,
-        axis_splits.find_numeric_axis_split,
-        axis_splits.find_simple_axis_split,
-        axis_splits.find_simple_numeric_axis_split,
         random_splits.find_random_split,
     ]
     ranks = [quantile_splits.find_quantile_split]
     if usual:
-        small, any_size, ranks = [axis_splits.find_simple_axis_split], [], []
+        small, any_size, ranks = [axis_splits.find_axis_split], [], []
     for kernels, sizes, quantile in (
         (small, ("u1",), None),
         (any_size, ("u1", "u4"), None),

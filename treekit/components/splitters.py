@@ -7,18 +7,12 @@ from treekit.hookspecs import hookimpl
 from treekit.kernels.axis_splits import (
     find_axis_split,
     find_binned_split,
-    find_numeric_axis_split,
-    find_simple_axis_split,
-    find_simple_binned_split,
-    find_simple_numeric_axis_split,
-    find_simple_numeric_binned_split,
 )
 from treekit.kernels.compile import SplitterKernel
 from treekit.kernels.oblique_splits import (
     COORDINATE,
     LINEAR,
     PRINCIPAL,
-    find_numeric_oblique_split,
     find_oblique_split,
 )
 from treekit.kernels.quantile_splits import find_quantile_split
@@ -73,18 +67,12 @@ def treekit_splitters() -> list[Splitter]:
 
 AXIS_SPLITTER = SplitterKernel(
     find_axis_split,
-    numeric_kernel=find_numeric_axis_split,
-    simple_kernel=find_simple_axis_split,
-    simple_numeric_kernel=find_simple_numeric_axis_split,
     quantile_kernel=find_quantile_split,
     supports_monotonic=True,
 )
 
 BINNED_SPLITTER = SplitterKernel(
     find_binned_split,
-    numeric_kernel=find_binned_split,
-    simple_kernel=find_simple_binned_split,
-    simple_numeric_kernel=find_simple_numeric_binned_split,
     quantile_kernel=find_quantile_split,
     supports_monotonic=True,
     supports_records=True,
@@ -122,5 +110,5 @@ def make_oblique(
     """
     options = (OBLIQUE_METHODS[method], terms, restarts, digits, ridge)
     numbers = tuple(float(option) for option in options)
-    find = SplitterKernel(find_oblique_split, numbers, find_numeric_oblique_split)
+    find = SplitterKernel(find_oblique_split, numbers)
     return SplitterFunctions(find=find, coding="exact", sums=True)

@@ -75,20 +75,15 @@ def compile_splitter(
     rows: Rows,
     scratch: Scratch,
     origin: Origin,
-    use_terms: bool,
     quantile: float | None = None,
 ) -> CompiledSplitter:
     """Compile a splitter for the types of one training.
 
     Built-in kernels come from the disk cache.  A plugin's ``find`` is compiled, or called
-    as Python with one warning.  `use_terms` is that of the criterion, `quantile` the quantile
-    level of the target.
+    as Python with one warning.  `quantile` is the quantile level of the target.
     """
     if isinstance(functions.find, SplitterKernel):
-        own = functions.find.quantile_kernel
-        if quantile is None:
-            simple = not use_terms and bool((table.nominal <= 1).all())
-            own = functions.find.choose_kernel(bool((table.nominal > 0).any()), simple)
+        own: Any = functions.find.kernel if quantile is None else functions.find.quantile_kernel
         if own is None:
             raise SettingError(
                 f"{origin} needs additive statistics, but the criterion uses quantiles; choose "

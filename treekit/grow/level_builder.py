@@ -40,7 +40,6 @@ from treekit.kernels.levels import (
     move_rows,
     order_nodes,
     search_counts,
-    search_numeric_counts,
     split_nodes,
 )
 from treekit.kernels.records import Rows, Table
@@ -298,7 +297,6 @@ def split_block(
     none, cells = np.empty(0, np.uint32), np.empty(0 if target.is_dense else entries, np.uint32)
     # One type of codes and of `find`, for which the kernels are compiled once.
     bare, sums = table._replace(codes=np.empty((0, 0), np.uint8)), Rows(none, cells, counts)
-    search = search_counts if (table.nominal > 0).any() else search_numeric_counts
     arguments = (
         n,
         CountedNodes(bare, sums),
@@ -309,7 +307,7 @@ def split_block(
         room,
         recipe.limits._replace(n_try=_count_tries(recipe)),
         make_split_rules(recipe),
-        get_builtin_pointer(search, bare, sums, scratch),
+        get_builtin_pointer(search_counts, bare, sums, scratch),
         recipe.criterion.pointers,
         recipe.before,
         recipe.use_before,

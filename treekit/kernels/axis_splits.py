@@ -84,60 +84,21 @@ def find_axis_split(node, scratch, criterion, rng, found):
 
     Cost: tries x rows, plus tries x codes for large nodes.
     """
-    keys = criterion.category_keys
-    search_columns(node, scratch, criterion, keys, True, True, None, None, found)
-
-
-@kernel
-def find_numeric_axis_split(node, scratch, criterion, rng, found):
-    """Search a table without nominal columns; the search over categories is not compiled."""
-    search_columns(node, scratch, criterion, None, True, True, None, None, found)
-
-
-@kernel
-def find_simple_axis_split(node, scratch, criterion, rng, found):
-    """Search for cuts and subsets of categories; leave out terms and single categories."""
-    keys = criterion.category_keys
-    search_columns(node, scratch, criterion, keys, None, True, None, None, found)
-
-
-@kernel
-def find_simple_numeric_axis_split(node, scratch, criterion, rng, found):
-    """Search for cuts; leave out terms and categories."""
-    search_columns(node, scratch, criterion, None, None, True, None, None, found)
+    search_columns(node, scratch, criterion, True, None, None, found)
 
 
 @kernel
 def find_binned_split(node, scratch, criterion, rng, found):
     """Find the best split of one node as `find_axis_split`, by the fast search of records."""
-    keys = criterion.category_keys
-    search_columns(node, scratch, criterion, keys, True, True, True, None, found)
-
-
-@kernel
-def find_simple_binned_split(node, scratch, criterion, rng, found):
-    """Search for cuts and subsets of categories; leave out terms and single categories."""
-    keys = criterion.category_keys
-    search_columns(node, scratch, criterion, keys, None, True, True, None, found)
-
-
-@kernel
-def find_simple_numeric_binned_split(node, scratch, criterion, rng, found):
-    """Search for cuts; leave out terms and categories."""
-    search_columns(node, scratch, criterion, None, None, True, True, None, found)
+    search_columns(node, scratch, criterion, True, True, None, found)
 
 
 @inlined
-def search_columns(node, scratch, criterion, key, rare, by_row, records, counts, found):
+def search_columns(node, scratch, criterion, by_row, records, counts, found):
     """Find the best split of one node on a single column, as `find_axis_split`.
 
     Parameters
     ----------
-    key : pointer or None
-        None = the search over categories is not compiled.
-    rare : bool or None
-        None = the searches that few tables need are not compiled: many classes row by row,
-        a branch for each category, one category against the rest.
     by_row : bool or None
         None = the counts of codes are given, and no search of rows is compiled.
     records : bool or None
@@ -203,21 +164,17 @@ def search_columns(node, scratch, criterion, key, rare, by_row, records, counts,
                 at += size
             if by_row is not None:
                 column = locate_column(table, flat, scratch.lines, feature, place)
-                if rare is not None:
-                    if (
-                        by_term
-                        and table.nominal[feature] == 0
-                        and s * column.n_codes > m * ROWS_PER_CELL
-                    ):
-                        known = sort_rows(column, rows.ids, scratch)
-                        if known < 0:
-                            continue
-                        tried += np.uint64(1)
-                        if not search_sorted_column(
-                            node, scratch, criterion, feature, known, chosen, split
-                        ):
-                            return
+                is_large = s * column.n_codes > m * ROWS_PER_CELL
+                if by_term and is_large and table.nominal[feature] == 0:
+                    known = sort_rows(column, rows.ids, scratch)
+                    if known < 0:
                         continue
+                    tried += np.uint64(1)
+                    if not search_sorted_column(
+                        node, scratch, criterion, feature, known, chosen, split
+                    ):
+                        return
+                    continue
                 count = tally_codes(column, rows, s, width, scratch)
             if count <= 1:
                 continue  # a constant column does not count as a try: sparse tables still split
@@ -227,9 +184,7 @@ def search_columns(node, scratch, criterion, key, rare, by_row, records, counts,
                 before = n_cuts
                 n_cuts = collect_cuts(node, scratch, criterion, count, n_cuts)
                 n_columns += np.uint64(n_cuts > before)  # all cuts may be too light
-            elif not search_counted_column(
-                node, scratch, criterion, key, rare, feature, count, chosen, split
-            ):
+            elif not search_counted_column(node, scratch, criterion, feature, count, chosen, split):
                 return
         if not criterion.use_choose:
             return
@@ -342,13 +297,11 @@ def take_cuts(node, scratch, criterion, width, in_records, n_cuts, n_columns, sp
 
 
 @llvm_inlined
-def search_counted_column(node, scratch, criterion, key, rare, feature, count, chosen, split):
+def search_counted_column(node, scratch, criterion, feature, count, chosen, split):
     """Search the counts of one column for a split, and keep it if it is the best so far.
 
     Parameters
     ----------
-    key, rare
-        As in `search_columns`.
     feature : uint64
     count : int
         Codes present, including missing: ``work[CODE_OF, :count]``, with their statistics in
@@ -364,14 +317,11 @@ def search_counted_column(node, scratch, criterion, key, rare, feature, count, c
     if criterion.use_choose:
         clear_split(split)
     groups = make_groups(node, scratch, feature, count)
-    way = np.uint8(0)
-    if key is not None:
-        way = node.table.nominal[feature]
-        if rare is not None:
-            if way == 2:
-                try_branches(node, scratch, criterion, groups, split)
-    if way != 2:
-        _try_binary_splits(node, scratch, criterion, key, rare, groups, way, split)
+    way = node.table.nominal[feature]
+    if way == 2:
+        try_branches(node, scratch, criterion, groups, split)
+    else:
+        _try_binary_splits(node, scratch, criterion, groups, way, split)
     return finish_column(node, scratch, criterion, feature, groups.known, chosen, split)
 
 
@@ -586,7 +536,7 @@ ALONG_CODES, ALONG_ORDER, ALL_SUBSETS = 0, 1, 2
 
 
 @inlined
-def _try_binary_splits(node, scratch, criterion, key, rare, groups, way, split):
+def _try_binary_splits(node, scratch, criterion, groups, way, split):
     """Try the binary splits of a column.
 
     `way` is the column's entry of `Table.nominal`: 0 tries cuts of numbers, 1 subsets of
@@ -612,28 +562,24 @@ def _try_binary_splits(node, scratch, criterion, key, rare, groups, way, split):
     if way == 0 and ways.min_side_share > 0.0:
         limit = compute_side_limit(ways.min_side_share * known_weight, limit)
     groups = Groups(groups.feature, groups.n_codes, known, count)
-    if key is not None:
-        if rare is not None:
-            if way == 3:
-                try_one_vs_rest(node, scratch, criterion, groups, totals, split)
-                return
+    if way == 3:
+        try_one_vs_rest(node, scratch, criterion, groups, totals, split)
+        return
     best[s + np.uint64(2 + SIGN)] = scratch.offers[3, groups.feature]
     best[s + np.uint64(2 + N_CUTS)] = known - 1
     try_cuts(
-        node, scratch, criterion, key, groups, way > 0, totals, known_weight, limit, first_of, split
+        node, scratch, criterion, groups, way > 0, totals, known_weight, limit, first_of, split
     )
 
 
 @llvm_inlined
 def try_cuts(
-    node, scratch, criterion, key, groups, nominal, totals, known_weight, limit, first_of, split
+    node, scratch, criterion, groups, nominal, totals, known_weight, limit, first_of, split
 ):
     """Keep the best binary split of a column, if it beats the best so far.
 
     Parameters
     ----------
-    key : pointer or None
-        None = there are no nominal columns, and the code for them is not compiled.
     groups : Groups
         Rows of the table `compact`.
     totals, known_weight : (S,) float64, float
@@ -659,40 +605,38 @@ def try_cuts(
     code_of, order = work[CODE_OF], work[ORDER]
     unknown = np.uint64(known)
     way, attempts, table = ALONG_CODES, np.int64(1), compact
-    if key is not None:
-        # Two categories have a single subset.
-        if n_keys > 1 and 3 <= known <= node.ways.exact_levels:
-            way, table = ALL_SUBSETS, ordered
-            attempts = ((np.int64(1) << (known - 1)) - 2) // SUBSETS_PER_SCAN + 1
-        elif n_keys > 0:
-            way, attempts, table = ALONG_ORDER, np.int64(n_keys), ordered
+    # Two categories have a single subset.
+    if n_keys > 1 and 3 <= known <= node.ways.exact_levels:
+        way, table = ALL_SUBSETS, ordered
+        attempts = ((np.int64(1) << (known - 1)) - 2) // SUBSETS_PER_SCAN + 1
+    elif n_keys > 0:
+        way, attempts, table = ALONG_ORDER, np.int64(n_keys), ordered
     for attempt in range(attempts):
         steps, closes = known - 1, True
         mask = np.uint64(0)
-        if key is not None:
-            if way == ALONG_ORDER:
-                key(compact, known, attempt, keys)
-                if not check_keys(keys, known, compact, best, split):
-                    return
-                sort_by_key(keys, known, order)
-                for j in range(np.uint64(count)):  # missing rows stay last
-                    i = np.uint64(order[j]) if j < unknown else j
-                    for k in range(s):
-                        ordered[j, k] = compact[i, k]
-            elif way == ALL_SUBSETS:
-                first = np.uint64(attempt * SUBSETS_PER_SCAN)
-                mask = first ^ (first >> np.uint64(1))
-                steps = min(
-                    (np.int64(1) << (known - 1)) - 1 - attempt * SUBSETS_PER_SCAN, SUBSETS_PER_SCAN
-                )
-                closes = attempt == attempts - 1
-                _enumerate_subsets(compact, ordered, first, np.uint64(steps), s)
-                if closes:  # the last Gray code has the last but one category alone
-                    last_but_one = unknown - np.uint64(2)
-                    for k in range(s):
-                        rest = totals[k] - compact[last_but_one, k]
-                        rest -= compact[unknown, k] if sides_of_missing else 0.0
-                        ordered[np.uint64(steps), k] = rest
+        if way == ALONG_ORDER:
+            criterion.category_keys(compact, known, attempt, keys)
+            if not check_keys(keys, known, compact, best, split):
+                return
+            sort_by_key(keys, known, order)
+            for j in range(np.uint64(count)):  # missing rows stay last
+                i = np.uint64(order[j]) if j < unknown else j
+                for k in range(s):
+                    ordered[j, k] = compact[i, k]
+        elif way == ALL_SUBSETS:
+            first = np.uint64(attempt * SUBSETS_PER_SCAN)
+            mask = first ^ (first >> np.uint64(1))
+            steps = min(
+                (np.int64(1) << (known - 1)) - 1 - attempt * SUBSETS_PER_SCAN, SUBSETS_PER_SCAN
+            )
+            closes = attempt == attempts - 1
+            _enumerate_subsets(compact, ordered, first, np.uint64(steps), s)
+            if closes:  # the last Gray code has the last but one category alone
+                last_but_one = unknown - np.uint64(2)
+                for k in range(s):
+                    rest = totals[k] - compact[last_but_one, k]
+                    rest -= compact[unknown, k] if sides_of_missing else 0.0
+                    ordered[np.uint64(steps), k] = rest
         for side in range(1, -1, -1):
             if side == 0 and (not sides_of_missing or known < 2):
                 break
@@ -739,19 +683,18 @@ def try_cuts(
                 split.cut = np.int64(code_of[np.uint64(at)])
                 split.after = np.int64(first_of[np.uint64(at + 1)])
                 continue
-            if key is not None:
-                split.kind, split.levels = SUBSET, np.int64(codes_in_all)
-                for level in range(np.uint64(codes_in_all)):
-                    levels[level] = -1
-                if way == ALL_SUBSETS:
-                    step = np.uint64(attempt * SUBSETS_PER_SCAN + at + 1)
-                    members = step ^ (step >> np.uint64(1))
-                    for j in range(unknown):
-                        levels[np.uint64(code_of[j])] = 0 if (members >> j) & np.uint64(1) else 1
-                else:
-                    for j in range(unknown):
-                        level = np.uint64(code_of[np.uint64(order[j])])
-                        levels[level] = 0 if np.int64(j) <= at else 1
+            split.kind, split.levels = SUBSET, np.int64(codes_in_all)
+            for level in range(np.uint64(codes_in_all)):
+                levels[level] = -1
+            if way == ALL_SUBSETS:
+                step = np.uint64(attempt * SUBSETS_PER_SCAN + at + 1)
+                members = step ^ (step >> np.uint64(1))
+                for j in range(unknown):
+                    levels[np.uint64(code_of[j])] = 0 if (members >> j) & np.uint64(1) else 1
+            else:
+                for j in range(unknown):
+                    level = np.uint64(code_of[np.uint64(order[j])])
+                    levels[level] = 0 if np.int64(j) <= at else 1
 
 
 @inlined

@@ -181,11 +181,6 @@ class SplitterKernel:
     options : tuple of float
         Values for ``scratch.options``.  A closure over them would be compiled in
         every process.
-    numeric_kernel : callable or None
-        Faster-compiling kernel for tables without nominal columns; None: `kernel`.
-    simple_kernel, simple_numeric_kernel : callable or None
-        Smaller kernels, for a criterion whose terms are not used and columns that are cut or
-        split by subsets only; None: `kernel` and `numeric_kernel`.
     quantile_kernel : callable or None
         Kernel for rank targets, whose statistics do not add up; None: rank targets
         are not supported.
@@ -200,9 +195,6 @@ class SplitterKernel:
 
     kernel: Callable[..., Any]
     options: tuple[float, ...] = ()
-    numeric_kernel: Callable[..., Any] | None = None
-    simple_kernel: Callable[..., Any] | None = None
-    simple_numeric_kernel: Callable[..., Any] | None = None
     quantile_kernel: Callable[..., Any] | None = None
     supports_monotonic: bool = False
     supports_keys: bool = False
@@ -211,12 +203,6 @@ class SplitterKernel:
     def __call__(self, *arguments: Any) -> Any:
         """Call the kernel."""
         return self.kernel(*arguments)
-
-    def choose_kernel(self, nominal: bool, simple: bool) -> Callable[..., Any]:
-        """Return the kernel that compiles fastest of those that support the table's columns."""
-        kernel = self.kernel if nominal else self.numeric_kernel
-        own = self.simple_kernel if nominal else self.simple_numeric_kernel
-        return (simple and own) or kernel or self.kernel
 
 
 def __getattr__(name: str) -> Any:

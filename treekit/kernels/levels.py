@@ -201,14 +201,7 @@ class CountedNodes(NamedTuple):
 @kernel
 def search_counts(node, scratch, criterion, rng, found):
     """Find the best split of a node by its counts, as `find_axis_split` finds it by its rows."""
-    keys, counts = criterion.category_keys, node.rows.values
-    search_columns(node, scratch, criterion, keys, True, None, None, counts, found)
-
-
-@kernel
-def search_numeric_counts(node, scratch, criterion, rng, found):
-    """Find the best split in a table of numeric columns; no search of categories is compiled."""
-    search_columns(node, scratch, criterion, None, True, None, None, node.rows.values, found)
+    search_columns(node, scratch, criterion, None, None, node.rows.values, found)
 
 
 @kernel
@@ -234,7 +227,7 @@ def split_nodes(
     room : GrowthArrays
         Children are added after the nodes; their `end` is 1 if they may be split, else 0.
     find
-        Pointer to `search_counts` or `search_numeric_counts`.
+        Pointer to `search_counts`.
     lacking : (nodes,) bool
         Output: nodes that need counts of more columns.
 

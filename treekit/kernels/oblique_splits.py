@@ -69,15 +69,7 @@ def find_oblique_split(node, scratch, criterion, rng, found):
 
     Arguments are those of `treekit.kernels.axis_splits.find_axis_split`.
     """
-    keys = criterion.category_keys
-    search_columns(node, scratch, criterion, keys, True, True, None, None, found)
-    search_sums(node, scratch, make_scorer(criterion, scratch.scan), found[0])
-
-
-@kernel
-def find_numeric_oblique_split(node, scratch, criterion, rng, found):
-    """Search a table without nominal columns."""
-    search_columns(node, scratch, criterion, None, True, True, None, None, found)
+    search_columns(node, scratch, criterion, True, None, None, found)
     search_sums(node, scratch, make_scorer(criterion, scratch.scan), found[0])
 
 

@@ -230,12 +230,12 @@ def check_supported(plan: Plan) -> None:
     """Raise `SettingError` for components and settings that training by levels does not support."""
     settings, criterion = plan.settings, plan.criterion
     splitter = plan.splitter.functions
-    kernel = getattr(splitter.find, "numeric_kernel", None)
+    counts = getattr(splitter.find, "supports_records", False)  # as columns of bins
     pruner = None if plan.pruner is None else plan.pruner.functions
     numbers = criterion.functions.impurity is None and settings["min_impurity"] is not None
     wrong = [
         (
-            splitter.coding != "histogram" or kernel is None,
+            splitter.coding != "histogram" or not counts,
             f"splitter {plan.splitter.record.name!r}", "splitter='histogram'",
         ),
         (

@@ -156,19 +156,13 @@ def _compile_recipe(data: EncodedData) -> Recipe:
         criterion=replace(criterion, functions=plan.criterion.functions),
         splitter=_get_compiled(
             plan.splitter,
-            (
-                table.codes.dtype.str,
-                target.quantile is None,
-                table.nominal.max(initial=0),
-                criterion.pointers.use_terms,
-            ),
+            (table.codes.dtype.str, target.quantile is None),
             lambda functions, origin: compile_splitter(
                 functions,
                 table,
                 target.select_rows(np.empty(0, np.uint32), None),
                 allocate_scratch(table, target, 1, 1),
                 origin,
-                criterion.pointers.use_terms,
                 target.quantile,
             ),
         ),
