@@ -151,7 +151,7 @@ _USUAL = frozenset(
         "partition_rows.take_rows", "pruning.find_weakest_links", "pruning.sum_leaves_below",
         "random_numbers.draw_bag", "reachability.mark_rows", "route_rows.find_row_leaves",
         "route_rows.sum_votes", "score_batch.add_leaf_units", "score_batch.gather_leaf_values",
-        "score_row.sum_row",
+        "score_batch.gather_unpacked_values", "score_row.sum_row",
         "thresholds.place_readable_thresholds", "tree_equivalence.compare_with_tables",
         "tree_equivalence.compute_depth", "tree_passes.lower_nodes",
         "tree_passes.merge_leaf_conditions", "witness_search.draw_pending_rows",
@@ -197,9 +197,9 @@ def _type_search(arguments: tuple[Any, ...], quantile: float | None = None) -> t
                 return inner
         return None
 
-    kinds = [find_record(kind, arguments) for kind in (Table, Rows, Scratch)]
+    table, rows, scratch = (find_record(kind, arguments) for kind in (Table, Rows, Scratch))
     search = FunctionPointer(
-        "find", _refuse, "example", lambda: make_find_signature(*kinds, quantile)
+        "find", _refuse, "example", lambda: make_find_signature(table, rows, scratch, quantile)
     )
     return tuple(
         search if isinstance(value, FunctionPointer) and value.kind == "find" else value
@@ -408,7 +408,8 @@ def _iterate_rules(*, usual: bool) -> Iterator[FunctionPointer]:
         return
     origin = Origin("pruner", "built in", "treekit ")
     for pruner in (make_chi_squared(0.05), make_holdout(0.3)):
-        yield compile_before(pruner.before, origin)
+        if pruner.before is not None:
+            yield compile_before(pruner.before, origin)
 
 
 def _iterate_searches(*, usual: bool) -> Iterator[FunctionPointer]:
@@ -419,23 +420,17 @@ def _iterate_searches(*, usual: bool) -> Iterator[FunctionPointer]:
     from treekit.grow.compile_splitter import get_builtin_pointer
     from treekit.kernels import axis_splits, levels, quantile_splits, random_splits
 
-    small = [
-        axis_splits.find_binned_split,
-        levels.search_counts,
+    small, large = ("u1",), ("u1", "u4")
+    chosen: list[tuple[Any, tuple[str, ...], float | None]] = [
+        (random_splits.find_random_split, large, None),
+        (axis_splits.find_binned_split, small, None),
+        (quantile_splits.find_quantile_split, large, 0.5),
+        (axis_splits.find_axis_split, large, None),
+        (levels.search_counts, small, None),
     ]
-    any_size = [
-        axis_splits.find_axis_split,
-        random_splits.find_random_split,
-    ]
-    ranks = [quantile_splits.find_quantile_split]
     if usual:
-        small, any_size, ranks = [axis_splits.find_axis_split], [], []
-    for kernels, sizes, quantile in (
-        (small, ("u1",), None),
-        (any_size, ("u1", "u4"), None),
-        (ranks, ("u1", "u4"), 0.5),
-    ):
-        for kernel in kernels:
-            for codes in sizes:
-                kinds = parse_types(f"Table:{codes} Rows Scratch:{codes}")
-                yield get_builtin_pointer(kernel, *kinds, quantile)
+        chosen = [(axis_splits.find_axis_split, small, None)]
+    for kernel, sizes, quantile in chosen:
+        for codes in sizes:
+            table, rows, scratch = parse_types(f"Table:{codes} Rows Scratch:{codes}")
+            yield get_builtin_pointer(kernel, table, rows, scratch, quantile)

@@ -34,7 +34,7 @@ called as Python, and `failures`, the errors raised by plugins' Python functions
 
 
 def compile_function(
-    function: Callable[..., Any],
+    function: Any,
     argument_types: tuple[Any, ...],
     origin: Origin,
     name: str,

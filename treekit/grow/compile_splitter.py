@@ -89,16 +89,20 @@ def compile_splitter(
                 f"{origin} needs additive statistics, but the criterion uses quantiles; choose "
                 "splitter 'exact' or 'histogram'"
             )
-        find = partial(get_builtin_pointer, own, table, rows, scratch, quantile)
+        find = functions.find
         return CompiledSplitter(
-            find, functions.coding, origin, functions.find.options, sums=functions.sums,
-            uses_records=functions.find.supports_records,
-        )  # fmt: skip
-    find = FunctionPointer(
+            partial(get_builtin_pointer, own, table, rows, scratch, quantile),
+            functions.coding,
+            origin,
+            find.options,
+            sums=functions.sums,
+            uses_records=find.supports_records,
+        )
+    own = FunctionPointer(
         "find", lambda: _compile_find(functions, origin, table, rows, scratch, quantile)
     )
     return CompiledSplitter(
-        lambda: find, functions.coding, origin, intervals=functions.intervals, sums=functions.sums
+        lambda: own, functions.coding, origin, intervals=functions.intervals, sums=functions.sums
     )
 
 

@@ -28,6 +28,11 @@ class FunctionPointer:
         compiled at once, so that errors and warnings of a plugin appear early.
     make_signature : callable, optional
         Returns numba's signature of a ``find``.
+
+    Attributes
+    ----------
+    origin : treekit.grow.compile_plugin.Origin or None
+        Named in errors.
     """
 
     def __init__(
@@ -42,6 +47,7 @@ class FunctionPointer:
         self._make_signature = make_signature
         self._compiled: Any = None
         self._words: tuple[int, int, int] | None = None
+        self.origin: Any = None
         if name is None:
             self._compiled = compile_function()
 
@@ -127,6 +133,10 @@ class Intrinsic:
         intrinsic, context = self.intrinsic, cpu_target.typing_context
         context.refresh()
         return context.resolve_value_type(intrinsic)
+
+    def __call__(self, *arguments: Any) -> Any:
+        """Raise an error: only compiled code calls an intrinsic."""
+        raise TypeError(f"{self.__name__} is for compiled code")
 
     def __repr__(self) -> str:
         """Return the name of the intrinsic."""

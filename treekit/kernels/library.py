@@ -60,8 +60,8 @@ def describe_types(value: Any) -> str:
 def copy_types(value: Any) -> Any:
     """Return a value of the same types, with arrays of one cell."""
     if isinstance(value, np.ndarray):
-        order = "F" if value.flags.f_contiguous and not value.flags.c_contiguous else "C"
-        copy = np.zeros((1,) * value.ndim, value.dtype, order)
+        is_transposed = value.flags.f_contiguous and not value.flags.c_contiguous
+        copy = np.zeros((1,) * value.ndim, value.dtype, "F" if is_transposed else "C")
         copy.flags.writeable = value.flags.writeable
         return copy
     if isinstance(value, tuple):
@@ -492,5 +492,5 @@ def _read_exception(kernel: str, status: int, place: int) -> BaseException:
         data, size, _, _, dynamic = struct.unpack("QixxxxQQi", ctypes.string_at(place, 36))
         if not dynamic:
             kind, arguments, *_ = pickle.loads(ctypes.string_at(data, size))  # noqa: S301 - of numba
-            return kind(*(arguments or ()))  # type: ignore[no-any-return]
+            return kind(*(arguments or ()))
     return RuntimeError(f"{kernel} ended with status {status}")
