@@ -224,8 +224,17 @@ def _load_object(path: Path) -> tuple[Any, Callable[[str], int]]:
 
 _loaded: list[Library | None] = []
 
-missing: set[str] = set()
-"""Variants that this process needed and the library has not."""
+_missing: set[str] = set()
+
+
+def note_missing(name: str) -> None:
+    """Remember a variant that this process needed and the library has not."""
+    _missing.add(name)
+
+
+def list_missing() -> list[str]:
+    """Return the variants that this process needed and the library has not."""
+    return sorted(_missing)
 
 
 def get_library() -> Library | None:
