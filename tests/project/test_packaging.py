@@ -14,7 +14,6 @@ from email import message_from_bytes
 from pathlib import Path
 
 import pytest
-from treekit.kernels.prebuilt import get_baseline
 
 import treekit
 
@@ -39,22 +38,22 @@ print(json.dumps({"from": treekit.__file__, "labels": model.predict(rows).tolist
 
 
 FIRST_USE = """
-import hashlib, json, treekit
-from numba.core.event import install_recorder
+import hashlib, json, sys
+if sys.argv[1] == "without":
+    sys.modules["numba"] = sys.modules["llvmlite"] = None  # importing them is an error
+import treekit
 from treekit.data import demo_table
 
-with install_recorder("numba:compile") as recorder:
-    forest = treekit.train(demo_table(), "surgical_lesion", ensemble="forest", trees=20, seed=0)
-    shares = forest.predict_proba(demo_table())
-    tree = treekit.train(demo_table(), "surgical_lesion", pruner="cost_complexity", seed=0)
-    tree.rules()
-    files = [treekit.export(tree, to, f"out/{to}")[0] for to in ("onnx", "c", "python", "rules")]
-    assert treekit.verify(tree, [file for file in files if file.suffix != ".c"]).equal
-    forest.save("forest.treekit")
-compiled = {event.data["dispatcher"].py_func for _, event in recorder.buffer if event.is_start}
+forest = treekit.train(demo_table(), "surgical_lesion", ensemble="forest", trees=20, seed=0)
+shares = forest.predict_proba(demo_table())
+tree = treekit.train(demo_table(), "surgical_lesion", pruner="cost_complexity", seed=0)
+tree.rules()
+files = [treekit.export(tree, to, f"out/{to}")[0] for to in ("onnx", "c", "python", "rules")]
+assert treekit.verify(tree, [file for file in files if file.suffix != ".c"]).equal
+forest.save("forest.treekit")
 print(json.dumps({
     "from": treekit.__file__,
-    "compiled": [function.__qualname__ for function in compiled],
+    "numba": sys.modules.get("numba") is not None,
     "shares": hashlib.sha256(shares.tobytes()).hexdigest(),
     "rules": str(tree.rules()),
 }))
@@ -190,42 +189,33 @@ def test_the_index_page_links_to_the_files_of_the_repository(source: Path, wheel
     assert plain.get_payload(decode=True) == (ROOT / "README.md").read_bytes()
 
 
-@pytest.mark.skipif(get_baseline() is None, reason="no machine code for this kind of machine")
-def test_a_wheel_with_machine_code_compiles_nothing_on_first_use(tmp_path: Path):
-    """A minute: the kernels of the demo are compiled for the wheel."""
-    built = build_wheel(tmp_path / "dist", TREEKIT_PREBUILD="demo")
-    assert "-py3-none-any" not in built.name
-    names = zipfile.ZipFile(built).namelist()
-    assert "treekit/kernels/machine_code/manifest.json" in names
-    python = install_wheel(built, tmp_path / "environment")
-    unused = {"TREEKIT_MACHINE_CODE": "0"}
-    ask = "from treekit.kernels.prebuilt import explain_refusal; print(explain_refusal())"
-    refusal = subprocess.run(
-        [str(python), "-I", "-c", ask], cwd=tmp_path, check=True, capture_output=True, text=True
-    ).stdout.strip()
-    if refusal.startswith("processor: "):
-        pytest.skip(refusal)
-    assert refusal == "None"
+def test_a_wheel_needs_no_numba_for_the_demo_and_has_the_models_of_numba(
+    wheel: Path, python: Path, tmp_path: Path
+):
+    names = zipfile.ZipFile(wheel).namelist()
+    assert "treekit/kernels/machine_code/library.json" in names
+    assert re.search(r"-py3-none-(?!any)\w+\.whl$", wheel.name)
     told = []
-    for command, settings in (
-        ([str(python), "-I"], {"NUMBA_CACHE_DIR": str(tmp_path / "empty")}),
-        ([sys.executable], {"PYTHONPATH": str(ROOT)} | unused),
+    for command, how, settings in (
+        ([str(python), "-I"], "without", {}),
+        ([sys.executable], "with", {"PYTHONPATH": str(ROOT), "TREEKIT_KERNELS": "none"}),
     ):
-        folder = tmp_path / str(len(told))
+        folder = tmp_path / how
         folder.mkdir()
         done = subprocess.run(
-            [*command, "-c", FIRST_USE],
-            cwd=folder,
-            env=os.environ | settings,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
+            [*command, "-c", FIRST_USE, how], cwd=folder, env=os.environ | settings,
+            capture_output=True, text=True, check=False,
+        )  # fmt: skip
         assert done.returncode == 0, done.stderr
         told.append(json.loads(done.stdout) | {"file": (folder / "forest.treekit").read_bytes()})
     first, usual = told
-    assert Path(first["from"]).is_relative_to(tmp_path)
-    assert first["compiled"] == []
-    assert not list((tmp_path / "empty").rglob("*.nbi"))
+    assert Path(first["from"]).is_relative_to(python.parents[1])
+    assert (first.pop("numba"), usual.pop("numba")) == (False, True)
     assert (first["shares"], first["rules"]) == (usual["shares"], usual["rules"])
     assert first["file"] == usual["file"]
+
+
+def test_a_wheel_without_kernels_suits_any_platform(tmp_path: Path):
+    built = build_wheel(tmp_path, TREEKIT_KERNELS="none")
+    assert built.name.endswith("-py3-none-any.whl")
+    assert not [name for name in zipfile.ZipFile(built).namelist() if "machine_code" in name]
