@@ -53,6 +53,12 @@ def train_seven_classes(**settings: Any) -> Model:
     return treekit.train(table, "label", max_depth=4, seed=0, **settings)
 
 
+def train_many_classes() -> Model:
+    x = np.random.default_rng(0).normal(size=(2, 900))
+    table = {"x": x[0], "y": x[1], "label": np.digitize(x[0], np.linspace(-2, 2, 29)).astype(str)}
+    return treekit.train(table, "label", max_depth=6, seed=0, criterion="entropy")
+
+
 USUAL: dict[str, Callable[[], Model]] = {
     "demo forest": lambda: treekit.train(
         demo_table(), DEMO_TARGET, ensemble="forest", trees=5, seed=0
@@ -81,6 +87,11 @@ ALL: dict[str, Callable[[], Model]] = USUAL | {
     "float64": lambda: train_example("dear", dtype="float64"),
     "chi squared": lambda: train_example("dear", pruner="chi_squared"),
     "error based": lambda: train_example("dear", pruner="error_based"),
+    "oblique": lambda: train_example("dear", splitter="oblique"),
+    "oblique axes": lambda: train_example(
+        "price", splitter="oblique", **{"splitter.method": "principal"}
+    ),
+    "many classes": train_many_classes,
     "reduced error": lambda: train_example("price", pruner="reduced_error"),
 }
 

@@ -343,9 +343,6 @@ def _find(place: str) -> Any:
 
 # ---------------------------------------------------------------- functions called by pointers
 
-_MANY_CELLS = 10
-"""Largest number of classes whose scores have code of their own."""
-
 
 def iterate_pointers(*, usual: bool = False) -> Iterator[FunctionPointer]:
     """Yield the functions of built-in components that kernels call by pointers."""
@@ -363,11 +360,11 @@ def iterate_pointers(*, usual: bool = False) -> Iterator[FunctionPointer]:
 
 def _iterate_criteria(*, usual: bool) -> Iterator[FunctionPointer]:
     from treekit.components import criteria
-    from treekit.grow.compile_criterion import compile_criterion
+    from treekit.grow.compile_criterion import MAX_OWN_CELLS, compile_criterion
     from treekit.grow.compile_plugin import Origin
 
     origin = Origin("criterion", "built in", "treekit ")
-    many = range(2, _MANY_CELLS + 1)
+    many = range(2, MAX_OWN_CELLS + 2)  # the last one stands for any larger number
     kinds: list[tuple[Any, range, bool]] = [
         (criteria.make_gini(), many, False),
         (criteria.make_entropy(), many, False),
@@ -413,15 +410,19 @@ def _iterate_rules(*, usual: bool) -> Iterator[FunctionPointer]:
 
 
 def _iterate_searches(*, usual: bool) -> Iterator[FunctionPointer]:
-    """Yield the searches of built-in splitters, for their types of codes.
-
-    Oblique splits are missing: their kernels call LAPACK, which numba takes from scipy.
-    """
+    """Yield the searches of built-in splitters, for their types of codes."""
     from treekit.grow.compile_splitter import get_builtin_pointer
-    from treekit.kernels import axis_splits, levels, quantile_splits, random_splits
+    from treekit.kernels import (
+        axis_splits,
+        levels,
+        oblique_splits,
+        quantile_splits,
+        random_splits,
+    )
 
     small, large = ("u1",), ("u1", "u4")
     chosen: list[tuple[Any, tuple[str, ...], float | None]] = [
+        (oblique_splits.find_oblique_split, large, None),
         (random_splits.find_random_split, large, None),
         (axis_splits.find_binned_split, small, None),
         (quantile_splits.find_quantile_split, large, 0.5),

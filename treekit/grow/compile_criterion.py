@@ -45,6 +45,10 @@ MAX_STACK_CELLS = 64
 """Largest number of cells kept on the stack: compile time is quadratic in them."""
 
 
+MAX_OWN_CELLS = 10
+"""Largest number of classes for which a built-in score has machine code of its own."""
+
+
 MIN_TERM_CELLS = 5
 """Smallest number of classes for which `term` replaces `score`.
 
@@ -102,7 +106,7 @@ def compile_criterion(
     if blocks is not None:
         attempts = cells - 1 if functions.order is None else blocks.n_targets
     pointers = CriterionPointers(
-        score_cuts=code.make_pointer("cuts", code.compile_cuts, cells, ranked),
+        score_cuts=code.make_pointer("cuts", code.compile_cuts, code.own_cells, ranked),
         branch_score=code.make_pointer(
             "branch_score", lambda: _make_branch_score(code.branches, code.final)
         ),
@@ -137,7 +141,8 @@ class _CriterionCode:
         blocks: TargetBlocks | None,
     ) -> None:
         self.functions, self.origin, self.blocks = functions, origin, blocks
-        self.cells, self.dense = cells, dense
+        self.dense = dense
+        self.own_cells = cells if origin.is_foreign or cells <= MAX_OWN_CELLS else None
         self.ranked = isinstance(functions.statistics, Ranks)
         # Ranks do not add up: the kernel computes them from the rows.
         self.known_only = known_only and not self.ranked
@@ -219,7 +224,7 @@ class _CriterionCode:
             count_score = compile_function(
                 self.functions.count_score, kinds, self.origin, "count_score"
             )
-        return _compile_cuts(self.rank, plain, count_score, self.cells, two_sided=self.ranked)
+        return _compile_cuts(self.rank, plain, count_score, self.own_cells, two_sided=self.ranked)
 
 
 def _frozen_cells() -> Any:
@@ -291,6 +296,22 @@ def _choose_allocators(cells: int) -> tuple[Any, Any]:
     return _allocate_cells, _allocate_matrix
 
 
+def _make_allocation(cells: int | None) -> Any:
+    """Return a function that allocates the statistics of two branches, and of their node."""
+    if cells is None:
+
+        def allocate(size):  # type: ignore[no-untyped-def]
+            return np.empty((2, size)), np.empty(size)
+
+    else:
+        new_cells, new_matrix = _choose_allocators(cells)
+
+        def allocate(size):  # type: ignore[no-untyped-def]
+            return new_matrix(2, cells), new_cells(cells)
+
+    return _njit(allocate, inline="always")
+
+
 @jitted
 def _allocate_matrix(rows, columns):  # type: ignore[no-untyped-def]
     return np.empty((rows, columns))
@@ -311,7 +332,7 @@ def _compile_cuts(
     rank: Any,
     plain: Callable[..., float] | None,
     count_score: Any,
-    cells: int,
+    cells: int | None,
     *,
     two_sided: bool,
 ) -> Any:
@@ -329,8 +350,8 @@ def _compile_cuts(
         The score as Python, if it may be inlined.
     count_score : callable, optional
         Compiled; for sums that are counts.
-    cells : int
-        S, the length of a node's statistics.
+    cells : int or None
+        S, the length of a node's statistics; None: the code is for any number.
     two_sided : bool
         Whether the sums are those of both sides.
     """
@@ -349,7 +370,7 @@ def _compile_cuts(
     return compile_loop(_make_cut_scores(rank, cells, two_sided=two_sided))
 
 
-def _make_count_scores(count_score: Any, score: Any, cells: int) -> Any:
+def _make_count_scores(count_score: Any, score: Any, cells: int | None) -> Any:
     """Return the loop that scores a batch of cuts by `count_score` if all sums are counts.
 
     Parameters
@@ -358,8 +379,8 @@ def _make_count_scores(count_score: Any, score: Any, cells: int) -> Any:
         Compiled `CriterionFunctions.count_score`.
     score : callable
         The loop for other sums.
-    cells : int
-        S, the length of a node's statistics.
+    cells : int or None
+        As in `_compile_cuts`.
     """
     counts = _make_cut_scores(count_score, cells, two_sided=False)
     score_counts, score_others = (_njit(loop, inline="always") for loop in (counts, score))
@@ -367,12 +388,12 @@ def _make_count_scores(count_score: Any, score: Any, cells: int) -> Any:
 
     def score_cuts(sums, n, totals, scores):  # type: ignore[no-untyped-def]
         weight, others = 0.0, False
-        for k in range(np.uint64(cells)):
+        for k in range(np.uint64(len(totals))):
             weight += totals[k]
             others |= totals[k] != np.floor(totals[k])
         others |= weight > limit
         if not others:
-            for k in range(np.uint64(cells)):
+            for k in range(np.uint64(len(totals))):
                 total = totals[k]
                 for j in range(np.uint64(n)):
                     left = load_cell(sums, k, j)
@@ -412,7 +433,7 @@ def uses_vectors(score: Callable[..., float], rank: Any, cells: int) -> bool:
     return False
 
 
-def _make_inlined_scores(score: Callable[..., float], cells: int, *, two_sided: bool) -> Any:
+def _make_inlined_scores(score: Callable[..., float], cells: int | None, *, two_sided: bool) -> Any:
     from numba import njit
 
     core = copy_for_compilation(get_python_function(score))
@@ -420,27 +441,27 @@ def _make_inlined_scores(score: Callable[..., float], cells: int, *, two_sided: 
     return _make_cut_scores(inlined, cells, two_sided=two_sided)
 
 
-def _make_cut_scores(rank: Any, cells: int, *, two_sided: bool) -> Any:
+def _make_cut_scores(rank: Any, cells: int | None, *, two_sided: bool) -> Any:
     """Return the loop that scores a batch of cuts.
 
     ``score_cuts(sums, n, totals, scores)``: `sums` (S, cuts) are the statistics of the left side
     of each cut, and if `two_sided`, (2 * S, cuts), those of both sides; `totals` (S,) is their
-    sum; `scores` receives n numbers.
+    sum; `scores` receives n numbers.  `cells` is S, or None for code for any number.
     """
-    new_cells, new_matrix = _choose_allocators(cells)
+    allocate = _make_allocation(cells)
 
     def score_cuts(sums, n, totals, scores):  # type: ignore[no-untyped-def]
-        children, own = new_matrix(2, cells), new_cells(cells)
+        children, own = allocate(len(totals))
         view, parent = freeze_array(children), freeze_array(own)
-        zero, one = np.uint64(0), np.uint64(1)
-        for k in range(np.uint64(cells)):
+        zero, one, size = np.uint64(0), np.uint64(1), np.uint64(len(own))
+        for k in range(size):
             own[k] = totals[k]
         for j in range(np.uint64(n)):
-            for k in range(np.uint64(cells)):
+            for k in range(size):
                 left = load_cell(sums, k, j)
                 children[zero, k] = left
                 if two_sided:
-                    children[one, k] = load_cell(sums, k + np.uint64(cells), j)
+                    children[one, k] = load_cell(sums, k + size, j)
                 else:
                     children[one, k] = own[k] - left
             store_cell(scores, j, 1.0 * rank(parent, view))

@@ -14,6 +14,12 @@ import numpy as np
 from treekit.kernels.axis_splits import search_columns
 from treekit.kernels.compile import kernel
 from treekit.kernels.cut_batches import make_scorer, scan_cuts
+from treekit.kernels.linear_algebra import (
+    compute_weighted_gram,
+    find_eigenvectors,
+    multiply_by_vector,
+    solve,
+)
 from treekit.kernels.random_numbers import draw_integer
 from treekit.kernels.records import BAD_NUMBER, TOLERANCE, Node, Rows, replace_split
 from treekit.kernels.thresholds import READABLE_FLOAT32, round_decimal
@@ -349,7 +355,7 @@ def fit_linear_directions(z, cells, values, stats, most_terms, ridge):
         chosen = np.empty(0, np.int64)
         coefficients = np.zeros(d)
         for size in range(1, most + 1):
-            left = np.abs(corr - gram @ coefficients)
+            left = np.abs(corr - multiply_by_vector(gram, coefficients))
             left[chosen] = -1.0
             chosen = np.sort(np.append(chosen, np.argmax(left)))
             own = np.empty((size, size))
@@ -357,7 +363,7 @@ def fit_linear_directions(z, cells, values, stats, most_terms, ridge):
                 for b in range(np.uint64(size)):
                     own[a, b] = gram[np.uint64(chosen[a]), np.uint64(chosen[b])]
                 own[a, a] += ridge
-            coefficients[chosen] = np.linalg.solve(own, corr[chosen])
+            coefficients[chosen] = solve(own, corr[chosen])
             if size > 1:
                 found[made] = coefficients
                 made += np.uint64(1)
@@ -371,12 +377,12 @@ def find_principal_axes(z, values, most_terms):
     They are the left singular vectors of the weighted rows, computed as the
     eigenvectors of their Gram matrix.  Parameters are those of `fit_linear_directions`.
     """
-    _, axes = np.linalg.eigh(_compute_gram(z, values))
+    axes = find_eigenvectors(_compute_gram(z, values))
     d = len(z)
     count = min(d, MAX_AXES)
     found = np.zeros((count, d))
     for k in range(np.uint64(count)):
-        axis = np.ascontiguousarray(axes[:, d - 1 - np.int64(k)])
+        axis = axes[k]
         largest = np.argsort(-np.abs(axis))[:most_terms]
         for j in largest:
             found[k, np.uint64(j)] = axis[np.uint64(j)]
@@ -387,7 +393,7 @@ def find_principal_axes(z, values, most_terms):
 def _compute_gram(z, values):
     """Return (columns, columns) float64: weighted mean products of standardised columns."""
     weights = np.ascontiguousarray(values[:, 0])
-    return (z * (weights / weights.sum())) @ z.T
+    return compute_weighted_gram(z, weights / weights.sum())
 
 
 @kernel
@@ -414,7 +420,7 @@ def _correlate_columns(z, values, response):
     """Return (columns,) float64: weighted mean products with the centred response."""
     weights = np.ascontiguousarray(values[:, 0])
     weights = weights / weights.sum()
-    return z @ (weights * (response - (weights * response).sum()))
+    return multiply_by_vector(z, weights * (response - (weights * response).sum()))
 
 
 @kernel
