@@ -104,7 +104,7 @@ def recipe_of(
     criterion: CompiledCriterion | None = None,
     find: Callable[..., Any] | None = None,
     n_try: int | None = None,
-    ways: SplitRules = PLAIN_RULES,
+    rules: SplitRules = PLAIN_RULES,
     fractional: bool = False,
     surrogates: int | SurrogateRule | None = None,
 ) -> Recipe:
@@ -137,12 +137,12 @@ def recipe_of(
         problem.min_impurity if problem.n_classes else -1.0,
         -1.0 if problem.n_classes else problem.min_impurity,
     )
-    if ways is PLAIN_RULES:
-        ways = SplitRules(problem.known_only, exact_levels=problem.exact_levels)
+    if rules is PLAIN_RULES:
+        rules = SplitRules(problem.known_only, exact_levels=problem.exact_levels)
     own = {"level_by": problem.level_by} if problem.criterion == "gain_ratio" else {}
     levels = any(size is not None for size in problem.levels)
     compiled = criterion or built_in(
-        problem.criterion, target.size, ways.known_only, target.blocks, levels, **own
+        problem.criterion, target.size, rules.known_only, target.blocks, levels, **own
     )
     splitter = compile_splitter(
         SplitterFunctions(
@@ -163,7 +163,7 @@ def recipe_of(
         get_unconditional_pointer(),
         False,
         limits,
-        ways,
+        rules,
         fractional,
         surrogates=SurrogateRule(surrogates) if isinstance(surrogates, int) else surrogates,
         monotonic_signs=None if problem.signs is None else np.array(problem.signs, float),

@@ -596,7 +596,7 @@ def test_held_rows_travel_as_the_finished_tree_sends_them(splitter, criterion, p
         columns, y.tolist(), [None, 5, None], criterion, classes,
         max_bins=None if splitter == "exact" else 9,
     )  # fmt: skip
-    recipe = recipe_of(problem, ways=SplitRules(placement=placement))
+    recipe = recipe_of(problem, rules=SplitRules(placement=placement))
     other = [
         np.where(rng.random(m) < 0.1, np.nan, rng.integers(-3, 83, m) + 0.121).astype(np.float32),
         rng.integers(-1, 5, m).astype(np.int32),

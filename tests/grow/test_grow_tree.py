@@ -416,7 +416,7 @@ def test_both_sides_of_every_cut_are_known_whatever_finds_the_quantile(rows: int
     start = np.empty(ranks.N_HEADER_CELLS + 8 * rows + 4)
     mass, place, _ = ranks.lay_out_rows(values, 0.3, start)
     bits = np.empty(2 * count_words(rows), np.uint64)
-    ways = [
+    rules = [
         (rank_sweep.sweep_cuts, 0),
         (rank_many.sweep_many_rows, 0),
         (rank_many.sweep_many_rows, rows + 1),
@@ -425,8 +425,8 @@ def test_both_sides_of_every_cut_are_known_whatever_finds_the_quantile(rows: int
         cuts = len(ends) - 1 - (aside >= 0)
         if cuts < 1:
             continue
-        found = np.empty((len(ways), 2 * cuts + 1, 4))
-        for (sweep, planted), sides in zip(ways, found, strict=True):
+        found = np.empty((len(rules), 2 * cuts + 1, 4))
+        for (sweep, planted), sides in zip(rules, found, strict=True):
             sweep(
                 mass, place, np.uint64(rows), 0.3, start, order, ends, aside, joins, cuts,
                 bits, np.empty((2, planted, 2)), sides,

@@ -55,7 +55,7 @@ def parts_recipe(p: Problem, rules: oracle.Rules = oracle.Rules()) -> Recipe:  #
     recipe = recipe_of(
         p,
         criterion=built_in(p.criterion, cells, True, **ratio),
-        ways=SplitRules(
+        rules=SplitRules(
             known_only=True,
             empty_branches=rules.empty,
             min_side_share=0.1 / cells if rules.c45_side else 0.0,
@@ -303,7 +303,7 @@ def test_an_empty_branch_says_what_its_parent_does_and_weighs_nothing() -> None:
     column, y = [0, 0, 0, 2, 2], [0, 0, 1, 1, 1]
     for criterion, classes, said in (("entropy", 2, [2.0, 3.0]), ("squared_error", 0, [0.6])):
         problem = Problem([column], y, [4], criterion, classes, multiway=True)
-        recipe = recipe_of(problem, ways=SplitRules(empty_branches=True))
+        recipe = recipe_of(problem, rules=SplitRules(empty_branches=True))
         tree = grow_parts(recipe).tree
         assert tree.n_children[0] == 4
         assert tree.weight[1:].tolist() == [3.0, 0.0, 2.0, 0.0]
@@ -333,7 +333,7 @@ def test_thresholds_may_be_the_largest_training_value_below_the_midpoint() -> No
     problem = Problem([kind, x], [0, 0, 1, 2, 2, 2, 2], [None, None], "gini", 3)
     for below, threshold in ((False, 2.5), (True, np.float32(2.4))):
         tree = grow_parts(
-            recipe_of(problem, ways=SplitRules(placement=VALUE_BELOW if below else MIDPOINT))
+            recipe_of(problem, rules=SplitRules(placement=VALUE_BELOW if below else MIDPOINT))
         ).tree
         assert tree.feature.tolist()[:2] == [0, 1]
         assert tree.threshold[:2].tolist() == [0.0 if below else 0.5, threshold]
@@ -342,7 +342,7 @@ def test_thresholds_may_be_the_largest_training_value_below_the_midpoint() -> No
 def test_near_values_are_not_separated() -> None:
     column, y = [0.0, 1.0, 1.25, 1.5, 3.0, 3.25], [0, 0, 1, 0, 1, 1]
     problem = Problem([column], y, [None], "gini", 2)
-    tree = grow_parts(recipe_of(problem, ways=SplitRules(resolution=0.25))).tree
+    tree = grow_parts(recipe_of(problem, rules=SplitRules(resolution=0.25))).tree
     assert sorted(tree.threshold[tree.kind == Split.THRESHOLD]) == [0.5, 2.25]
 
 

@@ -175,7 +175,7 @@ def test_subscripts_in_growth_are_unsigned() -> None:
     problem = Problem(columns, [rng.randrange(2) for _ in range(40)], [None, 3], "gini", 2)
     recipe = recipe_of(problem)
     grow(problem)
-    parts = grow(problem, ways=SplitRules(known_only=True), fractional=True)
+    parts = grow(problem, rules=SplitRules(known_only=True), fractional=True)
     node_statistics(parts.tree, recipe.table, parts.rows, 2, fractional=True)
     signed = signed_subscripts(
         axis.find_axis_split.py_func, recipe.splitter.find.pointer_signature.args

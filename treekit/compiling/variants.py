@@ -218,7 +218,7 @@ _OF_CODES = {
 def _iterate_growth(*, usual: bool) -> Iterator[str]:
     """Yield the variants of `grow_nodes`: at most one of its optional parts at a time."""
     plain = {
-        "records": "None", "room": "GrowthArrays", "quantile": "None", "steps": "None",
+        "records": "None", "arrays": "GrowthArrays", "quantile": "None", "steps": "None",
         "surrogates": "None", "sums": "None", "find": "find", "lanes": "None", "values": "None",
     }  # fmt: skip
     moved = {"records": "Records"}
@@ -236,13 +236,13 @@ def _iterate_growth(*, usual: bool) -> Iterator[str]:
             kinds += [
                 (codes, {"quantile": "f8"}),
                 (codes, {"steps": "f8*"}),
-                (codes, {"surrogates": surrogates, "room": grown}),
+                (codes, {"surrogates": surrogates, "arrays": grown}),
                 (codes, {"sums": f"SideColumns:{codes}"}),
             ]
     for codes, own in kinds:
         part = plain | own
         yield (
-            f"Sample:{codes} {part['records']} {part['room']} Limits SplitRules b f8 "
+            f"Sample:{codes} {part['records']} {part['arrays']} Limits SplitRules b f8 "
             f"{part['quantile']} {part['steps']} {part['surrogates']} None {part['sums']} "
             f"{part['find']} {part['lanes']} {part['values']} CriterionPointers before b rng "
             f"Scratch:{codes}"

@@ -334,7 +334,7 @@ def make_read_only_node(node):  # type: ignore[no-untyped-def]
         ),
         Rows(freeze_array(rows.ids), freeze_array(rows.cells), freeze_array(rows.values)),
         freeze_array(node.stats), node.weight, node.impurity, node.depth, node.min_weight_leaf,
-        node.n_try, node.ways, node.quantile,
+        node.n_try, node.rules, node.quantile,
     )  # fmt: skip
 
 

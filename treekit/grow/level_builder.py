@@ -233,7 +233,7 @@ def collect_rows(partition: Partition, bags: Bags, blocks: Sequence[Integers]) -
 
 
 class Growth(NamedTuple):
-    """Nodes of a block, then their descendants; nodes that are `lacking` need more columns.
+    """Nodes of a block, then their descendants; `needs_counts` marks nodes that need more columns.
 
     `bounds` (nodes, 2) are the bounds of their predictions; empty without constraints.
     """
@@ -241,7 +241,7 @@ class Growth(NamedTuple):
     nodes: Nodes
     stats: Numbers
     entries: npt.NDArray[np.int32]
-    lacking: npt.NDArray[np.bool_]
+    needs_counts: npt.NDArray[np.bool_]
     bounds: Numbers
 
 
@@ -275,22 +275,22 @@ def split_block(
     for more, _ in blocks[1:]:
         counts += more
     entries = len(counts)
-    alike, n_rows = np.zeros((2 * n + 2, s)), np.zeros(n)
+    equal_rows, n_rows = np.zeros((2 * n + 2, s)), np.zeros(n)
     if target.is_dense:
         low = np.max([own[:, 0] for _, own in blocks], axis=0)
         high = np.min([own[:, 1] for _, own in blocks], axis=0)
         n_rows = np.sum([own[:, 0, 0] for _, own in blocks], axis=0)
-        alike[:, 0] = alike[-1, 1:] = 1.0
-        alike[1:-2:2, 1:] = (low > high)[:, 1:]
+        equal_rows[:, 0] = equal_rows[-1, 1:] = 1.0
+        equal_rows[1:-2:2, 1:] = (low > high)[:, 1:]
     starts = _locate(_allocate_draws(recipe), recipe, opened.nodes["seed"].copy(), opened.n_columns)
-    room = allocate_nodes(3 * n, target)
-    room.nodes[:n] = opened.nodes
-    room.nodes["begin"][:n], room.nodes["end"][:n] = starts[:-1], starts[1:]
+    arrays = allocate_nodes(3 * n, target)
+    arrays.nodes[:n] = opened.nodes
+    arrays.nodes["begin"][:n], arrays.nodes["end"][:n] = starts[:-1], starts[1:]
     bounds = np.empty((1, 2))
     if recipe.monotonic_signs is not None:
         bounds = np.empty((3 * n, 2))
         bounds[:n] = opened.bounds
-    lacking = np.zeros(n, np.bool_)
+    needs_counts = np.zeros(n, np.bool_)
     scratch = allocate_scratch(
         table, target, int(table.n_codes.max()) + 2, 0, signs=recipe.monotonic_signs
     )
@@ -300,18 +300,18 @@ def split_block(
     arguments = (
         n,
         CountedNodes(bare, sums),
-        Rows(none, cells, alike),
+        Rows(none, cells, equal_rows),
         recipe.limits.min_decrease * opened.roots,
         target.noise * n_rows,
         bounds,
-        room,
+        arrays,
         recipe.limits._replace(n_try=_count_tries(recipe)),
         make_split_rules(recipe),
         get_builtin_pointer(search_counts, bare, sums, scratch),
         recipe.criterion.pointers,
         recipe.before,
         recipe.use_before,
-        lacking,
+        needs_counts,
         np.random.default_rng(0),
         scratch,
     )
@@ -320,7 +320,7 @@ def split_block(
     grown, n, status = call_kernel(recipe, lambda *_: split_nodes, arguments, table, whole)
     if status:
         raise error_for_status(recipe, status, grown, n, scratch.best)
-    return _copy_growth(grown, n, lacking, bounds[: n if len(bounds) > 1 else 0])
+    return _copy_growth(grown, n, needs_counts, bounds[: n if len(bounds) > 1 else 0])
 
 
 def grow_block(
@@ -347,11 +347,11 @@ def grow_block(
 
 
 def _copy_growth(
-    grown: GrowthArrays, n: int, lacking: npt.NDArray[np.bool_], bounds: Numbers
+    grown: GrowthArrays, n: int, needs_counts: npt.NDArray[np.bool_], bounds: Numbers
 ) -> Growth:
     """Return the first `n` nodes, without the room for more."""
     nodes, stats = grown.nodes[:n].copy(), grown.stats[:n].copy()
-    return Growth(nodes, stats, grown.entries.copy(), lacking, bounds.copy())
+    return Growth(nodes, stats, grown.entries.copy(), needs_counts, bounds.copy())
 
 
 # ---------------------------------------------------------------- all levels
@@ -550,12 +550,16 @@ class _GrowingTrees:
         self._graft(level.blocks, found)
         ids, asked = np.concatenate(level.blocks), np.concatenate(level.n_columns)
         self.moved += ids[self.nodes["kind"][ids] != 0].tolist()
-        lacking = np.concatenate([growth.lacking for growth in found])
+        needs_counts = np.concatenate([growth.needs_counts for growth in found])
         most = len(self.recipe.table.n_codes)
         self.n_columns.update(
-            zip(ids[lacking].tolist(), np.minimum(2 * asked[lacking], most).tolist(), strict=True)
+            zip(
+                ids[needs_counts].tolist(),
+                np.minimum(2 * asked[needs_counts], most).tolist(),
+                strict=True,
+            )
         )
-        self.opened += ids[lacking].tolist()
+        self.opened += ids[needs_counts].tolist()
         children = np.arange(n, len(self.nodes))
         self._sort_by_weight(children[self.nodes["end"][children] == 1])
 

@@ -313,13 +313,13 @@ def grow_rows(
     if splitter.sums:
         sums = SideColumns(np.empty_like(table.codes[0]), np.empty_like(others.codes[0]))
     # Enlarging the arrays copies them.
-    room = allocate_nodes(min(2 * len(rows.ids), MAX_FIRST_CELLS // target.size) + 64, target)
-    room.nodes["depth"][0] = start.depth
+    arrays = allocate_nodes(min(2 * len(rows.ids), MAX_FIRST_CELLS // target.size) + 64, target)
+    arrays.nodes["depth"][0] = start.depth
     scratch.best[-2:] = start.lowest, start.highest
     surrogacy = None
     if recipe.surrogates is not None:
         surrogacy = allocate_surrogates(recipe.surrogates, recipe.table, held_table, len(rows.ids))
-        room = room._replace(
+        arrays = arrays._replace(
             surrogates=np.zeros(16, SURROGATE_DTYPE), surrogate_levels=np.zeros(16, np.int32)
         )
     limits, steps, noise = recipe.limits, None, recipe.target.noise
@@ -344,7 +344,7 @@ def grow_rows(
     arguments = (
         Sample(table, others, flat, held_flat, moved, held, spare),
         records,
-        room,
+        arrays,
         limits._replace(min_decrease=limits.min_decrease * start.root_weight),
         make_split_rules(recipe),
         splitter.coding == "exact",

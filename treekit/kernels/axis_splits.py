@@ -117,7 +117,7 @@ def search_columns(node, scratch, criterion, by_row, records, counts, found):
     if by_row is not None:
         flat = borrow_arrays(table.codes.reshape(table.codes.size))
         place = choose_place(m, np.uint64(table.codes.shape[1]), scratch)
-        by_term = criterion.use_terms and node.ways.resolution == 0.0 and not criterion.use_penalty
+        by_term = criterion.use_terms and node.rules.resolution == 0.0 and not criterion.use_penalty
         form = scratch.layout[np.uint64(FORM)]
         if form == np.uint64(PLAIN) or form == np.uint64(SHORT):
             width = pack_record_lanes(rows, m, s, node.weight, scratch)
@@ -125,7 +125,7 @@ def search_columns(node, scratch, criterion, by_row, records, counts, found):
             width = pack_lanes(rows, m, s, node.weight, scratch)
         if records is not None:
             in_records = is_batched and form != np.uint64(NO_RECORDS) and s <= np.uint64(MAX_LANES)
-            in_records &= node.ways.min_side_share == 0.0
+            in_records &= node.rules.min_side_share == 0.0
             batch_width = width if in_records else NO_LANES
     chosen = np.int64(-1)
     while True:
@@ -280,18 +280,18 @@ def collect_cuts(node, scratch, criterion, count, n_cuts):
 def compute_cut_limit(node):
     """Return the least weight of either side of a cut, if all values are known."""
     limit = node.min_weight_leaf
-    if node.ways.min_side_share > 0.0:
-        limit = compute_side_limit(node.ways.min_side_share * node.weight, limit)
+    if node.rules.min_side_share > 0.0:
+        limit = compute_side_limit(node.rules.min_side_share * node.weight, limit)
     return limit
 
 
 @inlined
 def take_cuts(node, scratch, criterion, width, in_records, n_cuts, n_columns, split):
     """Keep the best cut of the batch if it is the best split so far."""
-    ways = node.ways
+    rules = node.rules
     take_best_cut(
         make_scorer(criterion, scratch.batch), scratch.batch.words, width, in_records, n_cuts,
-        n_columns, node.stats, node.weight, node.impurity, ways.right_if_even,
+        n_columns, node.stats, node.weight, node.impurity, rules.right_if_even,
         len(node.rows.cells) == 0, scratch.best, scratch.pair, split,
     )  # fmt: skip
 
@@ -342,7 +342,7 @@ def search_sorted_column(node, scratch, criterion, feature, known, chosen, split
     """
     if criterion.use_choose:
         clear_split(split)
-    rows, ways = node.rows, node.ways
+    rows, rules = node.rows, node.rules
     order, codes = borrow_row(scratch.work, ORDER), borrow_row(scratch.work, CODES)
     start, best = scratch.start, scratch.best
     m, s = np.uint64(len(rows.ids)), np.uint64(len(node.stats))
@@ -353,12 +353,12 @@ def search_sorted_column(node, scratch, criterion, feature, known, chosen, split
     for i in range(first_lost, m):
         weight = rows.values[np.uint64(order[i]), 0]
         known_weight -= weight
-        if ways.known_only:
+        if rules.known_only:
             totals[np.uint64(rows.cells[np.uint64(order[i])])] -= weight
-    sides_of_missing = first_lost < m and not ways.known_only
-    if ways.min_side_share > 0.0:
-        limit = compute_side_limit(ways.min_side_share * known_weight, limit)
-    share = known_weight / node.weight if ways.known_only else 1.0
+    sides_of_missing = first_lost < m and not rules.known_only
+    if rules.min_side_share > 0.0:
+        limit = compute_side_limit(rules.min_side_share * known_weight, limit)
+    share = known_weight / node.weight if rules.known_only else 1.0
     for side in range(1, -1, -1):
         for k in range(s):
             start[k] = 0.0
@@ -385,7 +385,7 @@ def search_sorted_column(node, scratch, criterion, feature, known, chosen, split
             continue
         replace_split(split, THRESHOLD, feature, score, at)
         split.missing = choose_missing_branch(
-            side, sides_of_missing, ways.right_if_even, best[1], known_weight
+            side, sides_of_missing, rules.right_if_even, best[1], known_weight
         )
         split.cut = np.int64(codes[np.uint64(order[np.uint64(at)])])
         split.after = np.int64(codes[np.uint64(order[np.uint64(at + 1)])])
@@ -503,7 +503,7 @@ def _merge_close_values(node, scratch, feature, known, count):
     low, high, flat = node.table.low, node.table.high, scratch.flat
     base, one = np.uint64(node.table.value_start[feature]), np.uint64(1)
     s = np.uint64(len(node.stats))
-    resolution = node.ways.resolution
+    resolution = node.rules.resolution
     at = np.uint64(0)
     first_of[at] = code_of[at]
     for j in range(one, np.uint64(count)):
@@ -542,10 +542,10 @@ def _try_binary_splits(node, scratch, criterion, groups, way, split):
     `way` is the column's entry of `Table.nominal`: 0 tries cuts of numbers, 1 subsets of
     categories, 3 one category against the rest.
     """
-    ways, compact, best, limit = node.ways, scratch.compact, scratch.best, node.min_weight_leaf
+    rules, compact, best, limit = node.rules, scratch.compact, scratch.best, node.min_weight_leaf
     known, count, s = groups.known, groups.count, np.uint64(len(node.stats))
     first_of = scratch.work[CODE_OF]
-    if way == 0 and ways.resolution > 0.0:
+    if way == 0 and rules.resolution > 0.0:
         first_of = scratch.work[ORDER]
         known = _merge_close_values(node, scratch, groups.feature, known, count)
         count -= groups.known - known
@@ -553,14 +553,14 @@ def _try_binary_splits(node, scratch, criterion, groups, way, split):
     if count > known:
         missing = compact[np.uint64(known)]
         known_weight = node.weight - sum_weight(missing, len(node.rows.cells) == 0)
-        if ways.known_only:
+        if rules.known_only:
             # Only known rows are cut: overwrite the statistics of the missing
             # rows with those of the known ones.
             for k in range(s):
                 missing[k] = node.stats[k] - missing[k]
             totals = missing
-    if way == 0 and ways.min_side_share > 0.0:
-        limit = compute_side_limit(ways.min_side_share * known_weight, limit)
+    if way == 0 and rules.min_side_share > 0.0:
+        limit = compute_side_limit(rules.min_side_share * known_weight, limit)
     groups = Groups(groups.feature, groups.n_codes, known, count)
     if way == 3:
         try_one_vs_rest(node, scratch, criterion, groups, totals, split)
@@ -596,7 +596,7 @@ def try_cuts(
     feature, codes_in_all, known, count = groups
     work, compact, ordered, keys = scratch.work, scratch.compact, scratch.ordered, scratch.keys
     start, best, levels = scratch.start, scratch.best, scratch.levels
-    weight, impurity, known_only = node.weight, node.impurity, node.ways.known_only
+    weight, impurity, known_only = node.weight, node.impurity, node.rules.known_only
     n_keys = criterion.n_category_orders if nominal else 0
     use_penalty, dense = criterion.use_penalty and not nominal, len(node.rows.cells) == 0
     s = np.uint64(len(totals))
@@ -606,7 +606,7 @@ def try_cuts(
     unknown = np.uint64(known)
     way, attempts, table = ALONG_CODES, np.int64(1), compact
     # Two categories have a single subset.
-    if n_keys > 1 and 3 <= known <= node.ways.exact_levels:
+    if n_keys > 1 and 3 <= known <= node.rules.exact_levels:
         way, table = ALL_SUBSETS, ordered
         attempts = ((np.int64(1) << (known - 1)) - 2) // SUBSETS_PER_SCAN + 1
     elif n_keys > 0:
@@ -649,7 +649,7 @@ def try_cuts(
                         start[k] += compact[j, k]
             at = scan_cuts(
                 make_scorer(criterion, scratch.scan), table, last, start, totals, limit, dense,
-                impurity, node.ways.tolerance, best,
+                impurity, node.rules.tolerance, best,
             )  # fmt: skip
             if at == -2:
                 split.kind = BAD_NUMBER
@@ -676,7 +676,7 @@ def try_cuts(
             if at == steps:  # all known values left, missing right
                 continue
             split.missing = choose_missing_branch(
-                side, sides_of_missing, node.ways.right_if_even, best[1], known_weight
+                side, sides_of_missing, node.rules.right_if_even, best[1], known_weight
             )
             if way == ALONG_CODES:
                 split.kind = THRESHOLD
@@ -743,8 +743,8 @@ def _enumerate_subsets(compact, steps_out, first, steps, s):
 def try_branches(node, scratch, criterion, groups, split):
     """Try a split with one branch for each category in the node, or each declared one.
 
-    Declared categories without rows have a branch if ``ways.empty_branches``.  Rows with
-    missing values take the branch of largest weight, or no branch with ``ways.known_only``.
+    Declared categories without rows have a branch if ``rules.empty_branches``.  Rows with
+    missing values take the branch of largest weight, or no branch with ``rules.known_only``.
     """
     known, count = groups.known, groups.count
     if known < 2:
@@ -761,7 +761,7 @@ def try_branches(node, scratch, criterion, groups, split):
             heavy_enough += 1
     if heavy_enough < 2:
         return
-    if count > known and not node.ways.known_only:
+    if count > known and not node.rules.known_only:
         for k in range(s):
             compact[heaviest, k] += compact[np.uint64(known), k]
     score = criterion.branch_score(stats, compact[:known], 0)
@@ -775,11 +775,11 @@ def try_branches(node, scratch, criterion, groups, split):
 def write_branches(node, scratch, groups, heaviest, score, split):
     """Keep a split with a branch for each category if it is the best so far.
 
-    Its branches are those of ``ways.empty_branches``; missing values follow category `heaviest`.
+    Its branches are those of ``rules.empty_branches``; missing values follow category `heaviest`.
     """
     if not is_better(score, np.int64(groups.feature), np.int64(0), node.impurity, split):
         return
-    empty, code_of, levels = node.ways.empty_branches, scratch.work[CODE_OF], scratch.levels
+    empty, code_of, levels = node.rules.empty_branches, scratch.work[CODE_OF], scratch.levels
     replace_split(split, MULTIWAY, groups.feature, score, 0)
     split.levels = groups.n_codes
     split.branches = groups.n_codes if empty else groups.known
@@ -802,8 +802,8 @@ def try_one_vs_rest(node, scratch, criterion, groups, totals, split):
     totals : (S,) float64
         Sum of the two sides: `stats`, or with `known_only` the sum over rows with known values.
 
-    With ``ways.levels_by_score``, categories are compared by the criterion's score instead of
-    the gain; of scores that differ by at most ``ways.tolerance``, the first is kept.
+    With ``rules.levels_by_score``, categories are compared by the criterion's score instead of
+    the gain; of scores that differ by at most ``rules.tolerance``, the first is kept.
 
     Rows with missing values are put on the right, then on the left, and last in a separate
     branch; with `known_only` they are on neither side.
@@ -811,10 +811,10 @@ def try_one_vs_rest(node, scratch, criterion, groups, totals, split):
     feature, codes_in_all, known, count = groups
     stats, compact, children = node.stats, scratch.compact, scratch.ordered[:2]
     best, pair, levels = scratch.best, scratch.pair, scratch.levels
-    dense, by_score, impurity = len(node.rows.cells) == 0, node.ways.levels_by_score, node.impurity
+    dense, by_score, impurity = len(node.rows.cells) == 0, node.rules.levels_by_score, node.impurity
     s = np.uint64(len(stats))
     unknown = np.uint64(known)
-    lost = count > known and not node.ways.known_only
+    lost = count > known and not node.rules.known_only
     singles = np.uint64(known if known > 1 else 0)
     which = 1 if by_score else 0
     kept_at, kept_side, bar, gain = np.int64(-1), 1, -np.inf, -np.inf
@@ -835,7 +835,7 @@ def try_one_vs_rest(node, scratch, criterion, groups, totals, split):
             kept = judged > bar and is_finite(judged)
             if kept:
                 kept_at, kept_side = np.int64(at), side
-                bar = judged + max(TOLERANCE * max(abs(judged), impurity), node.ways.tolerance)
+                bar = judged + max(TOLERANCE * max(abs(judged), impurity), node.rules.tolerance)
                 gain = criterion.branch_score(stats, children, 0) if by_score else judged
             if kept or not is_finite(judged):
                 for k in range(s):
@@ -852,7 +852,7 @@ def try_one_vs_rest(node, scratch, criterion, groups, totals, split):
     split.kind, split.levels = SUBSET, np.int64(codes_in_all)
     left_weight = sum_weight(pair[0], dense)
     split.missing = choose_missing_branch(
-        kept_side, lost, node.ways.right_if_even, left_weight,
+        kept_side, lost, node.rules.right_if_even, left_weight,
         left_weight + sum_weight(pair[1], dense),
     )  # fmt: skip
     for level in range(np.uint64(codes_in_all)):

@@ -259,12 +259,12 @@ def may_batch(node, criterion):
     They can if none is merged or penalised, and the criterion does not choose between columns nor
     has a tolerance, which is for the cuts of one column.
     """
-    ways = node.ways
+    rules = node.rules
     return not (
         criterion.use_choose
         or criterion.use_penalty
-        or ways.resolution > 0.0
-        or ways.tolerance > 0.0
+        or rules.resolution > 0.0
+        or rules.tolerance > 0.0
     )
 
 

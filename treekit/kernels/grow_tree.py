@@ -139,8 +139,8 @@ class Sample(NamedTuple):
 
 @kernel
 def grow_nodes(
-    sample, records, room, limits, ways, midpoints, noise, quantile, steps, surrogates, nest, sums,
-    find, lanes, values, criterion, before, use_before, rng, scratch,
+    sample, records, arrays, limits, rules, midpoints, noise, quantile, steps, surrogates, nest,
+    sums, find, lanes, values, criterion, before, use_before, rng, scratch,
 ):  # fmt: skip
     """Grow one tree.
 
@@ -154,10 +154,10 @@ def grow_nodes(
     records : Records or None
         The training rows, if they move as records: ``sample.rows`` then has the numbers from 0 on,
         and receives the cells and statistics of one node at a time.
-    room : GrowthArrays
+    arrays : GrowthArrays
         Zeroed arrays to grow in; replaced by longer ones when full.
     limits : Limits
-    ways : SplitRules
+    rules : SplitRules
     midpoints : bool
         Thresholds will be the midpoint to the next value present in the node instead
         of the next value of the table.
@@ -197,7 +197,7 @@ def grow_nodes(
     """
     sample, scratch = borrow_arrays(sample), borrow_arrays(scratch)
     # Arrays that grow have an owner, which is returned, and a borrowed view to work on.
-    grown, tree = room, borrow_arrays(room)
+    grown, tree = arrays, borrow_arrays(arrays)
     best_first = limits.max_leaves > 0
     found = np.zeros(1, SPLIT_DTYPE)
     offsets, held_offsets = np.zeros(3, np.int64), np.zeros(3, np.int64)
@@ -238,7 +238,7 @@ def grow_nodes(
                 if has_equal_values(sample.rows.values, begin, end, noise, quantile):
                     continue
             kind = search_split(
-                node, tree, sample, bounds, limits, ways, noise * (end - begin), quantile, find,
+                node, tree, sample, bounds, limits, rules, noise * (end - begin), quantile, find,
                 lanes, values, criterion, rng, scratch, found,
             )  # fmt: skip
             if kind < 0:
@@ -285,11 +285,11 @@ def grow_nodes(
         if n + branches > len(tree.nodes):
             grown = extend_nodes(grown, max(2 * len(tree.nodes), n + branches))
             tree = borrow_arrays(grown)
-        routes = _make_routes(node, tree, sample, ways, midpoints, sums, scratch)
+        routes = _make_routes(node, tree, sample, rules, midpoints, sums, scratch)
         if surrogates is not None:
             if tree.nodes[np.uint64(node)].kind <= SUBSET:
                 grown, n_found, routes = _add_surrogates(
-                    node, grown, n_found, routes, sample, ways, midpoints, surrogates, scratch
+                    node, grown, n_found, routes, sample, rules, midpoints, surrogates, scratch
                 )
         if steps is None:
             _partition_node(
@@ -303,7 +303,7 @@ def grow_nodes(
             )  # fmt: skip
         if _make_children(
             node, tree, n, branches, within, sample, records, offsets, held_offsets, quantile,
-            steps, ways,
+            steps, rules,
         ):  # fmt: skip
             return grown, node, np.int64(BAD_SPLIT)
         if len(bounds) > 1:
@@ -406,7 +406,7 @@ def has_equal_values(values, begin, end, noise, quantile):
 
 @llvm_inlined
 def search_split(
-    node, tree, sample, bounds, limits, ways, rounding, quantile, find, lanes, values,
+    node, tree, sample, bounds, limits, rules, rounding, quantile, find, lanes, values,
     criterion, rng, scratch, found,
 ):  # fmt: skip
     """Search for the best split of a node; return its kind, 0 = none, negative = an error.
@@ -434,7 +434,7 @@ def search_split(
     own_rows = Rows(rows.ids[begin:end], cells, rows.values[begin:end])
     view = Node(
         sample.table, own_rows, stats, weight, own, np.int64(this.depth), limits.min_weight_leaf,
-        limits.n_try, ways, quantile,
+        limits.n_try, rules, quantile,
     )  # fmt: skip
     split = found[0]
     split.kind = 0
@@ -569,7 +569,7 @@ class SideColumns(NamedTuple):
 
 
 @inlined
-def _make_routes(node, tree, sample, ways, midpoints, sums, scratch):
+def _make_routes(node, tree, sample, rules, midpoints, sums, scratch):
     """Return the routes of the training and the held-out rows at the split of a node."""
     this, table, held_table = tree.nodes[np.uint64(node)], sample.table, sample.held_table
     feature, missing = np.uint64(this.feature), np.int64(this.missing)
@@ -585,7 +585,7 @@ def _make_routes(node, tree, sample, ways, midpoints, sums, scratch):
         after = this.after if midpoints else this.cut + 1
         at = this.threshold
         if np.isnan(at):
-            at = place_threshold(table, feature, this.cut, after, ways)
+            at = place_threshold(table, feature, this.cut, after, rules)
         held_cut = find_last_code(table, held_table, feature, this.cut, after, at)
     if sums is not None:
         if this.kind == OBLIQUE:
@@ -608,7 +608,7 @@ def _make_side_route(sides, missing):
 
 
 @inlined
-def _add_surrogates(node, grown, n_found, routes, sample, ways, midpoints, search, scratch):
+def _add_surrogates(node, grown, n_found, routes, sample, rules, midpoints, search, scratch):
     """Find the surrogates of a node's split, and return the routes by the split and by them."""
     this, table = grown.nodes[np.uint64(node)], sample.table
     route, held_route = routes
@@ -618,11 +618,11 @@ def _add_surrogates(node, grown, n_found, routes, sample, ways, midpoints, searc
     )  # fmt: skip
     own = found[n_found:n_all]
     route_by_surrogates(
-        table, table, route, midpoints, ways.placement, own, pool,
+        table, table, route, midpoints, rules.placement, own, pool,
         sample.rows.ids, this.begin, this.end, search.routed,
     )  # fmt: skip
     route_by_surrogates(
-        table, sample.held_table, held_route, midpoints, ways.placement, own, pool,
+        table, sample.held_table, held_route, midpoints, rules.placement, own, pool,
         sample.held.ids, this.held_begin, this.held_end, search.held_routed,
     )  # fmt: skip
     routes = (
@@ -681,7 +681,7 @@ def _divide_node(
 
 @inlined
 def _make_children(
-    node, tree, n, branches, within, sample, records, offsets, held_offsets, quantile, steps, ways
+    node, tree, n, branches, within, sample, records, offsets, held_offsets, quantile, steps, rules
 ):
     """Write the children of a node, from node `n` on; return whether one has no rows."""
     nodes, this = tree.nodes, tree.nodes[np.uint64(node)]
@@ -703,7 +703,7 @@ def _make_children(
                 sample.held, child.held_begin, child.held_end, tree.stats[at],
                 tree.held_stats[at], quantile,
             )  # fmt: skip
-        may_be_empty = ways.empty_branches and this.kind == MULTIWAY
+        may_be_empty = rules.empty_branches and this.kind == MULTIWAY
         empty = empty or (child.end == child.begin and not may_be_empty)
     if subtract:
         # Only the branch with fewer rows is summed: sums are exact, and so is the difference.

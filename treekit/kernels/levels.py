@@ -206,29 +206,29 @@ def search_counts(node, scratch, criterion, rng, found):
 
 @kernel
 def split_nodes(
-    nodes, counted, alike, decreases, roundings, bounds, room, limits, ways, find, criterion,
-    before, use_before, lacking, rng, scratch,
+    nodes, counted, equal_rows, decreases, roundings, bounds, arrays, limits, rules, find,
+    criterion, before, use_before, needs_counts, rng, scratch,
 ):  # fmt: skip
     """Split nodes by their counts.
 
     Parameters
     ----------
     nodes : int
-        Number of nodes to split, which come first in `room` and have a seed and a depth;
+        Number of nodes to split, which come first in `arrays` and have a seed and a depth;
         `begin` and `end` delimit their counts.
     counted : CountedNodes
-    alike : Rows
+    equal_rows : Rows
         For dense statistics, to find nodes whose rows are all equal: two rows for each node,
         equal if all its rows are, then two different rows, used for children.
     decreases, roundings : (nodes,) float64
         ``min_decrease`` of each node, and a bound on the rounding error of its statistics.
     bounds : (1, 2), or (3 * nodes, 2) float64 for monotonic constraints
         Lowest and highest prediction of each node; those of the children are added.
-    room : GrowthArrays
+    arrays : GrowthArrays
         Children are added after the nodes; their `end` is 1 if they may be split, else 0.
     find
         Pointer to `search_counts`.
-    lacking : (nodes,) bool
+    needs_counts : (nodes,) bool
         Output: nodes that need counts of more columns.
 
     The other parameters are those of `treekit.kernels.grow_tree.grow_nodes`.
@@ -239,7 +239,7 @@ def split_nodes(
         As `treekit.kernels.grow_tree.grow_nodes`.
     """
     scratch = borrow_arrays(scratch)
-    grown, tree = room, borrow_arrays(room)
+    grown, tree = arrays, borrow_arrays(arrays)
     found = np.zeros(1, SPLIT_DTYPE)
     table, counts, dense = counted.table, counted.rows.values, len(counted.rows.cells) == 0
     n, used = np.int64(nodes), np.int64(0)
@@ -252,22 +252,22 @@ def split_nodes(
         last = begin + np.int64(table.n_codes[feature]) + 1
         this.weight = _add_counts(counts, begin, last, tree.stats[np.uint64(node)], dense)
         this.begin, this.end = two * node, two * node + 2
-        leaf = is_leaf(node, tree, alike, limits, None, None)
-        if len(alike.cells) == 0:
-            leaf = leaf or has_equal_values(alike.values, this.begin, this.end, 0.0, None)
+        leaf = is_leaf(node, tree, equal_rows, limits, None, None)
+        if len(equal_rows.cells) == 0:
+            leaf = leaf or has_equal_values(equal_rows.values, this.begin, this.end, 0.0, None)
         this.begin, this.end = begin, end
         if leaf:
             continue
         scratch.counts[LACKS_COLUMNS] = 0
         kind = search_split(
-            node, tree, counted, bounds, _set_decrease(limits, decreases[np.uint64(node)]), ways,
+            node, tree, counted, bounds, _set_decrease(limits, decreases[np.uint64(node)]), rules,
             roundings[np.uint64(node)], None, find, None, None, criterion, rng, scratch,
             found,
         )  # fmt: skip
         if kind < 0:
             return grown, node, kind
         if scratch.counts[LACKS_COLUMNS] != 0:
-            lacking[np.uint64(node)] = True
+            needs_counts[np.uint64(node)] = True
             continue
         if kind == 0:
             continue
@@ -301,7 +301,7 @@ def split_nodes(
         for child in range(n, n + branches):
             own = tree.nodes[np.uint64(child)]
             own.begin, own.end = unlike, unlike + 2
-            own.end = 0 if is_leaf(child, tree, alike, limits, None, None) else 1
+            own.end = 0 if is_leaf(child, tree, equal_rows, limits, None, None) else 1
         n += branches
     return grown, n, np.int64(0)
 

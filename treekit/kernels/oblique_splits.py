@@ -137,7 +137,7 @@ def search_sums(node, scratch, scorer, split):
             low, high = found[1], found[2]
             middle = low + (high - low) / 2.0
             threshold = middle if middle < high else low
-            if node.ways.placement >= READABLE_FLOAT32:
+            if node.rules.placement >= READABLE_FLOAT32:
                 threshold = _shorten_split(
                     directions[i], scales, digits, x, keys, weights, threshold
                 )
@@ -481,7 +481,7 @@ def _sample_node(node, sample):
     limit = node.min_weight_leaf * (weight / node.weight)
     few = Rows(rows.ids[sample], cells, values)
     return Node(
-        node.table, few, stats, weight, node.impurity, node.depth, limit, node.n_try, node.ways,
+        node.table, few, stats, weight, node.impurity, node.depth, limit, node.n_try, node.rules,
         node.quantile,
     )  # fmt: skip
 
@@ -559,7 +559,7 @@ def find_best_cut(node, keys, scorer, start, best, found):
     unknown = compact[at_end]
     lost = unknown.any()
     share, totals = 1.0, stats.copy()
-    if lost and node.ways.known_only:
+    if lost and node.rules.known_only:
         share, totals, lost = known_weight / node.weight, stats - unknown, False
     for side in range(1, -1, -1):
         if side == 0 and not lost:
@@ -569,7 +569,7 @@ def find_best_cut(node, keys, scorer, start, best, found):
             start[:] = unknown
         at = scan_cuts(
             scorer, compact, groups - 1, start, totals, node.min_weight_leaf,
-            len(rows.cells) == 0, node.impurity, node.ways.tolerance, best,
+            len(rows.cells) == 0, node.impurity, node.rules.tolerance, best,
         )  # fmt: skip
         if at == -2:
             found[np.uint64(0)] = np.nan
@@ -647,7 +647,7 @@ def find_best_weight(node, rest, bound, z, scorer, start, best, found):
     totals = node.stats.copy()
     at = scan_cuts(
         scorer, compact, groups - 1, start, totals, node.min_weight_leaf, len(cells) == 0,
-        node.impurity, node.ways.tolerance, best,
+        node.impurity, node.rules.tolerance, best,
     )  # fmt: skip
     if at == -2:
         found[np.uint64(0)] = np.nan

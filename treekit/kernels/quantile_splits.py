@@ -98,7 +98,7 @@ def find_quantile_split(node, scratch, criterion, rng, found):
                     begin = ends[g - np.uint64(1)] if g > np.uint64(0) else 0
                     own = scratch.compact[g]
                     summarise_rows(rows.values, work[ORDER], begin, ends[g], node.quantile, own)
-            if node.ways.known_only and groups.known < 2:
+            if node.rules.known_only and groups.known < 2:
                 continue
             if table.nominal[feature] == 2:
                 try_branches(node, scratch, criterion, groups, split)
@@ -118,7 +118,7 @@ def _try_cuts(node, scratch, criterion, groups, layout, split):
     """Try binary splits of a column, as in `treekit.kernels.axis_splits`."""
     feature, codes_in_all, known, count = groups
     mass, place, trees = layout
-    stats, known_only, work = node.stats, node.ways.known_only, scratch.work
+    stats, known_only, work = node.stats, node.rules.known_only, scratch.work
     compact, keys, sides, pair = scratch.compact, scratch.keys, scratch.ordered, scratch.pair
     levels, best, size = scratch.levels, scratch.best, np.uint64(len(node.rows.ids))
     n_keys = criterion.n_category_orders if node.table.nominal[feature] == 1 else 0
@@ -146,7 +146,7 @@ def _try_cuts(node, scratch, criterion, groups, layout, split):
             limit, impurity = node.min_weight_leaf, node.impurity
             at = scan_sides(
                 make_scorer(criterion, scratch.scan), sides, last, totals, limit, impurity,
-                node.ways.tolerance, best,
+                node.rules.tolerance, best,
             )  # fmt: skip
             if at == -2:
                 split.kind = BAD_NUMBER
@@ -164,7 +164,7 @@ def _try_cuts(node, scratch, criterion, groups, layout, split):
             split.missing = side
             if count == known or apart:  # no missing rows in training: the heavier branch
                 split.missing = choose_missing_branch(
-                    side, False, node.ways.right_if_even, pair[0, 0], pair[0, 0] + pair[1, 0]
+                    side, False, node.rules.right_if_even, pair[0, 0], pair[0, 0] + pair[1, 0]
                 )
             if n_keys == 0:
                 split.kind = THRESHOLD
@@ -345,7 +345,7 @@ def try_branches(node, scratch, criterion, groups, split):
     if known < 2 or enough < 2:
         return
     totals, last = stats, np.uint64(known) - one
-    if count > known and node.ways.known_only:
+    if count > known and node.rules.known_only:
         totals = compact[np.uint64(known)]  # overwrites the missing rows, no longer needed
         _select_known(order, ends[last], len(values), other)
         summarise_rows(values, other, 0, ends[last], quantile, totals)

@@ -70,7 +70,7 @@ def find_random_split(node, scratch, criterion, rng, found):
     node, scratch, found = borrow_arrays((node, scratch, found))
     table, rows, state, work = node.table, node.rows, scratch.state, scratch.work
     split = found[0]
-    known_only = node.ways.known_only
+    known_only = node.rules.known_only
     codes, sides, children = borrow_arrays((work[0], work[1], scratch.ordered[:2]))
     packed = borrow_arrays(work[2:].reshape(-1).view(np.uint64))
     flat = borrow_arrays(table.codes.reshape(table.codes.size))
@@ -183,7 +183,7 @@ def _try_test(
     known, left, best = scratch.compact[0], scratch.start, scratch.best
     levels, sign = scratch.levels, scratch.offers[3, feature]
     m, s, dense = np.uint64(len(values)), np.uint64(len(stats)), len(cells) == 0
-    known_only, given = node.ways.known_only, s + np.uint64(2)
+    known_only, given = node.rules.known_only, s + np.uint64(2)
     way, limit = node.table.nominal[feature], node.min_weight_leaf
     tested = sides if test.kind == SUBSET else codes
     sum_side(tested, np.uint32(0), test.cut, cells, values, words, m, s, left)
@@ -195,8 +195,8 @@ def _try_test(
         known_weight = sum_weight(known, dense)
         if known_only:
             totals, share = known, known_weight / node.weight
-    if way == 0 and node.ways.min_side_share > 0.0:
-        limit = compute_side_limit(node.ways.min_side_share * known_weight, limit)
+    if way == 0 and node.rules.min_side_share > 0.0:
+        limit = compute_side_limit(node.rules.min_side_share * known_weight, limit)
     for side in range(1, -1, -1):
         if side == 0 and (gone == 0 or test.kind == MISSING or known_only):
             break
@@ -230,7 +230,7 @@ def _try_test(
         if test.kind == MISSING:
             continue
         split.missing = choose_missing_branch(
-            side, gone > 0 and not known_only, node.ways.right_if_even, left_weight,
+            side, gone > 0 and not known_only, node.rules.right_if_even, left_weight,
             left_weight + right_weight,
         )  # fmt: skip
         if test.kind == THRESHOLD:

@@ -268,7 +268,7 @@ class Node(NamedTuple):
         Minimum weight of either side of a split.
     n_try : int
         Number of columns to try (all if not below their number).
-    ways : SplitRules
+    rules : SplitRules
     quantile : float or None
         Quantile level of a rank target; None for additive statistics.
     """
@@ -281,7 +281,7 @@ class Node(NamedTuple):
     depth: int
     min_weight_leaf: float
     n_try: int
-    ways: SplitRules
+    rules: SplitRules
     quantile: float | None
 
 

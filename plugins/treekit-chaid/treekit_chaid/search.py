@@ -110,7 +110,7 @@ def cross(node, feature, bins):
     codes = np.empty(len(rows.ids), np.int64)
     for i in range(len(codes)):
         codes[i] = column[rows.ids[i]]
-    nominal, lost = node.table.nominal[feature] > 0, not node.ways.known_only
+    nominal, lost = node.table.nominal[feature] > 0, not node.rules.known_only
     width = len(node.stats) if len(rows.cells) > 0 else 3
     centre = 0.0 if len(rows.cells) > 0 else node.stats[1] / node.stats[0]
     n_codes = np.int64(node.table.n_codes[feature])
