@@ -5,8 +5,10 @@ from __future__ import annotations
 import os
 import re
 import signal
+import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, is_hypothesis_test, settings
@@ -38,6 +40,48 @@ def pytest_configure(config: pytest.Config) -> None:
     # Restore Ctrl-C, which the processes of a background job (`&`) ignore.
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Fail if a kernel was called with types that are not in the list of variants."""
+    library = sys.modules.get("treekit.kernels.library")
+    called = library.list_missing() if library is not None else []
+    output = getattr(session.config, "workeroutput", None)
+    if output is not None:
+        output["missing"] = called
+        return
+    unlisted = _find_unlisted({*called, *_missing})
+    if unlisted and session.exitstatus == pytest.ExitCode.OK:
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+        sys.stderr.write("not in treekit/compiling/variants.py: " + "\n".join(unlisted) + "\n")
+
+
+_missing: set[str] = set()
+"""Variants that workers called and the library has not."""
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    """Collect what a worker called."""
+    _missing.update(getattr(node, "workeroutput", {}).get("missing", ()))
+
+
+def _find_unlisted(called: set[str]) -> list[str]:
+    """Return the variants that are not listed, of kernels that are; tests call helpers, too."""
+    if not called:
+        return []
+    from treekit.compiling.variants import iterate_kernels
+    from treekit.kernels.library import describe_types, find_form
+
+    listed: dict[str, list[str]] = {}
+    for name, arguments in iterate_kernels():
+        listed.setdefault(name, []).append(describe_types(arguments))
+    parts = [(one, *one.partition("(")) for one in sorted(called)]
+    return [
+        one
+        for one, name, bracket, types in parts
+        if name in listed and find_form(listed[name], bracket + types) is None
+    ]
 
 
 _LATER = re.compile(r"^pytestmark = (\[\s*)?pytest\.mark\.(matrix|system)\b", re.MULTILINE)

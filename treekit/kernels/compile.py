@@ -105,7 +105,7 @@ class Kernel:
             loaded = library.get_library()
             name = f"{self.__module__}.{self.__qualname__}".removeprefix("treekit.kernels.")
             found = None if loaded is None else loaded.find_variant(name, arguments)
-            if loaded is not None and found is None:
+            if found is None:
                 library.note_missing(f"{name}{library.describe_types(arguments)}")
             self._variants[types] = found
             return found

@@ -15,7 +15,7 @@ import os
 import pickle
 import struct
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
 from functools import cache
 from importlib import import_module
@@ -172,13 +172,8 @@ class Library:
         variants = self.manifest["kernels"].get(kernel)
         if not variants:
             return None
-        # Kernels that write to an array do not compile for read-only ones.
-        name = describe_types(arguments).replace("*r", "*")
-        found = variants.get(name)
-        if found is None:
-            fitting = (variant for form, variant in variants.items() if _accepts_gaps(form, name))
-            found = next(fitting, None)
-        return None if found is None else Variant(self, kernel, *found)
+        form = find_form(variants, describe_types(arguments))
+        return None if form is None else Variant(self, kernel, *variants[form])
 
     def is_built_by_this_numba(self) -> bool:
         """Return whether functions compiled here have the convention of the library's."""
@@ -190,6 +185,18 @@ class Library:
         """Return the address of a built-in function; 0 if it is not in the library."""
         at = self.pointers.get(name, -1)
         return int(self.addresses[at]) if at >= 0 else 0
+
+
+def find_form(forms: Collection[str], types: str) -> str | None:
+    """Return the variant, among those of a kernel, for the types of arguments; None: there is none.
+
+    A variant for arrays with gaps takes arrays without gaps, and each takes read-only ones: a
+    kernel that writes to an array does not compile for them.
+    """
+    name = types.replace("*r", "*")
+    if name in forms:
+        return name
+    return next((form for form in forms if _accepts_gaps(form, name)), None)
 
 
 def _accepts_gaps(form: str, name: str) -> bool:
