@@ -1,7 +1,7 @@
 """Start-up: imports, the help of the command line, the first use of a machine, later ones.
 
 Every measurement is a separate process; the time of the bare interpreter is a case, not
-subtracted. An empty kernel cache stands for a fresh machine.
+subtracted. numba's cache is empty before each training.
 """
 
 from __future__ import annotations
@@ -28,7 +28,35 @@ start = time.process_time()
 {train}
 print(time.process_time() - start)
 """
-TRAIN = 'treekit.train(table, "y", seed=0{more})'
+TRAININGS = {
+    "a tree": 'treekit.train(table, "y", seed=0)',
+    "a forest": 'treekit.train(table, "y", seed=0, ensemble="forest", trees=10)',
+    "c45": 'treekit.train(table, "y", seed=0, algorithm="c45")',
+    "an oblique tree": 'treekit.train(table, "y", seed=0, splitter="oblique", max_depth=6)',
+    "a tree with surrogates": 'treekit.train(table, "y", seed=0, missing="surrogate")',
+    "a tree by absolute error":
+        'treekit.train(table, "x7", ignore=["y"], seed=0, criterion="absolute_error", max_depth=6)',
+    "a tree by an own criterion": """
+def score(parent, children):
+    apart = 0.0
+    for b in range(children.shape[0]):
+        apart += abs(children[b, 0] * parent[1] - children[b, 1] * parent[0])
+    return apart / (parent[0] + parent[1]) ** 2
+
+own = treekit.Criterion("own", "classification", lambda: treekit.CriterionFunctions(score=score))
+start = time.process_time()
+treekit.train(table, "y", seed=0, criterion=own)
+""",
+}  # fmt: skip
+FIT = """
+import time
+from sklearn.datasets import load_iris
+from treekit import DecisionTreeClassifier
+x, y = load_iris(return_X_y=True)
+start = time.process_time()
+DecisionTreeClassifier().fit(x, y)
+print(time.process_time() - start)
+"""
 IMPORTS = {
     "sklearn": "import sklearn.ensemble", "ydf": "import ydf", "lightgbm": "import lightgbm",
     "xgboost": "import xgboost", "treekit": "import treekit",
@@ -68,32 +96,38 @@ def _run(options: Options) -> Iterator[Entry]:
                 yield Entry("import", side, _process(["-c", IMPORTS[side]], root)[0])
         yield Entry("treekit --help", "treekit", _process(["-m", "treekit", "--help"], root)[0])
         yield Entry(_ESTIMATORS, "treekit", _process(["-c", _IMPORT_ESTIMATORS], root)[0])
-    if options.first:
-        place = {**root, "NUMBA_CACHE_DIR": str(options.folder / "demo")}
+    for what, where, place in _list_installations(options, root):
         command = ["-m", "treekit", "demo", "--out", str(options.folder / "out")]
-        for what in ("with an empty kernel cache", "later"):
-            yield Entry(f"treekit demo, {what}", "treekit", _process(command, place)[0])
-    trainings = {"a tree": "", "a forest": ', ensemble="forest", trees=10'}
-    for number, (what, more) in enumerate(trainings.items() if options.first else ()):
-        code = FIRST.format(rows=options.rows, train=TRAIN.format(more=more))
-        place = {**root, "NUMBA_CACHE_DIR": str(options.folder / str(number))}
-        first = _trained(code, place)
-        yield Entry(f"the first training of {what} on a machine", "treekit", first)
-        for _ in range(options.rounds):
-            later = _trained(code, place)
-            yield Entry(f"training of {what}, later processes", "treekit", later)
+        yield Entry("treekit demo", what, _process(command, place)[0])
+        yield Entry("the first fit of iris in a process", what, _trained(FIT, place))
+        for name, train in TRAININGS.items():
+            code = FIRST.format(rows=options.rows, train=train)
+            own = place | {"NUMBA_CACHE_DIR": str(options.folder / where / name)}
+            yield Entry(f"the first training of {name}", what, _trained(code, own))
+
+
+def _list_installations(
+    options: Options, root: Mapping[str, str]
+) -> Iterator[tuple[str, str, dict[str, str]]]:
+    """Yield the sides: with the library of kernels, and, if asked for, without."""
+    for what, where, kernels in (
+        ("treekit", "library", "all"), ("treekit, compiled by numba", "numba", "none"),
+    ):  # fmt: skip
+        if kernels == "all" or options.first:
+            cache = str(options.folder / where)
+            yield what, where, {**root, "NUMBA_CACHE_DIR": cache, "TREEKIT_KERNELS": kernels}
 
 
 register(
     Benchmark(
-        "startup", "imports, --help, the first training on a machine and later ones", _run,
+        "startup", "imports, --help, the demo, and the first training of each kind", _run,
         (
             Figure("cpu", "CPU s", ".2f", ratio=True), Figure("wall", "wall s", ".2f"),
             Figure("train", "training alone, CPU s", ".2f"),
         ),
         {
             "rows": Parameter(20_000, 100, "training rows"),
-            "first": Parameter(True, False, "measure training with an empty kernel cache"),
+            "first": Parameter(True, False, "measure training without the library of kernels, too"),
         },
         peers=tuple(IMPORTS)[:-1],
         toy_peers=(),
