@@ -277,9 +277,16 @@ def _narrow_branches(branches: npt.NDArray[Any]) -> npt.NDArray[np.int8 | np.int
 
 def _find_widest_type(hint: Any) -> type[np.generic]:
     """Return the widest element type in the type hint of an array: the one listed last."""
-    declared = get_args(get_args(hint)[1])[0]
-    widest: type[np.generic] = (declared, *get_args(declared))[-1]
+    widest: type[np.generic] = list(_iterate_element_types(hint))[-1]
     return widest
+
+
+def _iterate_element_types(hint: Any) -> Iterator[type[np.generic]]:
+    """Yield the element types in a type hint, whatever numpy's release makes of ``NDArray[...]``."""
+    if isinstance(hint, type) and issubclass(hint, np.generic):
+        yield hint
+    for part in get_args(hint):
+        yield from _iterate_element_types(part)
 
 
 FIELD_DTYPES = {name: _find_widest_type(hint) for name, hint in get_type_hints(Tree).items()}
