@@ -78,6 +78,7 @@ def run_flows(kind: str, **settings: str) -> dict[str, Any]:
     return run("-m", "tests.kernels.library_flows", kind, **settings)
 
 
+@pytest.mark.system
 @needs_library
 @pytest.mark.parametrize("kind", ["usual", pytest.param("all", marks=needs_all)])
 def test_models_are_those_of_numba_and_numba_is_not_imported(kind: str) -> None:
@@ -87,6 +88,7 @@ def test_models_are_those_of_numba_and_numba_is_not_imported(kind: str) -> None:
     assert own == compiled
 
 
+@pytest.mark.system
 @needs_library
 @pytest.mark.parametrize("kind", ["use", "serve"])
 def test_what_the_demo_and_the_server_do_does_not_import_numba(kind: str) -> None:
@@ -108,6 +110,7 @@ print(json.dumps({"numba": "numba" in sys.modules, "nodes": model.n_nodes}))
 """
 
 
+@pytest.mark.system
 @needs_library
 def test_a_variant_that_is_missing_is_compiled() -> None:
     found = run("-c", _MISSING)
@@ -129,6 +132,107 @@ def test_a_library_of_other_sources_is_not_used(tmp_path: Path) -> None:
     assert "sources of kernels have changed" in found["why"]
 
 
+def test_a_library_of_a_newer_processor_is_not_used(tmp_path: Path) -> None:
+    flags = "fpu sse4_2 avx avx2 bmi1 bmi2 f16c fma abm movbe xsave"
+    assert library.is_supported("x86-64-v3", f"processor : 0\nflags\t\t: {flags}\n")
+    for needed in ("avx2", "fma", "abm"):
+        older = " ".join(flag for flag in flags.split() if flag != needed)
+        assert not library.is_supported("x86-64-v3", f"processor : 0\nflags\t\t: {older}\n")
+    assert library.is_supported("generic", "")
+
+
+_OWN = """
+import hashlib, json, os
+import numpy as np
+import treekit
+from tests.kernels.library_flows import digest_model, make_example_table
+
+def score(parent, children):
+    apart = 0.0
+    for b in range(children.shape[0]):
+        apart += abs(children[b, 0] * parent[1] - children[b, 1] * parent[0])
+    return apart / (parent[0] + parent[1]) ** 2
+
+def wrong(parent, children):
+    if parent[0] > 0.0:
+        raise ValueError("no such table")
+    return 0.0
+
+def train(score):
+    made = treekit.CriterionFunctions(score=score)
+    own = treekit.Criterion("own", "classification", lambda: made)
+    table = {name: make_example_table()[name] for name in ("x", "y", "dear")}
+    return treekit.train(table, "dear", criterion=own, seed=0)
+
+try:
+    train(wrong)
+except treekit.TreekitError as error:
+    message = str(error)
+print(json.dumps({"model": digest_model(train(score)), "message": message}))
+"""
+
+
+def copy_library(folder: Path, **facts: Any) -> Path:
+    """Copy the library of this installation, with other facts in its manifest."""
+    shutil.copytree(library.find_folder(), folder)
+    manifest = json.loads((folder / library.MANIFEST).read_text(encoding="utf-8")) | facts
+    (folder / library.MANIFEST).write_text(json.dumps(manifest), encoding="utf-8")
+    return folder
+
+
+@pytest.mark.system
+@needs_library
+def test_an_own_criterion_trains_with_another_release_of_numba_than_the_build_s(
+    tmp_path: Path,
+) -> None:
+    other = copy_library(tmp_path / "other", numba="0.1")
+    found = [
+        run("-c", _OWN),
+        run("-c", _OWN, TREEKIT_KERNEL_FOLDER=str(other)),
+        run("-c", _OWN, TREEKIT_KERNELS="none"),
+    ]
+    assert len({one["model"] for one in found}) == 1
+    assert "no such table" in found[0]["message"]
+    assert all("own" in one["message"] for one in found)
+
+
+_FORK = """
+import json, os
+from tests.kernels.library_flows import USUAL, digest_model
+
+train = USUAL["demo tree"]
+first = digest_model(train())
+reading, writing = os.pipe()
+if os.fork() == 0:
+    os.write(writing, digest_model(train()).encode())
+    os._exit(0)
+os.close(writing)
+with os.fdopen(reading) as file:
+    print(json.dumps({"equal": file.read() == first}))
+"""
+
+
+@pytest.mark.system
+@needs_library
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this system")
+def test_a_forked_process_uses_the_library() -> None:
+    assert run("-W", "ignore::DeprecationWarning", "-c", _FORK) == {"equal": True}
+
+
+@pytest.mark.system
+def test_without_a_linker_the_object_file_is_loaded(tmp_path: Path) -> None:
+    folder = tmp_path / "made"
+    command = ["-m", "treekit.compiling.build", "--usual", "--no-linker", "--into", str(folder)]
+    subprocess.run([sys.executable, *command], cwd=ROOT, check=True, capture_output=True)
+    assert (folder / library.OBJECT).exists()
+    assert not (folder / library.SHARED).exists()
+    own = run_flows("usual", TREEKIT_KERNEL_FOLDER=str(folder))
+    compiled = run_flows("usual", TREEKIT_KERNELS="none")
+    del own["numba"], compiled["numba"]  # llvmlite loads the object
+    assert own == compiled
+
+
+@pytest.mark.system
 @needs_library
 def test_an_edited_kernel_is_noticed(tmp_path: Path) -> None:
     for name in ("treekit", "templates"):

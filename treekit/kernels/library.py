@@ -268,19 +268,38 @@ def explain_absence() -> str | None:
         return "the sources of kernels have changed since the library was built"
     if manifest.get("platform") != [sys.platform, os.uname().machine if os.name == "posix" else ""]:
         return "the library was built for another platform"
-    if not _is_supported(manifest["processor"]):
+    if not is_supported(manifest["processor"], _describe_processor()):
         return f"this processor is older than {manifest['processor']}"
     return None if _has_known_arrays() else "arrays of this numpy are laid out differently"
 
 
-def _is_supported(processor: str) -> bool:
-    """Check that the processor has the features of a baseline; unknown outside Linux."""
-    if processor != "x86-64-v3" or not sys.platform.startswith("linux"):
+def is_supported(processor: str, description: str) -> bool:
+    """Return whether a processor has the features of a baseline.
+
+    Parameters
+    ----------
+    processor : str
+        LLVM's name of the baseline.
+    description : str
+        The start of ``/proc/cpuinfo``; empty elsewhere, where the features are unknown.
+    """
+    if processor != "x86-64-v3" or not description:
         return True
+    lines = (line.partition(":") for line in description.splitlines())
+    flags = next((value for name, _, value in lines if name.strip() == "flags"), "")
+    return set(flags.split()) >= _V3_FEATURES
+
+
+_V3_FEATURES = frozenset({"avx2", "bmi1", "bmi2", "f16c", "fma", "abm", "movbe", "xsave"})
+"""Features of x86-64-v3 in the words of Linux."""
+
+
+def _describe_processor() -> str:
+    """Return the start of ``/proc/cpuinfo``: a large machine has hundreds of cores."""
+    if not sys.platform.startswith("linux"):
+        return ""
     with Path("/proc/cpuinfo").open(encoding="utf-8") as file:
-        start = file.read(8192)  # of the first core; a large machine has hundreds
-    flags = set(next((line for line in start.splitlines() if line.startswith("flags")), "").split())
-    return flags >= {"avx2", "bmi1", "bmi2", "f16c", "fma", "abm", "movbe", "xsave"}
+        return file.read(8192)
 
 
 def _load(folder: Path) -> Library | None:

@@ -282,7 +282,7 @@ def _find_widest_type(hint: Any) -> type[np.generic]:
 
 
 def _iterate_element_types(hint: Any) -> Iterator[type[np.generic]]:
-    """Yield the element types in a type hint, whatever numpy's release makes of ``NDArray[...]``."""
+    """Yield the element types in a type hint; releases of numpy nest them differently."""
     if isinstance(hint, type) and issubclass(hint, np.generic):
         yield hint
     for part in get_args(hint):
