@@ -45,19 +45,27 @@ class AddressHook(MetadataHookInterface):
 class KernelHook(BuildHookInterface):  # type: ignore[type-arg]
     """Build the library of kernels into the wheel, or into the checkout if it is editable."""
 
+    @property
+    def source(self) -> Path:
+        """The folder of the repository; `tools/runtime` has a distribution of its own."""
+        root = Path(self.root)
+        return next(path for path in (root, *root.parents) if (path / "hatch_build.py").exists())
+
     def dependencies(self) -> list[str]:
         """Return what the build imports in an isolated environment."""
         if _choose_kernels() == "none":
             return []
-        project = tomllib.loads(Path(self.root, "pyproject.toml").read_text(encoding="utf-8"))
+        project = tomllib.loads(Path(self.source, "pyproject.toml").read_text(encoding="utf-8"))
         needed = project["project"]["dependencies"]
         return [one for one in needed if re.split(r"[^\w-]", one)[0] in _IMPORTED_BY_BUILD]
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         """Build the library before the files of the wheel are collected."""
+        if self.source != Path(self.root):
+            self._include_package(build_data)
         if _choose_kernels() == "none":
             return
-        root = Path(self.root)
+        root = self.source
         folder = root / "treekit/kernels/machine_code"
         if version != "editable":
             folder = self.folder = Path(tempfile.mkdtemp(prefix="treekit-"))
@@ -74,6 +82,16 @@ class KernelHook(BuildHookInterface):  # type: ignore[type-arg]
             build_data["force_include"][str(folder)] = "treekit/kernels/machine_code"
             build_data["pure_python"] = False
             build_data["tag"] = f"py3-none-{_get_platform_tag()}"
+
+    def _include_package(self, build_data: dict[str, Any]) -> None:
+        """Include the package and its templates, which are outside the folder that is built."""
+        skipped = {".DS_Store", "__pycache__", "machine_code"}
+        for top, target in (("treekit", "treekit"), ("templates", "treekit/templates")):
+            folder = self.source / top
+            for path in folder.rglob("*"):
+                inner = path.relative_to(folder)
+                if path.is_file() and not skipped.intersection(inner.parts):
+                    build_data["force_include"][str(path)] = f"{target}/{inner.as_posix()}"
 
     def finalize(self, *_: Any) -> None:
         """Delete the library outside the checkout."""
