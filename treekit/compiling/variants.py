@@ -42,6 +42,7 @@ _RECORDS = {
     "grow_tree.Sample": (
         "records.Table:C records.Table:C C* C* records.Rows records.Rows records.Rows"
     ),
+    "grow_tree.RareParts": "f8* surrogate_splits.SurrogateSearch:C i8* grow_tree.SideColumns:C",
     "grow_tree.SideColumns": "C* C*",
     "grow_tree.TreeArrays": "u1* i4* i4* i4* i4* f8* f8*",
     "levels.ColumnDraws": "i8* u8*",
@@ -216,10 +217,10 @@ _OF_CODES = {
 
 
 def _iterate_growth(*, usual: bool) -> Iterator[str]:
-    """Yield the variants of `grow_nodes`: at most one of its optional parts at a time."""
+    """Yield the variants of `grow_nodes`: plain, of records, with rare parts, and of ranks."""
     plain = {
-        "records": "None", "arrays": "GrowthArrays", "quantile": "None", "steps": "None",
-        "surrogates": "None", "sums": "None", "find": "find", "lanes": "None", "values": "None",
+        "records": "None", "arrays": "GrowthArrays", "quantile": "None", "rare": "None",
+        "find": "find", "lanes": "None", "values": "None",
     }  # fmt: skip
     moved = {"records": "Records"}
     kinds: list[tuple[str, dict[str, str]]] = [("u1", {})]
@@ -231,19 +232,14 @@ def _iterate_growth(*, usual: bool) -> Iterator[str]:
             ("u4", {}),
         ]
         for codes in ("u1", "u4"):
-            surrogates = f"SurrogateSearch:{codes}"
             grown = "GrowthArrays(grown*,f8**,f8**,i4*,surrogate*,i4*)"
-            kinds += [
-                (codes, {"quantile": "f8"}),
-                (codes, {"steps": "f8*"}),
-                (codes, {"surrogates": surrogates, "arrays": grown}),
-                (codes, {"sums": f"SideColumns:{codes}"}),
-            ]
+            rare = {"rare": f"RareParts:{codes}", "arrays": grown}
+            kinds += [(codes, rare), (codes, rare | {"quantile": "f8"})]
     for codes, own in kinds:
         part = plain | own
         yield (
             f"Sample:{codes} {part['records']} {part['arrays']} Limits SplitRules b f8 "
-            f"{part['quantile']} {part['steps']} {part['surrogates']} None {part['sums']} "
+            f"{part['quantile']} {part['rare']} "
             f"{part['find']} {part['lanes']} {part['values']} CriterionPointers before b rng "
             f"Scratch:{codes}"
         )

@@ -36,6 +36,7 @@ from treekit.kernels.grow_tree import (
     MAX_PENDING,
     NODE_DTYPE,
     GrowthArrays,
+    RareParts,
     Sample,
     SideColumns,
     allocate_tree_arrays,
@@ -307,27 +308,19 @@ def grow_rows(
         intervals=splitter.intervals,
         lines=recipe.row_major_codes if recipe.records is None else None,
     )  # fmt: skip
-    nest = np.empty(MAX_PENDING, np.int64) if splitter.intervals else None
     table, others = recipe.table, held_table or recipe.table
-    sums = None
-    if splitter.sums:
-        sums = SideColumns(np.empty_like(table.codes[0]), np.empty_like(others.codes[0]))
     # Enlarging the arrays copies them.
     arrays = allocate_nodes(min(2 * len(rows.ids), MAX_FIRST_CELLS // target.size) + 64, target)
     arrays.nodes["depth"][0] = start.depth
     scratch.best[-2:] = start.lowest, start.highest
-    surrogacy = None
-    if recipe.surrogates is not None:
-        surrogacy = allocate_surrogates(recipe.surrogates, recipe.table, held_table, len(rows.ids))
+    rare = _allocate_rare_parts(recipe, rows, others)
+    if rare is not None:
         arrays = arrays._replace(
             surrogates=np.zeros(16, SURROGATE_DTYPE), surrogate_levels=np.zeros(16, np.int32)
         )
-    limits, steps, noise = recipe.limits, None, recipe.target.noise
-    if recipe.fractional:
-        steps = choose_part_steps(rows.values, common=recipe.target.layout is not None)
-        if recipe.target.has_class_weights:
-            steps[:] = steps[0]  # one step: a part's class cells must equal its weight exactly
-        noise += _bound_part_noise(rows.values, steps)
+    limits, noise = recipe.limits, recipe.target.noise
+    if rare is not None and len(rare.steps):
+        noise += _bound_part_noise(rows.values, rare.steps)
     flat, held_flat = table.codes.reshape(-1), others.codes.reshape(-1)
     moved, records, lanes, values = rows, None, None, None
     n_spare = most
@@ -350,10 +343,7 @@ def grow_rows(
         splitter.coding == "exact",
         noise,
         recipe.target.quantile,
-        steps,
-        surrogacy,
-        nest,
-        sums,
+        rare,
         splitter.find if lanes is values else None,
         lanes,
         values,
@@ -367,7 +357,32 @@ def grow_rows(
     if status:
         raise error_for_status(recipe, status, grown, n, scratch.best)
     check_branch_weights(recipe, grown, n)
+    if recipe.surrogates is None:
+        grown = grown._replace(surrogates=None, surrogate_levels=None)
     return grown, n
+
+
+def _allocate_rare_parts(recipe: Recipe, rows: Rows, held_table: Table) -> RareParts | None:
+    """Allocate what the training needs of `RareParts`; None if nothing of it."""
+    splitter, codes = recipe.splitter, recipe.table.codes
+    has_surrogates = recipe.surrogates is not None
+    is_rare = recipe.fractional or has_surrogates or splitter.intervals or splitter.sums
+    if not is_rare and recipe.target.quantile is None:
+        return None
+    steps = np.empty(0)
+    if recipe.fractional:
+        steps = choose_part_steps(rows.values, common=recipe.target.layout is not None)
+        if recipe.target.has_class_weights:
+            steps[:] = steps[0]  # one step: a part's class cells must equal its weight exactly
+    sides, held_sides = codes[0], held_table.codes[0]
+    if not splitter.sums:
+        sides, held_sides = sides[:0], held_sides[:0]
+    return RareParts(
+        steps,
+        allocate_surrogates(recipe.surrogates, recipe.table, held_table, len(rows.ids)),
+        np.empty(MAX_PENDING if splitter.intervals else 0, np.int64),
+        SideColumns(np.empty_like(sides), np.empty_like(held_sides)),
+    )
 
 
 MAX_FIRST_CELLS = 1 << 16
@@ -716,11 +731,13 @@ def _compute_task_values(
 
 
 def allocate_surrogates(
-    rule: SurrogateRule, table: Table, held_table: Table | None, n_rows: int
+    rule: SurrogateRule | None, table: Table, held: Table, n_rows: int
 ) -> SurrogateSearch:
     """Allocate working memory to find surrogates by `rule`, for a tree of `n_rows` rows."""
-    n_features = len(table.n_codes)
-    held = table if held_table is None else held_table
+    n_features, codes, held_codes = len(table.n_codes), table.codes[:1], held.codes[:1]
+    if rule is None:
+        rule = SurrogateRule(most=0)
+        n_features, n_rows, codes, held_codes = 0, 0, codes[:, :0], held_codes[:, :0]
     return SurrogateSearch(
         most=rule.most,
         of_known=rule.of_known,
@@ -728,8 +745,8 @@ def allocate_surrogates(
         ids=np.empty(n_rows + 1, np.uint32),
         cells=np.empty(n_rows + 1, np.uint32),
         values=np.empty((n_rows + 1, 1)),
-        routed=np.zeros((1, table.codes.shape[1]), table.codes.dtype),
-        held_routed=np.zeros((1, held.codes.shape[1]), held.codes.dtype),
+        routed=np.zeros(codes.shape, codes.dtype),
+        held_routed=np.zeros(held_codes.shape, held_codes.dtype),
         agreement=np.empty(n_features),
         tests=np.zeros((n_features, 2), np.int64),
     )

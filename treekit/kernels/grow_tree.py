@@ -48,7 +48,11 @@ from treekit.kernels.records import (
     is_finite,
 )
 from treekit.kernels.row_records import partition_records, sum_records, unpack_records
-from treekit.kernels.surrogate_splits import find_surrogates, route_by_surrogates
+from treekit.kernels.surrogate_splits import (
+    SurrogateSearch,
+    find_surrogates,
+    route_by_surrogates,
+)
 from treekit.kernels.thresholds import find_last_code, place_threshold
 
 # ---------------------------------------------------------------- records
@@ -137,10 +141,45 @@ class Sample(NamedTuple):
 # ---------------------------------------------------------------- growth
 
 
+class SideColumns(NamedTuple):
+    """Columns of branches, for oblique splits: codes 0 and 1, and 2 for missing.
+
+    Attributes
+    ----------
+    sides, held_sides : (all rows,) of the type of codes
+        Of the training table, and of the held-out table.
+    """
+
+    sides: npt.NDArray[np.uint8]
+    held_sides: npt.NDArray[np.uint8]
+
+
+class RareParts(NamedTuple):
+    """What few trainings need; an empty part is not used.
+
+    Attributes
+    ----------
+    steps : (columns of values,) float64
+        Fixed-point steps of the statistics, for fractional instances: rows that go down
+        every branch of a split whose value they miss.  Empty: rows go one way.
+    surrogates : SurrogateSearch
+        Settings of surrogate splits; ``most`` is 0 without them.
+    nest : (cuts,) int64
+        Working memory for splits into intervals.
+    sums : SideColumns
+        Working memory for oblique splits.
+    """
+
+    steps: npt.NDArray[np.float64]
+    surrogates: SurrogateSearch
+    nest: npt.NDArray[np.int64]
+    sums: SideColumns
+
+
 @kernel
 def grow_nodes(
-    sample, records, arrays, limits, rules, midpoints, noise, quantile, steps, surrogates, nest,
-    sums, find, lanes, values, criterion, before, use_before, rng, scratch,
+    sample, records, arrays, limits, rules, midpoints, noise, quantile, rare, find, lanes, values,
+    criterion, before, use_before, rng, scratch,
 ):  # fmt: skip
     """Grow one tree.
 
@@ -166,18 +205,8 @@ def grow_nodes(
     quantile : float or None
         Quantile level of a rank target; None = additive statistics, and the code for
         ranks is not compiled.
-    steps : (columns of values,) float64 or None
-        Fixed-point steps of the statistics, for fractional instances: rows that go down
-        every branch of a split whose value they miss; None = rows go one way, and the
-        code for fractional instances is not compiled.
-    surrogates : SurrogateSearch or None
-        Settings of surrogate splits; None = their code is not compiled.
-    nest : (cuts,) int64, or None
-        Working memory for splits into intervals; None = the splitter makes none, and their
-        code is not compiled.
-    sums : SideColumns or None
-        Working memory for oblique splits; None = the splitter makes none, and their code is
-        not compiled.
+    rare : RareParts or None
+        None = the training needs none of them, and their code is not compiled.
     find : pointer or None
         The splitter; arguments as in `treekit.kernels.axis_splits.find_axis_split`.
     lanes, values : bool or None
@@ -228,7 +257,7 @@ def grow_nodes(
         if not within:
             fresh = n
         for node in range(first, last):
-            if is_leaf(node, tree, sample.rows, limits, steps, nest):
+            if is_leaf(node, tree, sample.rows, limits, rare):
                 continue
             this = tree.nodes[np.uint64(node)]
             begin, end = this.begin, this.end
@@ -257,8 +286,8 @@ def grow_nodes(
                 sift_up(waiting, n_waiting, tree.nodes)
         if within:
             n_nested -= 1
-            if nest is not None:
-                opened = nest[np.uint64(n_nested)]
+            if rare is not None:
+                opened = rare.nest[np.uint64(n_nested)]
         elif best_first:
             if n_waiting == 0:
                 break
@@ -272,11 +301,12 @@ def grow_nodes(
         if best_first and leaves + added > limits.max_leaves:
             make_leaf(tree.nodes, node)
             continue
-        if nest is not None:
-            if not within:
-                nest_root, n_before, found_before = np.int64(node), n, n_found
-            cuts = make_next_test(tree.nodes, node, tree.entries)
-            branches = np.int64(tree.nodes[np.uint64(node)].n_children)
+        if rare is not None:
+            if len(rare.nest) > 0:
+                if not within:
+                    nest_root, n_before, found_before = np.int64(node), n, n_found
+                cuts = make_next_test(tree.nodes, node, tree.entries)
+                branches = np.int64(tree.nodes[np.uint64(node)].n_children)
         if branches >= len(offsets):
             offsets, held_offsets = (
                 np.zeros(2 * branches, np.int64),
@@ -285,31 +315,34 @@ def grow_nodes(
         if n + branches > len(tree.nodes):
             grown = extend_nodes(grown, max(2 * len(tree.nodes), n + branches))
             tree = borrow_arrays(grown)
-        routes = _make_routes(node, tree, sample, rules, midpoints, sums, scratch)
-        if surrogates is not None:
-            if tree.nodes[np.uint64(node)].kind <= SUBSET:
+        routes = _make_routes(node, tree, sample, rules, midpoints, rare, scratch)
+        is_divided = False
+        if rare is not None:
+            if rare.surrogates.most > 0 and tree.nodes[np.uint64(node)].kind <= SUBSET:
                 grown, n_found, routes = _add_surrogates(
-                    node, grown, n_found, routes, sample, rules, midpoints, surrogates, scratch
+                    node, grown, n_found, routes, sample, rules, midpoints, rare.surrogates, scratch
                 )
-        if steps is None:
+            if len(rare.steps) > 0:
+                is_divided = True
+                sample = _divide_node(
+                    node, tree, sample, routes, branches, rare.steps, waiting[:n_waiting],
+                    scratch.work[0], offsets, held_offsets, tops,
+                )  # fmt: skip
+        if not is_divided:
             _partition_node(
                 node, tree, sample, records, routes, branches, scratch.work[0], offsets,
                 held_offsets,
             )  # fmt: skip
-        else:
-            sample = _divide_node(
-                node, tree, sample, routes, branches, steps, waiting[:n_waiting],
-                scratch.work[0], offsets, held_offsets, tops,
-            )  # fmt: skip
         if _make_children(
             node, tree, n, branches, within, sample, records, offsets, held_offsets, quantile,
-            steps, rules,
+            is_divided, rules,
         ):  # fmt: skip
             return grown, node, np.int64(BAD_SPLIT)
         if len(bounds) > 1:
             bounds = bound_children(node, tree, n, branches, bounds, scratch.offers)
-        if nest is not None:
-            n_nested = pass_cuts_down(tree.nodes, node, cuts, nest, n_nested)
+        if rare is not None:
+            if len(rare.nest) > 0:
+                n_nested = pass_cuts_down(tree.nodes, node, cuts, rare.nest, n_nested)
             if n_nested > 0 or within:
                 n += branches
                 leaves += added
@@ -330,7 +363,7 @@ def grow_nodes(
             continue
         n += branches
         leaves += branches - 1
-    if surrogates is not None:
+    if rare is not None:
         grown = _replace_surrogates(grown, grown.surrogates[:n_found], grown.surrogate_levels)
     return grown, n, np.int64(0)
 
@@ -358,15 +391,18 @@ def _make_root(tree, sample, scratch, quantile):
 
 
 @llvm_inlined
-def is_leaf(node, tree, rows, limits, steps, nest):
+def is_leaf(node, tree, rows, limits, rare):
     """Check whether a node stays a leaf by its depth or weight, or because it has a single class.
 
     A test inside a nest, which has its split already, counts as a leaf here.
     """
     this, stats = tree.nodes[np.uint64(node)], tree.stats[np.uint64(node)]
-    if nest is not None:
-        if this.kind != 0:
+    negligible = 0.0  # weight of other classes
+    if rare is not None:
+        if len(rare.nest) > 0 and this.kind != 0:
             return True
+        if len(rare.steps) > 0:
+            negligible = 1e-6 * limits.min_weight_leaf
     begin, end = this.begin, this.end
     min_split = max(limits.min_weight_split, 2.0 * limits.min_weight_leaf)
     if limits.max_depth >= 0 and this.depth >= limits.max_depth:
@@ -379,9 +415,7 @@ def is_leaf(node, tree, rows, limits, steps, nest):
     for k in range(np.uint64(len(stats))):
         total += stats[k]
         largest = max(largest, stats[k])
-    if steps is not None:  # the weight up to which other classes are negligible
-        return total - largest <= 1e-6 * limits.min_weight_leaf
-    return total - largest <= 0.0
+    return total - largest <= negligible
 
 
 @kernel
@@ -555,21 +589,8 @@ def _replace_surrogates(grown, found, levels):
 # ---------------------------------------------------------------- partition the rows
 
 
-class SideColumns(NamedTuple):
-    """Columns of branches, for oblique splits: codes 0 and 1, and 2 for missing.
-
-    Attributes
-    ----------
-    sides, held_sides : (all rows,) of the type of codes
-        Of the training table, and of the held-out table.
-    """
-
-    sides: npt.NDArray[np.uint8]
-    held_sides: npt.NDArray[np.uint8]
-
-
 @inlined
-def _make_routes(node, tree, sample, rules, midpoints, sums, scratch):
+def _make_routes(node, tree, sample, rules, midpoints, rare, scratch):
     """Return the routes of the training and the held-out rows at the split of a node."""
     this, table, held_table = tree.nodes[np.uint64(node)], sample.table, sample.held_table
     feature, missing = np.uint64(this.feature), np.int64(this.missing)
@@ -587,9 +608,9 @@ def _make_routes(node, tree, sample, rules, midpoints, sums, scratch):
         if np.isnan(at):
             at = place_threshold(table, feature, this.cut, after, rules)
         held_cut = find_last_code(table, held_table, feature, this.cut, after, at)
-    if sums is not None:
+    if rare is not None:
         if this.kind == OBLIQUE:
-            sides, held_sides, bound = sums.sides, sums.held_sides, this.threshold
+            sides, held_sides, bound = rare.sums.sides, rare.sums.held_sides, this.threshold
             held_begin, held_end = this.held_begin, this.held_end
             terms = tree.entries[this.first_entry : this.first_entry + this.n_entries]
             project_rows(table, terms, bound, sample.rows.ids, this.begin, this.end, sides)
@@ -681,12 +702,13 @@ def _divide_node(
 
 @inlined
 def _make_children(
-    node, tree, n, branches, within, sample, records, offsets, held_offsets, quantile, steps, rules
-):
+    node, tree, n, branches, within, sample, records, offsets, held_offsets, quantile, is_divided,
+    rules,
+):  # fmt: skip
     """Write the children of a node, from node `n` on; return whether one has no rows."""
     nodes, this = tree.nodes, tree.nodes[np.uint64(node)]
     this.first_child = n
-    subtract = steps is None and quantile is None and branches == 2
+    subtract = quantile is None and branches == 2 and not is_divided
     empty = False
     for b in range(np.uint64(branches)):
         at, after = np.uint64(n) + b, b + np.uint64(1)

@@ -252,7 +252,7 @@ def split_nodes(
         last = begin + np.int64(table.n_codes[feature]) + 1
         this.weight = _add_counts(counts, begin, last, tree.stats[np.uint64(node)], dense)
         this.begin, this.end = two * node, two * node + 2
-        leaf = is_leaf(node, tree, equal_rows, limits, None, None)
+        leaf = is_leaf(node, tree, equal_rows, limits, None)
         if len(equal_rows.cells) == 0:
             leaf = leaf or has_equal_values(equal_rows.values, this.begin, this.end, 0.0, None)
         this.begin, this.end = begin, end
@@ -301,7 +301,7 @@ def split_nodes(
         for child in range(n, n + branches):
             own = tree.nodes[np.uint64(child)]
             own.begin, own.end = unlike, unlike + 2
-            own.end = 0 if is_leaf(child, tree, equal_rows, limits, None, None) else 1
+            own.end = 0 if is_leaf(child, tree, equal_rows, limits, None) else 1
         n += branches
     return grown, n, np.int64(0)
 
