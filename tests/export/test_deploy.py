@@ -145,9 +145,14 @@ def test_the_container_is_built_of_what_is_there():
     for *sources, _ in copied:
         assert all((ROOT / source).exists() for source in sources)
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    runtime = tomllib.loads((ROOT / "tools/runtime/pyproject.toml").read_text(encoding="utf-8"))
     wanted = {word for rest in of_container("RUN") for word in json.loads(rest) if "[" in word}
-    (extras,) = [re.fullmatch(r"/src\[(.*)\]", word)[1].split(",") for word in wanted]
-    assert set(extras) <= set(project["project"]["optional-dependencies"])
+    (extras,) = [re.fullmatch(r"/src/tools/runtime\[(.*)\]", word)[1].split(",") for word in wanted]
+    assert set(extras) <= set(runtime["project"]["optional-dependencies"])
+    for key in ("serve", "grpc"):  # the same libraries as in the whole
+        own, whole = (one["project"]["optional-dependencies"][key] for one in (runtime, project))
+        assert [name.replace("treekit-runtime", "treekit-ml") for name in own] == whole
+    assert set(runtime["project"]["dependencies"]) <= set(project["project"]["dependencies"])
     needed = {"README.md", "hatch_build.py", *project["project"]["license-files"], "templates"}
     assert needed <= {source for *sources, _ in copied for source in sources}
 

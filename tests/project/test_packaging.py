@@ -9,6 +9,7 @@ import subprocess
 import sys
 import sysconfig
 import tarfile
+import tomllib
 import zipfile
 from email import message_from_bytes
 from pathlib import Path
@@ -16,6 +17,7 @@ from pathlib import Path
 import pytest
 
 import treekit
+from treekit.data import DEMO_TARGET, demo_table
 
 ROOT = Path(__file__).resolve().parents[2]
 pytestmark = pytest.mark.system
@@ -71,7 +73,7 @@ def build_wheel(folder: Path, source: Path = ROOT, **settings: str) -> Path:
     build = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(folder)]
     environment = os.environ | settings
     subprocess.run([*build, str(source)], check=True, capture_output=True, env=environment)
-    (built,) = folder.glob("treekit_ml-*.whl")
+    (built,) = folder.glob("treekit_*.whl")
     return built
 
 
@@ -219,3 +221,58 @@ def test_a_wheel_without_kernels_suits_any_platform(tmp_path: Path):
     built = build_wheel(tmp_path, TREEKIT_KERNELS="none")
     assert built.name.endswith("-py3-none-any.whl")
     assert not [name for name in zipfile.ZipFile(built).namelist() if "machine_code" in name]
+
+
+SMALL = """
+import json, sys
+
+class Refuse:
+    def find_spec(self, name, path=None, target=None):
+        if name in %r:
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+
+sys.meta_path.insert(0, Refuse())
+import treekit
+from treekit.cli import main
+from treekit.serve.models.served_model import Served
+
+model = treekit.load(sys.argv[1])
+row = {column.name: [None] for column in model.schema.columns}
+served = Served("m", "1", "", model)
+inputs = served.parse_inputs(served.make_sample_inputs(2))
+served.compute_outputs(inputs, [*served.default_outputs, *served.explanation_outputs])
+print(json.dumps({
+    "from": treekit.__file__,
+    "shares": model.predict_proba(row).tolist(),
+    "reason": str(model.explain({name: cells[0] for name, cells in row.items()})),
+}))
+sys.argv[1:] = ["train", "table.csv", "--target", "y", "-o", "m.treekit"]
+main()
+"""
+
+
+def test_the_runtime_scores_explains_and_answers_without_the_libraries_of_training(tmp_path: Path):
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    small = tomllib.loads((ROOT / "tools/runtime/pyproject.toml").read_text(encoding="utf-8"))
+    left = set(project["dependencies"]) - set(small["project"]["dependencies"])
+    names = {re.split(r"[>=]", one)[0].replace("scikit-learn", "sklearn") for one in left}
+    assert {"numba", "onnx", "pyarrow", "skl2onnx", "sklearn"} <= names
+    wheel = build_wheel(tmp_path / "dist", ROOT / "tools/runtime")
+    assert wheel.name.startswith("treekit_runtime-")
+    python = install_wheel(wheel, tmp_path / "environment")
+    model = treekit.train(demo_table(), DEMO_TARGET, ensemble="forest", trees=5, seed=0)
+    model.save(tmp_path / "m.treekit")
+    (tmp_path / "table.csv").write_text("x,y\n1,a\n2,b\n", encoding="utf-8")
+    code = SMALL % sorted({*names, "llvmlite", "scipy"})
+    done = subprocess.run(
+        [str(python), "-I", "-c", code, "m.treekit"], cwd=tmp_path, capture_output=True, text=True,
+        check=False,
+    )  # fmt: skip
+    assert done.returncode == 2, done.stderr
+    assert "pip install treekit-ml" in done.stderr
+    assert "Traceback" not in done.stderr
+    told = json.loads(done.stdout)
+    assert Path(told["from"]).is_relative_to(tmp_path)
+    row = {column.name: [None] for column in model.schema.columns}
+    assert told["shares"] == model.predict_proba(row).tolist()
+    assert told["reason"] == str(model.explain(dict.fromkeys(row)))

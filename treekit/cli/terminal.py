@@ -96,6 +96,21 @@ class Commands(click.Group):
                     traceback.print_exc()
                 _print_message("Error", "red", _format_error(error))
                 ctx.exit(2)
+            except ModuleNotFoundError as error:
+                if str(error.name).partition(".")[0] not in _LEFT_OUT_OF_RUNTIME:
+                    raise
+                text = (
+                    f"{error.name} is not installed; treekit-runtime scores, explains and serves "
+                )
+                text += "only: pip uninstall treekit-runtime && pip install treekit-ml"
+                _print_message("Error", "red", text)
+                ctx.exit(2)
+
+
+_LEFT_OUT_OF_RUNTIME = frozenset(
+    {"joblib", "narwhals", "numba", "onnx", "onnxruntime", "pyarrow", "skl2onnx", "sklearn"}
+)
+"""Libraries that treekit-ml needs and treekit-runtime does not (``tools/runtime``)."""
 
 
 @contextmanager
