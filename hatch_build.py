@@ -43,7 +43,7 @@ class AddressHook(MetadataHookInterface):
 
 
 class KernelHook(BuildHookInterface):  # type: ignore[type-arg]
-    """Build the library of kernels into the wheel, or into the checkout if it is editable."""
+    """Build the library of kernels into the wheel, or into the checkout for ``pip install -e``."""
 
     @property
     def source(self) -> Path:
@@ -84,7 +84,7 @@ class KernelHook(BuildHookInterface):  # type: ignore[type-arg]
             build_data["tag"] = f"py3-none-{_get_platform_tag()}"
 
     def _include_package(self, build_data: dict[str, Any]) -> None:
-        """Include the package and its templates, which are outside the folder that is built."""
+        """Add the package and the templates to the wheel of `tools/runtime`, outside of which they are."""
         skipped = {".DS_Store", "__pycache__", "machine_code"}
         for top, target in (("treekit", "treekit"), ("templates", "treekit/templates")):
             folder = self.source / top

@@ -197,9 +197,9 @@ class CriterionFunctions:
         order.  The time per cut does not grow with the number of classes.  Used for numeric
         features with integer weights and five or more classes; `score` is used otherwise.
     count_score : callable, optional
-        A faster form of `score`, with the same arguments and results, for class weights that are
-        integers with a sum of at most `MAX_COUNT`: logarithms can be looked up in a table.
-        Used for numeric features of nodes with such weights.
+        A faster form of `score` for nodes in which the weight of each class is an integer, and
+        their sum at most `MAX_COUNT`: a table can replace logarithms.  Same arguments; must
+        return what `score` returns, bit for bit.  Used for numeric features.
     order : callable, optional
         ``order(stats) -> float``: sort key of a category for subset splits,
         which then cut along that order.  By default categories are ordered by the
@@ -240,7 +240,7 @@ class CriterionFunctions:
 
 
 MAX_COUNT = 4096
-"""Largest sum of class weights that `CriterionFunctions.count_score` is called with."""
+"""Largest weight of a node that `CriterionFunctions.count_score` is called with."""
 
 
 @dataclass(frozen=True, eq=False)

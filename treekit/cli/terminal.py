@@ -99,13 +99,14 @@ class Commands(click.Group):
             except ModuleNotFoundError as error:
                 if str(error.name).partition(".")[0] not in _LEFT_OUT_OF_RUNTIME:
                     raise
-                text = (
-                    f"{error.name} is not installed; treekit-runtime scores, explains and serves "
-                )
-                text += "only: pip uninstall treekit-runtime && pip install treekit-ml"
-                _print_message("Error", "red", text)
+                _print_message("Error", "red", f"{error.name} is not installed; {_WHOLE}")
                 ctx.exit(2)
 
+
+_WHOLE = (
+    "treekit-runtime can only score, explain and serve models; for the rest: "
+    "pip uninstall treekit-runtime && pip install treekit-ml"
+)
 
 _LEFT_OUT_OF_RUNTIME = frozenset(
     {"joblib", "narwhals", "numba", "onnx", "onnxruntime", "pyarrow", "skl2onnx", "sklearn"}

@@ -8,19 +8,22 @@ import click
 @click.command("warm-up", short_help="Check that the kernels are compiled.")
 @click.pass_context
 def warm_up_command(ctx: click.Context) -> None:
-    """Print which kernels are compiled; exit with 1 if some compile on first use.
+    """Print which kernels, the inner loops of treekit, are compiled; exit with 1 if not all are.
 
-    Wheels have all kernels.  An installation from source has the usual ones, those of treekit demo
-    and treekit serve; with TREEKIT_KERNELS=all it has all, and pip takes minutes longer.
+    A wheel for one platform has all of them.  An installation from source has those of treekit demo
+    and treekit serve.  With the environment variable TREEKIT_KERNELS=all, pip compiles all of them,
+    which takes minutes longer.
     """
     from treekit.kernels.library import explain_absence, get_library
 
     absence, library = explain_absence(), get_library()
     if library is None:
-        click.echo(f"kernels compile on first use: {absence}")
+        click.echo(f"no compiled kernels are used, because {absence}; numba compiles them on use")
         ctx.exit(1)
     facts = library.manifest
-    click.echo(f"{facts['variants']} kernels are compiled for {facts['processor']}")
-    if facts["variants"] != "all":
-        click.echo("others compile on first use; install with TREEKIT_KERNELS=all to avoid that")
-        ctx.exit(1)
+    if facts["variants"] == "all":
+        click.echo(f"all kernels are compiled, for {facts['processor']}")
+        return
+    click.echo(f"the kernels of treekit demo and serve are compiled, for {facts['processor']}")
+    click.echo("numba compiles others on use; to compile all, reinstall with TREEKIT_KERNELS=all")
+    ctx.exit(1)

@@ -2,7 +2,7 @@
 
 usage: python -m treekit.compiling.build [--usual] [--into DIR] [--no-linker] [--cache] [--verbose]
 
-numba compiles the variants of `treekit.compiling.variants` in several processes; their optimised
+numba compiles the variants of `treekit.compiling.variants` in several processes; their LLVM
 modules are linked as one library.
 """
 
@@ -43,14 +43,22 @@ def build(
     use_linker: bool = True,
     report: Callable[[str], object] = bool,
 ) -> dict[str, Any]:
-    """Build the library into a folder, and return its manifest.
+    """Build the library into a folder, and return its manifest, the contents of ``library.json``.
 
-    With `usual` only the variants of common trainings are built.  `report` is called with the name
-    of each kernel and function.
+    Parameters
+    ----------
+    folder : Path
+    usual : bool
+        Build only what ``treekit demo`` and ``treekit serve`` call.
+    use_linker : bool
+        Otherwise, or without a linker, the object file is kept.
+    report : callable
+        Called with the name of each kernel, and of each function that kernels call by pointer.
 
     Raises
     ------
     BuildError
+        If numba has been imported, or the library does not work on this machine.
     """
     if "numba" in sys.modules:
         raise BuildError("numba has been imported before its processor was set")
@@ -136,9 +144,9 @@ MAX_KEPT = 4
 
 
 def build_once(folder: Path, **options: Any) -> dict[str, Any]:
-    """Copy the library from the user's cache, or build it and keep a copy there.
+    """Copy the library from the user's cache (`~/.cache/treekit` on Linux), or build it into both.
 
-    The parameters are those of `build`.
+    Parameters and result are those of `build`.
     """
     kept = _find_kept(options)
     if kept is not None and _copy_library(kept, folder):

@@ -155,17 +155,17 @@ class SideColumns(NamedTuple):
 
 
 class RareParts(NamedTuple):
-    """What few trainings need; an empty part is not used.
+    """Inputs of rarely used settings; those of a setting that is off are empty.
 
     Attributes
     ----------
-    steps : (columns of values,) float64
-        Fixed-point steps of the statistics, for fractional instances: rows that go down
-        every branch of a split whose value they miss.  Empty: rows go one way.
+    steps : (columns of ``Rows.values``,) float64
+        For fractional instances: rows with a missing value go down every branch, with a share
+        of their weight each.  Statistics are multiples of these steps.
     surrogates : SurrogateSearch
-        Settings of surrogate splits; ``most`` is 0 without them.
-    nest : (cuts,) int64
-        Working memory for splits into intervals.
+        Settings of surrogate splits; ``most`` is 0 if they are off.
+    nest : (`MAX_PENDING`,) int64
+        Working memory for splits of a column into several intervals.
     sums : SideColumns
         Working memory for oblique splits.
     """

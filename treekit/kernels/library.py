@@ -1,9 +1,10 @@
 """The library of kernels: machine code that was built with the package.
 
-`treekit.compiling.build` compiles the variants of `treekit.compiling.variants` into one shared
-library.  Each has an entry ``int32 entry(words, results)``: the arguments are flattened to a block
-of 64-bit words, in which an array is the address of its object.  Loading and calling needs ctypes
-only.
+A variant is a kernel compiled for one type of each argument.  `treekit.compiling.build` compiles
+the variants of `treekit.compiling.variants` into one shared library.  Each has an entry
+``int32 entry(words, results)``: `words` are the arguments as 64-bit words, an array as the address
+of its Python object; the result is written to `results`, and 0 is returned.  ctypes loads and calls
+it; an object file that no linker has made a library is loaded by llvmlite.
 """
 
 from __future__ import annotations
@@ -35,8 +36,9 @@ from treekit.kernels.function_pointers import FunctionPointer
 def describe_types(value: Any) -> str:
     """Describe the type of an argument or of a record: ``Rows(u4*,u4*,f8**)``.
 
-    An array is its dtype and a star for each dimension, ``F`` or ``A`` if it is not in C order,
-    and ``r`` if it is read-only.
+    An array is written as its dtype and a star for each dimension, then ``F`` if it is
+    Fortran-contiguous or ``A`` if it is not contiguous, and ``r`` if it is read-only.  A named
+    tuple is written as its name and its fields; a Python int, float or bool as i8, f8 or b.
     """
     if isinstance(value, np.ndarray):
         flags = value.flags
@@ -188,10 +190,10 @@ class Library:
 
 
 def find_form(forms: Collection[str], types: str) -> str | None:
-    """Return the variant, among those of a kernel, for the types of arguments; None: there is none.
+    """Return the types, among those of a kernel's variants, that fit those of arguments, or None.
 
-    A variant for arrays with gaps takes arrays without gaps, and each takes read-only ones: a
-    kernel that writes to an array does not compile for them.
+    A variant for arrays that are not contiguous also takes contiguous ones.  Whether an array is
+    read-only does not matter: kernels do not write to arrays that may be.
     """
     name = types.replace("*r", "*")
     if name in forms:
@@ -235,12 +237,12 @@ _missing: set[str] = set()
 
 
 def note_missing(name: str) -> None:
-    """Remember a variant that this process needed and the library has not."""
+    """Add a variant that this process called and the library lacks."""
     _missing.add(name)
 
 
 def list_missing() -> list[str]:
-    """Return the variants that this process needed and the library has not."""
+    """Return the variants that this process called and the library lacks: ``name(types)``."""
     return sorted(_missing)
 
 
@@ -258,7 +260,7 @@ def find_folder() -> Path:
 
 @cache
 def explain_absence() -> str | None:
-    """Return the reason why there is no library to use; None: it is used."""
+    """Return the reason why no library is used, or None."""
     if os.environ.get("TREEKIT_KERNELS") == "none":
         return "TREEKIT_KERNELS is none"
     manifest = _read_manifest(find_folder())
@@ -269,19 +271,23 @@ def explain_absence() -> str | None:
     if manifest.get("platform") != [sys.platform, os.uname().machine if os.name == "posix" else ""]:
         return "the library was built for another platform"
     if not is_supported(manifest["processor"], _describe_processor()):
-        return f"this processor is older than {manifest['processor']}"
-    return None if _has_known_arrays() else "arrays of this numpy are laid out differently"
+        return f"this processor lacks instructions of {manifest['processor']}, such as AVX2"
+    return (
+        None
+        if _has_known_arrays()
+        else "this Python or numpy stores arrays in another layout than the library reads"
+    )
 
 
 def is_supported(processor: str, description: str) -> bool:
-    """Return whether a processor has the features of a baseline.
+    """Return whether a processor has the instructions that a library was built for, or may have.
 
     Parameters
     ----------
     processor : str
-        LLVM's name of the baseline.
+        LLVM's name of what the library was built for.
     description : str
-        The start of ``/proc/cpuinfo``; empty elsewhere, where the features are unknown.
+        The start of ``/proc/cpuinfo``; empty on systems other than Linux.
     """
     if processor != "x86-64-v3" or not description:
         return True

@@ -14,7 +14,7 @@ from treekit.kernels.compile import kernel
 
 @kernel
 def sum_products(a, b):
-    """Return the sum of the products of two (n,) float64 arrays; four partial sums, then theirs."""
+    """Return the dot product of two (n,) float64 arrays, of four interleaved sums."""
     first, second, third, fourth = 0.0, 0.0, 0.0, 0.0
     n = np.uint64(len(a))
     whole = n - n % np.uint64(4)
@@ -52,10 +52,11 @@ def compute_weighted_gram(rows, weights):
 
 @kernel
 def solve(matrix, right):
-    """Return the solution of ``matrix @ x = right``, (n,) float64; both arguments are overwritten.
+    """Return the solution of ``matrix @ x = right``, (n,) float64.
 
     Gaussian elimination with partial pivoting (Golub and Van Loan 2013, *Matrix Computations*,
-    section 3.4).  The solution of a singular system is not finite.
+    section 3.4).  `matrix` (n, n) and `right` (n,), float64, are overwritten.  If a pivot is 0, the
+    result is not finite.
     """
     n = np.uint64(len(matrix))
     one = np.uint64(1)
@@ -88,10 +89,11 @@ MAX_SWEEPS = 50
 
 @kernel
 def find_eigenvectors(matrix):
-    """Return the eigenvectors of a symmetric matrix, (n, n) float64, which is overwritten.
+    """Return the unit eigenvectors of a symmetric matrix as rows, (n, n) float64.
 
-    Row k has the k-th largest eigenvalue; the largest entry of each row is positive.  Cyclic
-    Jacobi rotations (Golub and Van Loan 2013, section 8.5).
+    They are in descending order of their eigenvalues, and the entry of a row that is largest in
+    absolute value is positive.  Cyclic Jacobi rotations (Golub and Van Loan 2013, section 8.5)
+    overwrite `matrix`, (n, n) float64.
     """
     n, one = np.uint64(len(matrix)), np.uint64(1)
     vectors = np.zeros((n, n))
