@@ -84,7 +84,7 @@ class KernelHook(BuildHookInterface):  # type: ignore[type-arg]
             build_data["tag"] = f"py3-none-{_get_platform_tag()}"
 
     def _include_package(self, build_data: dict[str, Any]) -> None:
-        """Add the package and the templates to the wheel of `tools/runtime`, outside of which they are."""
+        """Add the package and the templates, which are outside `tools/runtime`, to its wheel."""
         skipped = {".DS_Store", "__pycache__", "machine_code"}
         for top, target in (("treekit", "treekit"), ("templates", "treekit/templates")):
             folder = self.source / top
