@@ -94,7 +94,8 @@ def _describe_value(value: Any) -> str | None:
         inner = describe_functions(*value)
         return None if inner is None else f"({inner})"
     core = getattr(value, "py_func", value)
-    if not isinstance(core, FunctionType) or not core.__module__.startswith("treekit."):
+    # A function made by exec has no module.
+    if not isinstance(core, FunctionType) or not str(core.__module__).startswith("treekit."):
         return None
     if core.__closure__ is None:
         return describe_function(core)
