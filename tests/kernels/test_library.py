@@ -57,7 +57,7 @@ def test_closures_are_described_by_their_cells() -> None:
     assert describe_functions(make_gini().score) == "components.criteria.make_gini.<locals>.score"
     assert describe_functions(lambda: 0) is None
     scope: dict[str, Any] = {"__name__": None}
-    exec("def made():\n    return 0", scope)  # noqa: S102 - as numba makes its own functions
+    exec("def made():\n    return 0", scope)
     assert describe_functions(scope["made"]) is None
 
 
