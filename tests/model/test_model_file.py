@@ -715,6 +715,23 @@ def test_terms_surrogates_and_policies_come_back(policies, tmp_path):
         np.testing.assert_array_equal(back.costs, model.costs)
 
 
+def test_an_array_of_another_number_of_dimensions_is_refused_by_name(tmp_path):
+    path = tmp_path / "m"
+    save(wide_model(), path)
+    with zipfile.ZipFile(path) as file:
+        entries = {name: file.read(name) for name in file.namelist() if name.endswith(".npy")}
+    assert {"surrogate_feature.npy", "term_weight.npy"} <= set(entries)
+    for name, content in entries.items():
+        found = np.load(io.BytesIO(content))
+        for other in (found[np.newaxis], found[..., np.newaxis], np.zeros((), found.dtype)):
+            changed = io.BytesIO()
+            np.save(changed, np.array(other, order="C"))
+            save(wide_model(), path)
+            rewritten(path, {name: changed.getvalue()})
+            with pytest.raises(ModelFileError, match=f"{name[:-4]}.*(has shape|no array)"):
+                load(path)
+
+
 def test_costs_that_are_no_table_are_refused(tmp_path):
     model = wide_model(costs=[[0, 5], [1, 0]])
     save(model, tmp_path / "m")

@@ -266,6 +266,8 @@ def _build_model(header: _Header, arrays: dict[str, npt.NDArray[Any]]) -> Model:
     """Build the model with the same checks as for a model built by hand."""
     schema, roots, units = header.schema, arrays.pop("roots"), arrays.pop("units")
     for name, array in arrays.items():
+        if array.ndim != 1 and name != "value":
+            raise ModelFileError(f"{name} has shape {array.shape}, expected one dimension")
         if (
             name in (*PER_NODE_FIELDS, *_OPTIONAL_ARRAYS)
             and name != "value"
