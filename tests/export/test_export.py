@@ -222,7 +222,7 @@ def test_a_model_that_templates_have_no_words_for_is_refused_by_name(folder, tab
     assert able.export(model, "m")
     with pytest.raises(ValueError, match="unknown ability 'speed'; known: sums"):
         template_exporter("json", ".json", folder, "model.jinja", JSON, abilities=("speed",))
-    assert set(ABILITIES) == {"sums", "parts", "costs", "targets", "links"}
+    assert set(ABILITIES) == {"sums", "parts", "costs", "targets", "links", "wide"}
 
 
 def test_a_user_s_folder_goes_first_and_more_files_and_settings_reach_templates(

@@ -21,14 +21,16 @@ from treekit.export.onnx.sums import _split_limbs
 from treekit.model import links
 from treekit.model.builder import build_tree, leaf, multiway, threshold
 from treekit.model.fixed_point import (
+    MASS,
     MAX_TREES,
     UNIT_BUDGET,
     apportion,
-    compute_grid_limit,
     count_tree_units,
     fit_regression_grid,
     floor_to_dtype,
+    list_grid_limits,
     place_threshold,
+    split_wide_units,
     to_double_threshold,
 )
 from treekit.model.links import EXP_LIMIT, exp, sigmoid, softmax
@@ -293,7 +295,7 @@ def test_double_threshold_holds_for_many_random_bit_patterns():
 
 @given(trees)
 def test_limbs_of_a_float32_grid_sum_exactly_over_all_trees(n_trees):
-    limit = compute_grid_limit(n_trees, "float32")
+    limit = list_grid_limits(n_trees, "float32")[0]
     base = 2 << (2**24 // n_trees).bit_length() - 1
     for v in (limit, -limit, base // 2, -(base // 2), base // 2 - 1, limit - base // 2):
         limbs = [int(limb) for limb in _split_limbs(np.array(v), n_trees)]
@@ -305,14 +307,29 @@ def test_limbs_of_a_float32_grid_sum_exactly_over_all_trees(n_trees):
 @given(trees)
 @example(1)
 def test_sums_of_a_float64_grid_are_exact(n_trees):
-    limit = compute_grid_limit(n_trees, "float64")
-    assert fit_regression_grid(1.0, n_trees, "float64").limit == limit
+    limit, wide = list_grid_limits(n_trees, "float64")
     assert n_trees * limit <= 2**53 < n_trees * (limit + 1)
+    assert n_trees * wide <= 2**60 < n_trees * (wide + 1)
+    assert list_grid_limits(n_trees, "float32")[1:] == [limit, wide]
+
+
+@given(trees, st.sampled_from([1, MASS]), st.sampled_from(["float32", "float64"]), st.data())
+def test_parts_of_wide_sums_are_exact_doubles(n_trees, mass, dtype, data):
+    limit = list_grid_limits(n_trees, dtype, mass)[-1]
+    units = [limit, -limit, *data.draw(st.lists(st.integers(-limit, limit), max_size=5))]
+    high, low = split_wide_units(np.array(units)[:, None]).T.tolist()
+    assert [a + b for a, b in zip(high, low, strict=True)] == units
+    for parts in (high, low):  # the largest sums of any sign
+        most = max(map(abs, parts)) * n_trees * mass
+        assert int(float(most)) == most
+        assert all(int(float(part * mass)) == part * mass for part in parts)
+    total = sum(units)
+    assert float(sum(high)) + float(sum(low)) == float(total)
 
 
 @given(st.integers(1, 200), st.randoms(use_true_random=False))
 def test_float32_sums_of_the_limbs_are_exact_in_any_order(n_trees, random):
-    limit = fit_regression_grid(1.0, n_trees, "float32").limit
+    limit = list_grid_limits(n_trees, "float32")[0]
     values = [limit] + [
         random.choice([-1, 1]) * random.randint(0, limit) for _ in range(n_trees - 1)
     ]
@@ -336,7 +353,7 @@ largest_values = st.one_of(
 @example(5e-324, 1, "float32")
 @example(0.0, 1, "float64")
 def test_the_grid_holds_the_largest_value_within_half_a_step(largest, n_trees, dtype):
-    grid = fit_regression_grid(largest, n_trees, dtype)
+    grid = fit_regression_grid(largest, list_grid_limits(n_trees, dtype)[0])
     top, bottom = grid.to_grid([largest, -largest]).tolist()
     assert top == -bottom
     assert top <= grid.bound <= grid.limit
@@ -349,21 +366,21 @@ def test_the_grid_holds_the_largest_value_within_half_a_step(largest, n_trees, d
 
 @given(st.floats(2.0**-900, allow_infinity=False), trees, dtypes)
 def test_the_grid_is_the_finest_that_holds_the_largest_value(largest, n_trees, dtype):
-    grid = fit_regression_grid(largest, n_trees, dtype)
+    grid = fit_regression_grid(largest, list_grid_limits(n_trees, dtype)[0])
     finer = Fraction(2) ** (grid.exponent - 1)
     assert Fraction(largest) / finer > grid.limit
 
 
 @given(st.lists(st.floats(-1e6, 1e6), min_size=1, max_size=50), dtypes)
 def test_a_regression_value_is_the_mean_of_the_grid_values_rounded_once(values, dtype):
-    grid = fit_regression_grid(max(abs(v) for v in values), len(values), dtype)
+    grid = fit_regression_grid(max(map(abs, values)), list_grid_limits(len(values), dtype)[0])
     total = int(grid.to_grid(values).sum())
     exact = Fraction(total, len(values)) * Fraction(2) ** grid.exponent
     assert math.ldexp(total / len(values), grid.exponent) == float(exact)
 
 
 def test_one_outlier_does_not_swallow_the_other_values():
-    grid = fit_regression_grid(1e9, 100, "float32")
+    grid = fit_regression_grid(1e9, list_grid_limits(100, "float32")[0])
     v = grid.to_grid([1e9, 3.25, -0.5])
     back = np.ldexp(v.astype(np.float64), grid.exponent)
     np.testing.assert_allclose(back, [1e9, 3.25, -0.5], rtol=0, atol=1e-3)
@@ -372,7 +389,7 @@ def test_one_outlier_does_not_swallow_the_other_values():
 @pytest.mark.parametrize("largest", [math.inf, math.nan])
 def test_leaf_values_that_are_not_finite_are_refused(largest):
     with pytest.raises(ModelError, match="finite"):
-        fit_regression_grid(largest, 1, "float32")
+        fit_regression_grid(largest, 2**53)
 
 
 # ---------------------------------------------------------------- links

@@ -457,7 +457,8 @@ def test_an_array_that_breaks_a_rule_is_refused_by_name(saved, name, content, wo
     [
         ({"exponent": 5000}, None, "exponent 5000 is out of range"),
         ({"exponent": -5000}, None, "exponent -5000 is out of range"),
-        ({}, [2**52 + 1, 0, 0, 0], "leaf value exceeds the maximum"),
+        ({}, [2**59 + 2**8, 0, 0, 0], "leaf value exceeds the maximum"),
+        ({}, [2**54 + 1, 0, 0, 0], "more than 53 significant bits"),
         ({}, [-(2**63), 0, 0, 0], "leaf value exceeds the maximum"),
         ({"exponent": 1000}, [2**30, 0, 0, 0], "leaf value exceeds the maximum"),
     ],

@@ -89,7 +89,7 @@ def predict(model: Model, row: Sequence[float]) -> Any:
         trees = len(model.trees) if model.combine == "mean" else 1
         divisor = trees * (MASS if model.missing == "fractional" else 1)
         pairs = zip(total, model.exponents, strict=True)
-        means = [math.ldexp(float(Fraction(t, divisor)), e) for t, e in pairs]
+        means = [math.ldexp(float(Fraction(float(t)) / divisor), e) for t, e in pairs]
         answers = _linked(model, means)
     return answers if schema.more else answers[0]
 

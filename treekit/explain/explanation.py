@@ -260,7 +260,8 @@ class Votes:
 class Sums:
     """Feature contributions to one predicted value, as integers that add up exactly.
 
-    ``bias + sum(of columns) == total``; an integer i means ``i / divisor * 2**exponent``.
+    ``bias + sum(of columns) == total``; an integer i means ``i / divisor * 2**exponent``,
+    where i is rounded to a double first if these are numbers or margins.
 
     Attributes
     ----------
@@ -285,4 +286,5 @@ class Sums:
 
     def number(self, units: int) -> float:
         """Return the number that an integer represents."""
-        return math.ldexp(units / self.divisor, self.exponent)
+        votes = self.label is not None and not self.margin
+        return math.ldexp((units if votes else float(units)) / self.divisor, self.exponent)

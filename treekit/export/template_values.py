@@ -32,7 +32,7 @@ from treekit.export.lowering import (
     write_source_functions,
 )
 from treekit.model import links
-from treekit.model.fixed_point import scale_units
+from treekit.model.fixed_point import scale_units, split_wide_units
 from treekit.model.model import Model
 from treekit.model.tree import DerivedColumns, make_derived_columns
 
@@ -46,6 +46,7 @@ ABILITIES = {
     "costs": "misclassification costs that decide the label",
     "targets": "several targets",
     "links": "additive trees and link functions, as in boosting",
+    "wide": "sums of numbers beyond 2**53, for leaves that differ much in size",
 }
 """Optional features of a language; a model that needs a missing one is refused with its name."""
 
@@ -58,6 +59,7 @@ def needs(model: Model) -> list[str]:
         "costs": model.label_costs is not None,
         "targets": bool(model.schema.more),
         "links": model.combine == "sum" or model.link != "identity",
+        "wide": model.has_wide_sums,
     }
     return [ability for ability, needed in asked.items() if needed]
 
@@ -80,7 +82,7 @@ def template_values(
     of string literals of ``each`` numbers; ``length`` and ``type`` ("f64",
     "i32", "i64", "u32") and ``base64``, lines without quotes, exist for
     both.  Values of the abilities "sums", "parts",
-    "costs", "targets" and "links" exist for models that need them.
+    "costs", "targets", "links" and "wide" exist for models that need them.
 
     Parameters
     ----------
@@ -144,6 +146,9 @@ def template_values(
         ``margins``: 1 = classes have margins, scaled as below, instead of votes.
         ``unit_total``: votes of all trees, the divisor of probabilities;
         ``row_total`` and ``scale``: an output value is ``sum / row_total * scale``;
+        ``wide``: 1 = sums may exceed 2**53, and are rounded to a double before the division.
+        If the language has no such integers, ``sums`` is twice ``outputs``: the leaves have
+        the high part of the sum of output k in column k, the low part in ``outputs + k``.
         ``link``: link function from output values to predictions, "identity", "exp",
         "sigmoid" or "softmax", and ``exp`` its constants (`treekit.model.links`).
         ``blocks``: array, the classes of target t are blocks[t] .. blocks[t + 1].
@@ -154,7 +159,9 @@ def template_values(
         input dtype is float32, to which terms of sums are rounded.
     """
     schema, tables = model.schema, Tables(language)
-    leaves, derived = leaf_table(model.units), make_derived_columns(model)
+    in_parts = model.has_wide_sums and language.wide == "double"
+    units = split_wide_units(model.units) if in_parts else model.units
+    leaves, derived = leaf_table(units), make_derived_columns(model)
     start, column, units = leaves.sparse()
     arrays = make_arrays(tables, start=start, column=column) | {"units": tables(units, "i64")}
     numbered = leaves
@@ -180,6 +187,8 @@ def template_values(
             "margins": int(model.margins),
             "unit_total": language.number(model.unit_total),
             "row_total": language.number(model.divisor),
+            "wide": int(model.has_wide_sums),
+            "sums": leaves.vectors.shape[1],
             **_make_scale_values(model, language),
             "link": Code(model.link),
             "exp": format_exp_constants(language),

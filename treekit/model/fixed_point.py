@@ -10,17 +10,18 @@ Classification
     double.  The label is the first class with the largest integer sum.
 Regression
     leaf values are fixed-point integers ``v`` with step ``2**exponent``
-    (`Grid`); the prediction is ``(sum / T) * 2**exponent``: one division, then
-    an exact scaling.  A float32 graph stores v as two limbs, or three if the
-    step of two were too coarse for most leaves.  Outputs of very different size
-    have a step each.
+    (`Grid`); the prediction is ``(sum / T) * 2**exponent``: the sum as a double, one
+    division, then an exact scaling.  Sums are within 2**53, and within 2**60 if the leaves
+    of a model differ so much in size that a step of 2**53 were too coarse for the small ones.
+    A float32 graph stores v as two limbs or more.  Outputs of very different size have a
+    step each.
 Sums (boosting)
     leaf values are fixed-point integers with a step so fine that the largest sum
     is 2**53 (`fit_sum_grid`); the number, or the margin of a class, is
     ``sum * 2**exponent``, which `treekit.model.links` converts to a prediction.
 Fractional missing values
     a row's mass is an integer out of `MASS`; a leaf's integers are multiplied
-    by the mass that reaches it, and sums stay within 2**53 (regression) or
+    by the mass that reaches it, and sums stay within 2**53 or 2**60 (regression) or
     2**48 (votes): exact in 64-bit integers.
 Thresholds
     are numbers of the input type (`place_threshold`, `floor_to_dtype`); a target
@@ -46,6 +47,11 @@ from treekit.model.tree import Split, Tree
 UNIT_BUDGET: dict[Dtype, int] = {"float32": 2**24, "float64": 2**53}
 SUM_LIMIT = UNIT_BUDGET["float64"]
 """Limit of the `Grid` of additive leaf values, which bounds their sums as well."""
+WIDE_SUM_LIMIT = 2**60
+"""Limit of the sums of numbers whose sizes differ too much for sums within 2**53.
+
+They are exact in 64-bit integers; a language without these adds two parts.
+"""
 MAX_TREES = 100_000
 """Most trees of a model: with more, a tree would have fewer than 168 units."""
 
@@ -176,25 +182,24 @@ class Grid(NamedTuple):
     @property
     def bound(self) -> npt.NDArray[np.int64]:
         """Largest magnitude of v, at most `limit`, that represents a finite double."""
-        most = np.minimum(sys.float_info.max_exp - self._exponents, 62)  # |v| < 2**53
+        most = np.minimum(sys.float_info.max_exp - self._exponents, 62)  # |v| <= 2**60
         largest = np.ldexp(1.0 - 2.0**-53, most)
         return np.minimum(np.floor(largest).astype(np.int64), self.limit)
 
 
-def compute_grid_limit(n_trees: int, dtype: Dtype, mass: int = 1, *, wide: bool = False) -> int:
-    """Return the limit of the `Grid` for `n_trees` trees and rows whose mass is `mass`.
+def list_grid_limits(n_trees: int, dtype: Dtype, mass: int = 1) -> list[int]:
+    """Return the limits of the `Grid` for `n_trees` trees and rows of this `mass`, ascending.
 
-    For T trees and an integer leaf value v:
-
-    float32: with ``v == high * base + low``, where base is a power of two and
-    ``|low| <= base / 2``, ``T * |high|`` and ``T * |low|`` stay within 2**24.
-    float64, and `wide`: ``T * |v|`` stays within 2**53.
-    With a mass: ``T * mass * |v|`` stays within 2**53.
+    For T trees and an integer leaf value v, ``T * mass * |v|`` stays within 2**53 or 2**60.
+    With float32 and a mass of 1, the first limit is smaller: with ``v == high * base + low``,
+    where base is a power of two and ``|low| <= base / 2``, ``T * |high|`` and ``T * |low|``
+    stay within 2**24.
     """
-    if mass > 1 or wide:
-        return count_tree_units(n_trees, "float64") // mass
+    limits = [count_tree_units(n_trees, "float64") // mass, WIDE_SUM_LIMIT // n_trees // mass]
+    if dtype == "float64" or mass > 1:
+        return limits
     share = count_tree_units(n_trees, dtype)
-    return share if dtype == "float64" else (share - 1) << share.bit_length()
+    return [(share - 1) << share.bit_length(), *limits]
 
 
 _SHARED_POWERS = 3
@@ -202,34 +207,32 @@ _SHARED_POWERS = 3
 numbers of two outputs, such as two quantiles, stay equal."""
 
 
-def fit_regression_grid(
-    largest: npt.ArrayLike, n_trees: int, dtype: Dtype, mass: int = 1, *, wide: bool = False
-) -> Grid:
-    """Return the finest `Grid` for leaf values up to `largest` in magnitude, for each output.
+def fit_regression_grid(largest: npt.ArrayLike, limit: int) -> Grid:
+    """Return the finest `Grid` of a limit for leaf values up to `largest` in magnitude.
 
-    Parameters
-    ----------
-    largest : float or (outputs,) float64
-    wide : bool
-        Whether a float32 graph may need three limbs.
+    `largest` is that of all outputs, or (outputs,) float64.
     """
     each = np.atleast_1d(np.asarray(largest, dtype=np.float64))
     if not np.isfinite(each).all():
         raise ModelError("leaf values must be finite")
-    return _fit_grid(each, compute_grid_limit(n_trees, dtype, mass, wide=wide))
+    return _fit_grid(each, limit)
 
 
-_LEAF_ACCURACY = 1e-9
-"""Rounding of a leaf value that is accepted, relative to the median leaf value."""
+LEAF_ACCURACY = 1e-9
+"""Accepted rounding of a leaf value, relative to the value."""
+
+_NEAR_ZERO = 0.05
+"""Share of the leaves of an output that may be rounded more: of both signs, some are near 0."""
 
 
 def is_fine_enough(grid: Grid, values: npt.NDArray[np.float64]) -> bool:
-    """Return whether a grid keeps `values` (leaves, outputs) exactly, or most of them to 1e-9."""
+    """Return whether a grid keeps `values` (leaves, outputs) exactly, or to `LEAF_ACCURACY`."""
     halves = np.broadcast_to(scale_units(0.5, grid.exponent), values.shape[1:])
-    for own, half in zip(np.abs(values).T, halves.tolist(), strict=True):
-        sizes = own[own > 0]
-        middle = (len(sizes) - 1) // 2
-        if len(sizes) and half > _LEAF_ACCURACY * float(np.partition(sizes, middle)[middle]):
+    for own, half in zip(values.T, halves.tolist(), strict=True):
+        sizes = np.abs(own[own != 0.0])
+        both = own.min(initial=0.0) < 0.0 < own.max(initial=0.0)
+        least = int(_NEAR_ZERO * len(sizes)) if both else 0
+        if len(sizes) and half > LEAF_ACCURACY * float(np.partition(sizes, least)[least]):
             return bool(np.array_equal(scale_units(grid.to_grid(values), grid.exponent), values))
     return True
 
@@ -272,6 +275,28 @@ def _fit_grid(largest: npt.NDArray[np.float64], limit: int, margin: int = 0) -> 
         shared[left & (exponents >= top - _SHARED_POWERS)] = top
         left = left & (exponents < top - _SHARED_POWERS)
     return Grid(make_exponent(shared), limit)
+
+
+_HIGH_UNIT = 2**8
+"""Unit of the high parts of wide sums: they are exact doubles up to 2**61, and low parts
+up to the largest number of trees and mass."""
+
+
+def split_wide_units(units: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    """Split integers into parts whose sums over the trees are exact in double.
+
+    Parameters
+    ----------
+    units : (leaves, values) int64
+
+    Returns
+    -------
+    (leaves, 2 * values) int64
+        High parts, multiples of 2**8, and then low parts.  The double nearest to a sum is that
+        of its high parts plus that of its low parts.
+    """
+    high = (units + _HIGH_UNIT // 2) // _HIGH_UNIT * _HIGH_UNIT
+    return np.hstack([high, units - high])
 
 
 def floor_to_dtype(values: npt.ArrayLike, dtype: Dtype) -> npt.NDArray[np.float64]:

@@ -23,11 +23,11 @@ from treekit.model.fixed_point import (
     Exponent,
     Grid,
     apportion,
-    compute_grid_limit,
     count_tree_units,
     fit_regression_grid,
     fit_sum_grid,
     is_fine_enough,
+    list_grid_limits,
 )
 from treekit.model.links import Combine, Link
 from treekit.model.tree import FIELD_DTYPES, Tree, batch_trees
@@ -169,6 +169,13 @@ class Model:
         """Numbers and margins: divisor of the sum, before scaling by the fixed-point step."""
         return self.mass if self.combine == "sum" else self.n_trees * self.mass
 
+    @cached_property
+    def has_wide_sums(self) -> bool:
+        """Whether sums of numbers over the trees may exceed 2**53: not each is then a double."""
+        if self.schema.task == "classification" or self.combine == "sum":
+            return False
+        return int(np.abs(self.units).max(initial=0)) * self.n_trees * self.mass > SUM_LIMIT
+
     @property
     def units_each(self) -> int:
         """Classification: votes U that each leaf distributes over the classes of an output."""
@@ -184,8 +191,7 @@ class Model:
         """Regression and additive class scores (margins): the fixed-point format of leaf values."""
         if self.combine == "sum":
             return Grid(self.exponent, SUM_LIMIT)
-        limit = compute_grid_limit(self.n_trees, self.schema.dtype, self.mass, wide=True)
-        return Grid(self.exponent, limit)
+        return Grid(self.exponent, list_grid_limits(self.n_trees, self.schema.dtype, self.mass)[-1])
 
     @property
     def exponents(self) -> tuple[int, ...]:
@@ -341,7 +347,7 @@ def fit_grid(
     values: npt.NDArray[np.float64],
     starts: npt.NDArray[np.int64],
     *,
-    wide: bool = False,
+    finest: bool = False,
 ) -> Grid:
     """Return the grid of numbers or margins.
 
@@ -351,17 +357,18 @@ def fit_grid(
         Those of all trees.
     starts : (trees,) int64
         The first leaf of each tree.
-    wide : bool
+    finest : bool
         Whether to return the finest grid, also if a coarser one is fine enough.
     """
     largest = np.maximum.reduceat(np.abs(values), starts, axis=0)
     if source.combine == "sum":
         return fit_sum_grid(largest, shared=source.margins)
-    of = (largest.max(axis=0), source.n_trees, source.schema.dtype, source.mass)
-    grid = fit_regression_grid(*of)
-    return (
-        grid if not wide and is_fine_enough(grid, values) else fit_regression_grid(*of, wide=True)
-    )
+    limits = list_grid_limits(source.n_trees, source.schema.dtype, source.mass)
+    for limit in limits[-1:] if finest else limits:
+        grid = fit_regression_grid(largest.max(axis=0), limit)
+        if is_fine_enough(grid, values):
+            break
+    return grid
 
 
 def expand_exponent(source: Model | RuleList) -> tuple[int, ...]:

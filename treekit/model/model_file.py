@@ -49,12 +49,12 @@ from treekit.model.validation import check_forest, check_policies, check_units
 
 # ---------------------------------------------------------------- saving and loading
 
-FORMAT_VERSION = 4
+FORMAT_VERSION = 5
 """Version of the file format; a reader accepts files up to its own version.
 
 Version 2 added sums and link functions, 3 rules, 4 outputs with different fixed-point
-steps, the notation of numbers, and categories found by rounding; a model is written in the
-first version that has what it needs, for older readers.
+steps, the notation of numbers, and categories found by rounding, 5 sums beyond 2**53; a model
+is written in the first version that has what it needs, for older readers.
 In all future versions ``model.json`` must remain an uncompressed zip entry with ``format``
 and ``version``, so that older readers can report the version.
 """
@@ -145,6 +145,8 @@ def save(model: Model, path: str | Path) -> None:
 
 def _choose_version(model: Model) -> int:
     """Return the first version of the format that has what a model needs."""
+    if model.has_wide_sums:
+        return 5
     schema = model.schema
     new = schema.notation is not msgspec.UNSET or any(column.rounds for column in schema.columns)
     if new or not isinstance(model.exponent, int):

@@ -184,7 +184,7 @@ def _make_predictor(model: Model) -> Callable[[int, Sums], Any]:
     if model.link != "identity":
         return lambda _, total: predict_from_sums(model, total[None]).item()
     divisor, (exponent,) = model.divisor, model.exponents
-    return lambda _, total: math.ldexp(total.item() / divisor, exponent)
+    return lambda _, total: math.ldexp(float(total.item()) / divisor, exponent)
 
 
 def _bind_kernel(

@@ -386,6 +386,8 @@ def check_units(model: Model, n_leaves: int) -> None:
     bound = model.grid.bound
     if not bool(np.all((units >= -bound) & (units <= bound))):
         raise ModelError(f"a fixed-point leaf value exceeds the maximum {bound.min()}")
+    if not np.array_equal(units.astype(np.float64).astype(np.int64), units):
+        raise ModelError("a fixed-point leaf value has more than 53 significant bits")
     if model.combine == "sum":
         # At most 100,000 integers within 2**53: float sums are accurate enough here.
         largest = np.maximum.reduceat(np.abs(units), model.leaf_offsets[:-1], axis=0)

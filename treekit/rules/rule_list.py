@@ -776,7 +776,7 @@ def add_rules(empty: RuleList, parsed: Sequence[ParsedRule], *, fixed_step: bool
         units = np.rint(np.clip(steps, -(2.0**62), 2.0**62)).astype(np.int64)
         if not fixed_step:
             # Zeros are exact in every unit: the stated one is kept.
-            finest = _fit_grid(empty, trees, values, wide=True).exponent
+            finest = _fit_grid(empty, trees, values, finest=True).exponent
             coarse = not values.any() or np.all(np.asarray(exponent) >= np.asarray(finest))
             if not (coarse and bool((units == steps).all())):
                 grid = _fit_grid(empty, trees, values)
@@ -796,10 +796,10 @@ def add_rules(empty: RuleList, parsed: Sequence[ParsedRule], *, fixed_step: bool
 
 
 def _fit_grid(
-    rules: RuleList, trees: npt.NDArray[np.int32], values: Doubles, *, wide: bool = False
+    rules: RuleList, trees: npt.NDArray[np.int32], values: Doubles, *, finest: bool = False
 ) -> Grid:
     """Return the grid for the numbers of a list, (rules, values) float64."""
-    return fit_grid(rules, values, np.flatnonzero(np.diff(trees, prepend=-1)), wide=wide)
+    return fit_grid(rules, values, np.flatnonzero(np.diff(trees, prepend=-1)), finest=finest)
 
 
 # ---------------------------------------------------------------- conversion to a model

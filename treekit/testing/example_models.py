@@ -146,6 +146,8 @@ def _iter_forest_models() -> Iterator[SampleModel]:
     yield SampleModel("a forest of hard votes", make_yes_no(*trees, voting="hard"))
     numbers = [threshold("size", at, leaf(at / 3.0), leaf(1e6 * at)) for at in (0.5, 1.5, 2.5)]
     yield SampleModel("a forest of numbers", make_example_model(NUMBER, *numbers))
+    sizes = [threshold("size", at, leaf(at / 3e8), leaf(1e8 * at)) for at in (0.5, 1.5, 2.5)]
+    yield SampleModel("a forest of sums beyond 2**53", make_example_model(NUMBER, *sizes))
 
 
 def _make_path(depth: int) -> Node:

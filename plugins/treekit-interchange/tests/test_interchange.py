@@ -303,7 +303,7 @@ MODELS: dict[str, Callable[[], Model]] = {
         *("one_leaf", "one_number", "one_class", "unused_features", "float32_extremes"),
         *("float64_extremes", "float32_neighbours", "many_levels_in_two"),
         *("missing_only", "vanishing", "mark_levels", "hard_voting", "refuses_missing"),
-        *("refuses_unseen", "refuses_both", "wide_numbers", "wide_sums", "bool_labels"),
+        *("refuses_unseen", "refuses_both", "wide_sums", "bool_labels"),
         *("float_labels", "mixed", "mixed64_numbers"),
     )
 } | {
@@ -462,6 +462,7 @@ def test_the_first_rule_that_is_met_answers_where_order_counts(
         ("fractional", "pmml", "cannot represent fractional instances"),
         ("boosted_four", "pmml", "margins and links"),
         ("costs", "pmml", "least cost"),
+        ("wide_numbers", "pmml", "adds doubles"),
         ("several_labels", "pmml", "has one target"),
         ("deep_right", "pmml", "depth 3000"),
         ("int_labels", "pmml", "exceeds PMML's 32-bit integers"),

@@ -93,6 +93,11 @@ def _check_model(model: Model) -> None:
         raise SettingError(
             "PMML engines do not evaluate margins and links exactly; write form 'text'"
         )
+    if model.n_trees > 1 and model.has_wide_sums:
+        raise SettingError(
+            "PMML adds doubles, and the leaves of this forest differ too much in size for exact "
+            "sums; write form 'text', or train one tree"
+        )
     if model.n_trees > 1 and model.label_costs is not None:
         raise SettingError(
             "PMML cannot choose the label of least cost from the votes of several trees; "

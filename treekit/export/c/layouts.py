@@ -291,7 +291,7 @@ def choose_c_types(model: Model, prefix: Code, cells: str, arithmetic: str) -> C
         )
     if whole:
         cells = "uint32_t" if single else "uint64_t"
-    # Votes of a float32 model are at most 2**24, all other sums at most 2**53.
+    # Votes of a float32 model are at most 2**24, all other sums at most 2**60.
     votes = model.schema.task == "classification" and not model.margins
     narrow = votes and model.missing != "fractional" and model.unit_total < 2**31
     return CTypes(prefix, single, whole, Code(cells), Code("int32_t" if narrow else "int64_t"))

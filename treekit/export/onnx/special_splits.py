@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from treekit.export.onnx.graph import Graph
-from treekit.model.fixed_point import MASS, compute_mass_bounds
+from treekit.model.fixed_point import MASS, compute_mass_bounds, split_wide_units
 from treekit.model.model import Model
 from treekit.model.tree import (
     MAX_DEPTH,
@@ -115,9 +115,10 @@ def _add_first_known(
 # A row starts with the mass 2**24 at every root.  A node passes it to the
 # branch that the row takes or, if the row's value is missing, to every branch
 # the part between its bounds (`treekit.model.fixed_point`).  Masses are integers in
-# double: products are below 2**48 and sums below 2**53, so that all are exact, as in
-# every other artifact.  Not int64, which some runtimes compute in 32 bits: their products
-# overflow, while numbers in double are rounded there.  Memory: rows x nodes of one level of depth.
+# double: products are below 2**48 and sums below 2**53 (wider sums have two parts), so that all
+# are exact, as in every other artifact.  Not int64, which some runtimes compute in 32 bits: their
+# products overflow, while numbers in double are rounded there.  Memory: rows x nodes of one level
+# of depth.
 
 _NO_BRANCH = -1.0
 
@@ -169,11 +170,19 @@ def add_masses(
             break
         mass, level = _add_child_masses(walk, mass, level, bounds, depth)
     row = np.concatenate(leaf_rows)
-    graph.add_constant("units", model.units[row].astype(np.float64))
+    units = split_wide_units(model.units) if model.has_wide_sums else model.units
+    graph.add_constant("units", units[row].astype(np.float64))
     every = leaf_masses[0]
     if len(leaf_masses) > 1:
         every = graph.add_operator("Concat", leaf_masses, "leaf_masses", axis=1)
-    graph.add_operator("MatMul", [every, "units"], "exact_sums")
+    if not model.has_wide_sums:
+        graph.add_operator("MatMul", [every, "units"], "exact_sums")
+        return every, row
+    graph.add_operator("MatMul", [every, "units"], "sums_of_parts")
+    each = np.arange(model.schema.n_values)
+    high = graph.add_selection("sums_of_parts", "high_columns", each, "high_sums")
+    low = graph.add_selection("sums_of_parts", "low_columns", each + len(each), "low_sums")
+    graph.add_operator("Add", [high, low], "exact_sums")
     return every, row
 
 

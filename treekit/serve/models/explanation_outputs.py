@@ -201,6 +201,7 @@ class FeatureContributions:
         votes = model.schema.task == "classification" and not model.margins
         self._divisor = model.unit_total * compute_unit_factor(model) if votes else model.divisor
         self._exponent: Exponent = 0 if votes else model.exponent
+        self._has_votes = votes
         self.bias = self._to_doubles(np.array(self._bias, dtype=object))
         can_climb = _can_climb(model, self._units)
         self._forest_climber = _ForestClimber(model, self._units) if can_climb else None
@@ -244,7 +245,8 @@ class FeatureContributions:
 
     def _to_doubles(self, integers: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
         """Convert integers to doubles as `treekit.explain.explanation.Sums.number`."""
-        if max(np.abs(integers).max(initial=0), self._divisor) > _MAX_EXACT_INTEGER:
+        largest = max(np.abs(integers).max(initial=0), self._divisor)
+        if self._has_votes and largest > _MAX_EXACT_INTEGER:
             # Python rounds any quotient correctly.
             shares = (integers.astype(object) / self._divisor).astype(np.float64)
         else:

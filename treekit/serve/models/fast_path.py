@@ -190,7 +190,7 @@ class FastPath:
     def _divide_sums(self, total: list[int]) -> list[float]:
         """Return the probabilities or numbers for sums."""
         divisor = self._divisor
-        shares: list[float] = [units / divisor for units in total]
+        shares: list[float] = [float(units) / divisor for units in total]
         if self._has_labels:
             return shares
         (exponent,) = self._model.exponents
