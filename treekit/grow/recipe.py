@@ -58,6 +58,9 @@ class Recipe:
         The rows of a validation table.
     monotonic_signs : (features,) float64, or None
         Monotonic constraints, 1, -1 or 0 for each column.
+    needs_exact_means : bool
+        Whether the sums of growth are too coarse for values of nodes, see
+        `treekit.training.leaf_values`.
     surrogates : SurrogateRule or None
         The rule by which nodes keep surrogates; criterion and `split_rules` are then
         `known_only`, too.  None: trees have no surrogates.
@@ -77,6 +80,7 @@ class Recipe:
     held_out: HeldOutRows | None = None
     surrogates: SurrogateRule | None = None
     monotonic_signs: npt.NDArray[np.float64] | None = None
+    needs_exact_means: bool = False
 
     @cached_property
     def row_major_codes(self) -> npt.NDArray[Any] | None:

@@ -220,6 +220,7 @@ def make_fitted(dataset: Dataset, plan: Plan, outcome: Outcome, digest: str) -> 
     The dataset's schema is that of the training table.
     """
     from treekit.training.prepare import get_origin  # numba is imported when needed
+    from treekit.training.target_precision import check_leaf_precision
 
     provenance = {
         "treekit": __version__,
@@ -245,6 +246,8 @@ def make_fitted(dataset: Dataset, plan: Plan, outcome: Outcome, digest: str) -> 
             provenance=provenance,
         )
     )
+    if plan.criterion.layout is None:
+        check_leaf_precision(dataset, model)
     return Fitted(model, outcome.votes, outcome.times, outcome.sampler)
 
 

@@ -152,7 +152,11 @@ def train_by_levels(
     warn_of_small_weights(dataset, plan)
     check_supported(plan)
     whole = _scale_target(dataset, plan)
-    check_target_precision(dataset, plan, whole)
+    if check_target_precision(dataset, plan, whole):
+        raise DataError(
+            "the numbers of the target differ too much in size for the sums of training by "
+            "levels; set cluster_mode='trees', or transform the target, for example by a logarithm"
+        )
     data, partitions = _encode(engine, chunks, plan, empty.schema, whole)
     del chunks, chunk
     if plan.draws_rows:

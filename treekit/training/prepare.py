@@ -65,6 +65,8 @@ class EncodedData:
         Whether weights are rounded by class factors or fractional instances.
     held_out : HeldOutRows, optional
         The rows of a validation table.
+    needs_exact_means : bool
+        Whether the sums of growth are too coarse for values of nodes.
     """
 
     schema: Schema
@@ -73,6 +75,7 @@ class EncodedData:
     target: TargetStatistics
     rounded: bool
     held_out: HeldOutRows | None = None
+    needs_exact_means: bool = False
 
     def __call__(self) -> Recipe:
         """Return the recipe, compiled once in each process."""
@@ -102,7 +105,7 @@ def encode_data(dataset: Dataset, plan: Plan, validation: Dataset | None = None)
         )
     table = _encode_table(dataset, plan, alone=validation is None and not plan.draws_rows)
     target = make_criterion_target(dataset, plan.criterion, plan.draws_rows)
-    check_target_precision(dataset, plan, target)
+    needs_exact_means = check_target_precision(dataset, plan, target)
     placement = get_placement(plan, schema.dtype)
     held = None
     if validation is not None:
@@ -114,7 +117,7 @@ def encode_data(dataset: Dataset, plan: Plan, validation: Dataset | None = None)
         _check_rank_settings(plan)
     weighed = dataset.factors is not None or plan.balances_bags
     rounded = settings["missing"] == "fractional" or weighed
-    return EncodedData(schema, plan, table, target, rounded, held)
+    return EncodedData(schema, plan, table, target, rounded, held, needs_exact_means)
 
 
 def get_placement(plan: Plan, dtype: Dtype) -> int:
@@ -195,6 +198,7 @@ def _compile_recipe(data: EncodedData) -> Recipe:
         else None,
         held_out=data.held_out,
         monotonic_signs=plan.monotonic_signs,
+        needs_exact_means=data.needs_exact_means,
     )
 
 

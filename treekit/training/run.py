@@ -39,6 +39,7 @@ from treekit.model.scoring import leaf_indices
 from treekit.model.tree import Tree
 from treekit.model.validation import check_tree
 from treekit.training.importance import compute_score
+from treekit.training.leaf_values import make_exact_means
 from treekit.training.plan import Plan
 from treekit.training.prepare import get_origin, make_recipe
 from treekit.training.tasks import use_prediction_schema
@@ -148,6 +149,9 @@ def _grow_single_tree(dataset: Dataset, recipe: Recipe, plan: Plan) -> Outcome:
     grown = grow_with_validation(
         recipe, target.select_rows(ids, None), target.select_rows(held_ids, None), seed
     )
+    if recipe.needs_exact_means:
+        missing = plan.settings["missing"]
+        grown = make_exact_means(dataset, recipe, missing, drawn=False).set_values(grown)
 
     def grow_folds(k: int) -> list[GrownTree]:
         mixed = mix_rows(recipe, ids, seed + k)
@@ -194,10 +198,18 @@ def grow_share(
 
     # Growth routes out-of-bag rows through unpruned trees, and not at all if validation rows
     # are held out instead: route them again.
-    changed = has_finish(plan, validated=recipe.held_out is not None)
-    matrix = dataset.to_matrix() if changed and not recipe.fractional else np.empty((0, 0))
+    means = None
+    if recipe.needs_exact_means:
+        missing, drawn = settings["missing"], plan.draws_rows
+        means = make_exact_means(dataset, recipe, missing, drawn=drawn)
+    pruned = has_finish(plan, validated=recipe.held_out is not None)
+    matrix = dataset.to_matrix() if pruned and not recipe.fractional else np.empty((0, 0))
 
     def finish_tree(grown: GrownTree, out: npt.NDArray[np.uint32]) -> GrownTree:
+        if means is not None:
+            grown = means.set_values(grown)
+        if not pruned:
+            return grown
         tree = grown.tree
         if len(out) > 0 or not held:  # without out-of-bag rows there is nothing to prune by
             tree = prune_tree(dataset, plan, recipe, grown, refuse_folds, {})
@@ -223,7 +235,7 @@ def grow_share(
         last=last,
         vote=make_vote_function(dataset, plan) if score or held else None,
         vote_step=choose_vote_step(dataset, settings["trees"]),
-        finish=finish_tree if changed else None,
+        finish=finish_tree if pruned or means is not None else None,
         progress=progress,
     )
     return Outcome(forest.trees, forest.votes, forest.times)

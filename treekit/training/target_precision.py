@@ -1,41 +1,54 @@
-"""Warn, or refuse, if extreme values of a target make fixed-point sums too coarse for the others.
+"""Refuse targets whose numbers differ so much in size that leaves would be wrong.
 
 Sums of the target and of leaf values are exact because their terms are whole steps of a grid,
 and the largest number determines the step.  One extreme value, such as a fill value of 1e20,
 makes it so coarse that all other leaves would be wrong.  This is checked before trees grow.
 
-The error of a leaf is at most the sum of a row's error in training and half a step of the model's
-grid (`treekit.model.fixed_point`).  It is accepted up to 1e-9 of each number, or a sixteenth of
-1e-9 of the ordinary size, since a leaf near 0 needs no more digits than others.  The ordinary size
-is the root mean square of the numbers, or of their distances from the center, up to the first gap
-above the median (`_compute_ordinary_size`).  Errors that targets without extreme values have as
-well are accepted, too: they grow with the number of rows and, if missing values are fractional,
-with the number of trees.  A larger error is a warning; training is refused if ordinary numbers
-would keep fewer than two digits.
+Growth needs the sums only to compare splits: training is refused if ordinary numbers would keep
+fewer than two digits.  Where its sums are too coarse for values of nodes, these are computed
+again (`treekit.training.leaf_values`), except for criteria with a `leaf_value` of their own,
+fractional missing values, and training by levels.
+
+A leaf is rounded to the model's grid (`treekit.model.fixed_point`).  The error is accepted up to
+1e-9 of each number, or a sixteenth of 1e-9 of the ordinary size, since a leaf near 0 needs no
+more digits than others.  The ordinary size is the root mean square of the numbers, or of their
+distances from the center, up to the first gap above the median (`_compute_ordinary_size`).
+Errors that targets without extreme values have as well are accepted, too: they grow with the
+number of rows and, if missing values are fractional, with the number of trees.
 
 If all numbers have one sign, such as sizes from 1 to 1e12, small leaves need digits of their own.
-More than a twentieth of the numbers with fewer than six digits are a warning, and so is one number
-with fewer than two, unless the step of any model would be as coarse.
+Not accepted are fewer than six digits of more than a twentieth of the numbers, fewer than two of
+one number, unless the step of any model would be as coarse, and, once the trees have grown, a
+leaf with fewer than nine digits.  A leaf smaller than any number, a mean with zeros, needs those
+of the smallest number.
 """
 
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 import numpy.typing as npt
 
 from treekit.data.dataset import Dataset
-from treekit.errors import DataError, warn
-from treekit.grow.target_statistics import TargetStatistics, round_to_step
-from treekit.model.fixed_point import MASS, fit_regression_grid, scale_units
+from treekit.errors import DataError
+from treekit.grow.target_statistics import (
+    TargetStatistics,
+    round_to_step,
+)
+from treekit.model.fixed_point import (
+    LEAF_ACCURACY,
+    MASS,
+    fit_regression_grid,
+    is_fine_enough,
+    list_grid_limits,
+    scale_units,
+)
+from treekit.model.model import Model
 from treekit.training.plan import Plan
 
 Numbers = npt.NDArray[np.float64]
-
-_ACCURACY = 1e-9
-"""Accepted error, relative to the number itself, or to a sixteenth of ordinary ones."""
 
 _ROW_ERROR = 2.0**-46
 """Accepted error for each row, relative to ordinary numbers: 64 times that of normal targets."""
@@ -50,19 +63,19 @@ _WIDE = 2.0**20
 """Largest number, relative to those of one sign, for which the step of any model is accepted."""
 
 _LOST = 1e-2
-"""Error above which training is refused, relative to ordinary numbers."""
+"""Error of growth above which training is refused, relative to ordinary numbers."""
 
 _FEW = 1e-6
 """Error relative to a number of one sign that may not be exceeded by more than `_FEW_SHARE`."""
 
 _FEW_SHARE = 0.05
-"""Share of the numbers other than 0 that may have a larger error without a warning."""
+"""Share of the numbers other than 0 that may have a larger error."""
 
 _SHOWN_ROWS = 3
 
 
-def check_target_precision(dataset: Dataset, plan: Plan, target: TargetStatistics) -> None:
-    """Warn of, or refuse, numbers so far from the others that leaves would be wrong.
+def check_target_precision(dataset: Dataset, plan: Plan, target: TargetStatistics) -> bool:
+    """Refuse numbers so far from the others that leaves would be wrong.
 
     Parameters
     ----------
@@ -72,20 +85,27 @@ def check_target_precision(dataset: Dataset, plan: Plan, target: TargetStatistic
     target : TargetStatistics
         The grids chosen from all rows.
 
+    Returns
+    -------
+    bool
+        Whether values of nodes must be computed by `treekit.training.leaf_values`.
+
     Raises
     ------
     DataError
-        If ordinary leaves would lose all but two digits; names the rows.
+        Names the rows.
     """
     if dataset.schema.task != "regression" or plan.criterion.layout is not None:
-        return
+        return False
     n_trees = plan.settings["trees"] if plan.settings["ensemble"] == "forest" else 1
     mass = MASS if plan.settings["missing"] == "fractional" else 1
-    dtype = dataset.schema.dtype
+    limit = list_grid_limits(n_trees, dataset.schema.dtype, mass)[-1]
+    # The numbers of ranks are not summed.
+    means = target.quantile is None and plan.criterion.functions.leaf_value is None and mass == 1
     rows = None if dataset.weights is None else np.flatnonzero(dataset.weights > 0)
     y = dataset.y.astype(np.float64, copy=False).reshape(dataset.n_rows, -1)
     steps, centers = (np.broadcast_to(own, y.shape[1]) for own in (target.step, target.center))
-    unit, lightness = 1.0, np.ones(1)
+    unit, lightness, again = 1.0, np.ones(1), False
     if target.noise > 0.0 and dataset.weights is not None:  # products with weights are rounded
         if target.draw_weights is not None:
             unit = target.draw_unit
@@ -95,76 +115,128 @@ def check_target_precision(dataset: Dataset, plan: Plan, target: TargetStatistic
             lightness = unit / own_weights
     for k, output in enumerate(dataset.schema.outputs):
         own = y[:, k] if rows is None else y[rows, k]
-        largest = float(np.abs(own).max())
-        grid = fit_regression_grid(largest, n_trees, dtype, mass, wide=True)
-        half = float(scale_units(0.5, grid.exponent))
-        # The numbers of ranks are not summed.
+        grid = fit_regression_grid(float(np.abs(own).max()), limit)
         step = 0.0 if target.quantile is not None else float(steps[k]) / unit
-        found = _measure_errors(own, float(centers[k]), step, half, 0.5 / grid.limit, lightness)
+        numbers = _Numbers(own, float(centers[k]), step, lightness, grid.exponent, grid.limit)
+        in_growth = numbers.measure_growth_error()
+        coarse = means and numbers.is_too_coarse(in_growth, dataset.weights, rows)
+        again = again or coarse
+        found = numbers.find_wrong_rows(in_growth, counted=not coarse)
         if found is not None:
-            _report_far_rows(output.name, own, rows, found)
+            _refuse_far_rows(output.name, own, rows, *found)
+    return again
 
 
-class _Imprecision(NamedTuple):
-    """Numbers of a target that a grid does not keep.
+def check_leaf_precision(dataset: Dataset, model: Model) -> None:
+    """Refuse the target if a leaf of the model does not keep nine digits.
+
+    Raises
+    ------
+    DataError
+        Names the rows of the largest numbers.
+    """
+    if model.schema.task != "regression" or model.mass > 1:
+        return
+    values = np.concatenate([tree.value[tree.leaves] for tree in model.trees])
+    if is_fine_enough(model.grid, values):
+        return
+    y = dataset.y.astype(np.float64, copy=False).reshape(dataset.n_rows, -1)
+    halves = np.broadcast_to(scale_units(0.5, model.exponent), y.shape[1])
+    rows = np.arange(len(y)) if dataset.weights is None else np.flatnonzero(dataset.weights > 0)
+    for k, output in enumerate(dataset.schema.outputs):
+        own, sizes, error = y[rows, k], np.abs(y[rows, k]), float(halves[k])
+        wrong = (own != 0.0) & (sizes * LEAF_ACCURACY < error)
+        if wrong.any():
+            leaves = np.maximum(np.abs(values[:, k]), sizes[own != 0.0].min())
+            lost, both = leaves * LEAF_ACCURACY < error, own.min() < 0.0 < own.max()
+            if np.count_nonzero(lost) > (_FEW_SHARE * len(lost) if both else 0):
+                largest = 2.0 * LEAF_ACCURACY * model.grid.limit * float(leaves.min())
+                far = np.flatnonzero(sizes >= min(largest, float(sizes.max())))
+                _refuse_far_rows(output.name, own, rows, error, int(wrong.sum()), far)
+
+
+class _Numbers(NamedTuple):
+    """The numbers of one output, and their grids.
 
     Attributes
     ----------
-    error : float
-        Largest error of a number.
-    n_wrong : int
-        Rows whose numbers are not kept.
-    far : (rows,) int64
-        Rows whose numbers determine the step.
-    refused : bool
-    """
-
-    error: float
-    n_wrong: int
-    far: npt.NDArray[np.intp]
-    refused: bool
-
-
-def _measure_errors(
-    y: Numbers, center: float, step: float, half: float, share: float, lightness: Numbers
-) -> _Imprecision | None:
-    """Return what is not kept of the numbers of one output; None if all are kept.
-
-    Parameters
-    ----------
     y : (rows,) float64
+    center : float
     step : float
-        That of the grid in training, 0 without one.
-    half, share : float
-        Half a step of the model's grid, and half a step relative to the largest number.
+        That of the grid of growth, 0 without one.
     lightness : (rows,) or (1,) float64
-        The mean weight, relative to the row's: the error in training of a light row is larger.
+        The mean weight, relative to the row's: the error in growth of a light row is larger.
+    exponent, limit : int
+        Those of the model's grid.
     """
-    distance = y - center
-    in_model = half + 2.0**-52 * abs(center)
-    in_training = 0.0
-    if len(lightness) > 1:  # rounded is the product with the weight
-        in_training = step / 2 if distance.any() else 0.0
-    elif step > 0.0:
-        in_training = float(np.abs(round_to_step(distance, step) - distance).max())
-    error = in_model + in_training
-    errors = in_model + in_training * lightness
-    lost = _are_digits_lost(y, errors, _WIDE * share)
-    relative = max(_ACCURACY / 16, len(y) * _ROW_ERROR, _FAR * share)
-    samples = (distance, y, y[distance != 0.0])
-    if not lost and error <= relative * min(map(_compute_median_size, samples)):
-        return None  # without sorting
-    # If most numbers are one fill value, it is the center, and the others are the ordinary ones.
-    *both, others = map(_compute_ordinary_size, samples)
-    ordinary = min(both)
-    numbers = np.abs(y)
-    wrong = (numbers > 0.0) & (numbers * max(_ACCURACY, _FAR * share) < errors)
-    size = min(ordinary, others)
-    if not wrong.any() or (error <= relative * size and not lost):
-        return None
-    spread = np.abs(distance) if ordinary <= others and not lost else numbers
-    far = np.flatnonzero(spread >= math.sqrt(float(spread.max())) * math.sqrt(size))
-    return _Imprecision(error, int(np.count_nonzero(wrong)), far, error > _LOST * ordinary)
+
+    y: Numbers
+    center: float
+    step: float
+    lightness: Numbers
+    exponent: Any
+    limit: int
+
+    def measure_growth_error(self) -> float:
+        """Return the largest error of a number in the sums of growth."""
+        distance = self.y - self.center
+        error = 2.0**-52 * abs(self.center)
+        if len(self.lightness) > 1:  # rounded is the product with the weight
+            return error + (self.step / 2 if distance.any() else 0.0)
+        if self.step > 0.0:
+            error += float(np.abs(round_to_step(distance, self.step) - distance).max())
+        return error
+
+    def is_too_coarse(
+        self, in_growth: float, weights: Numbers | None, rows: npt.NDArray[np.intp] | None
+    ) -> bool:
+        """Return whether the error of growth is too large for values of nodes.
+
+        Of numbers of both signs, a twentieth may be rounded more: some values are near 0.
+        """
+        sizes = np.abs(self.y)
+        known = sizes > 0.0
+        bound = in_growth * float(self.lightness.max()) / LEAF_ACCURACY
+        if not known.any() or bound <= sizes[known].min():
+            return False
+        if not self.y.min() < 0.0 < self.y.max():
+            return True
+        w = np.ones(len(sizes)) if weights is None else weights[rows]
+        return bool(w[known & (sizes < bound)].sum() > _FEW_SHARE * w[known].sum())
+
+    def find_wrong_rows(
+        self, in_growth: float, *, counted: bool
+    ) -> tuple[float, int, npt.NDArray[np.intp]] | None:
+        """Return the largest error, the number of wrong rows, and the rows far from the others.
+
+        The result is None if all numbers are kept.  `counted`: whether leaf values have the
+        errors of growth.
+        """
+        y, half, share = self.y, float(scale_units(0.5, self.exponent)), 0.5 / self.limit
+        distance = y - self.center
+        error = half + (in_growth if counted else 0.0)
+        errors = half + (in_growth * self.lightness if counted else np.zeros(1))
+        lost = _are_digits_lost(y, errors, _WIDE * share)
+        relative = max(LEAF_ACCURACY / 16, len(y) * _ROW_ERROR, _FAR * share)
+        samples = (distance, y, y[distance != 0.0])
+        least = min(map(_compute_median_size, samples))
+        if not lost and error <= relative * least and in_growth <= _LOST * least:
+            return None  # without sorting
+        # If most numbers are one fill value, it is the center, and the others are ordinary.
+        *both, others = map(_compute_ordinary_size, samples)
+        ordinary = min(both)
+        numbers = np.abs(y)
+        size = min(ordinary, others)
+        if in_growth > _LOST * size:
+            error, errors = half + in_growth, half + in_growth * self.lightness
+        elif error <= relative * size and not lost:
+            return None
+        wrong = (numbers > 0.0) & (numbers * max(LEAF_ACCURACY, _FAR * share) < errors)
+        if not wrong.any():
+            return None
+        spread = np.abs(distance) if ordinary <= others and not lost else numbers
+        far = np.flatnonzero(spread >= math.sqrt(float(spread.max())) * math.sqrt(size))
+        return error, int(np.count_nonzero(wrong)), far
 
 
 def _are_digits_lost(y: Numbers, errors: Numbers, accepted: float) -> bool:
@@ -211,23 +283,22 @@ def _compute_ordinary_size(numbers: Numbers) -> float:
     return max(float(upper[0]), top * math.sqrt(float(np.mean(kept * kept))))
 
 
-def _report_far_rows(
-    name: str, y: Numbers, rows: npt.NDArray[np.intp] | None, found: _Imprecision
-) -> None:
-    """Warn of the rows whose numbers are far from the others, or refuse them."""
-    at = found.far if rows is None else rows[found.far]
-    some = zip(at[:_SHOWN_ROWS].tolist(), y[found.far[:_SHOWN_ROWS]].tolist(), strict=True)
+def _refuse_far_rows(
+    name: str,
+    y: Numbers,
+    rows: npt.NDArray[np.intp] | None,
+    error: float,
+    n_wrong: int,
+    far: npt.NDArray[np.intp],
+) -> NoReturn:
+    """Refuse the rows whose numbers are far from the others."""
+    at = far if rows is None else rows[far]
+    some = zip(at[:_SHOWN_ROWS].tolist(), y[far[:_SHOWN_ROWS]].tolist(), strict=True)
     shown = ", ".join(f"row {row} is {value:.6g}" for row, value in some)
     more = f" and {len(at) - _SHOWN_ROWS:,} others" if len(at) > _SHOWN_ROWS else ""
-    text = (
+    raise DataError(
         f"target {name!r} has extreme values: {shown}{more} (rows count from 0). Because of them, "
-        f"predictions can be off by about {found.error:.1e}, "
+        f"predictions could be off by about {error:.1e}, more than 1e-9 of the value in "
+        f"{n_wrong:,} rows; drop the rows with extreme values if these are errors or stand for "
+        "missing ones, or transform the target, for example by a logarithm"
     )
-    remedy = (
-        "drop the rows with extreme values if these are errors or stand for missing ones, or "
-        "transform the target, for example by a logarithm"
-    )
-    wrong = f"{found.n_wrong:,} rows"
-    if found.refused:
-        raise DataError(f"{text}which is too much for ordinary values ({wrong}); {remedy}")
-    warn(f"{text}more than 1e-9 of the value in {wrong}; {remedy}")

@@ -337,7 +337,8 @@ def _prepare(data: tuple[Dataset, Dataset | None], settings: dict[str, Any]) -> 
         return fit(data[0], settings, None, data[1])
     encoded = encode_data(dataset, plan, validation)
     digest = dataset.compute_digest()
-    if not has_finish(plan, validated=validation is not None):
+    pruned = has_finish(plan, validated=validation is not None)
+    if not pruned and not encoded.needs_exact_means:
         dataset = replace(dataset, columns=())
     sampler = make_forest_sampler(plan, encoded.table, encoded.target)
     return _Forest(dataset, encoded, sampler, digest)
