@@ -12,6 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import treekit
@@ -99,6 +100,17 @@ def test_the_number_of_workers_does_not_matter(workers: int, tmp_path: Path) -> 
     rows = dd.from_pandas(frame, npartitions=5)
     model = treekit.train(rows, **numbers, cluster_mode="levels", cluster=f"local:{workers}")
     assert save(model, tmp_path) == expected
+
+
+def test_numbers_of_many_sizes_need_whole_trees(client: Any, tmp_path: Path) -> None:
+    frame = make_frame()
+    frame["number"] = 10.0 ** np.random.default_rng(0).uniform(0, 7, len(frame))
+    numbers = {**FOREST, "target": "number", "ignore": ["y", "w"], "task": "regression"}
+    rows = dd.from_pandas(frame, npartitions=3)
+    with pytest.raises(DataError, match="by levels; set cluster_mode='trees'"):
+        treekit.train(rows, **numbers, cluster=client, cluster_mode="levels")
+    model = treekit.train(rows, **numbers, cluster=client, cluster_mode="trees")
+    assert save(model, tmp_path) == save(treekit.train(frame, **numbers), tmp_path)
 
 
 def test_a_plugin_s_criterion_is_used_unchanged(client: Any, tmp_path: Path) -> None:
