@@ -325,7 +325,7 @@ def test_no_more_values_are_counted_than_are_distinct(numbers):
 
 def test_most_of_many_distinct_values_are_counted():
     column = np.random.default_rng(0).normal(size=100_000).astype(np.float32)
-    assert count_some_distinct(column) > 0.8 * len(column)
+    assert count_some_distinct(column) > 0.6 * len(column)
     assert count_some_distinct(np.arange(100_000, dtype=np.float32)) > 50_000
 
 
