@@ -9,11 +9,12 @@ distribution, version and cause.  Strict discovery, by
 
 from __future__ import annotations
 
+import builtins
 import os
 import threading
 import warnings
-from collections.abc import Callable, Iterator, Mapping
-from typing import Any, TypeVar
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, Literal, TypeVar, overload
 
 from treekit.contracts import (
     Criterion,
@@ -54,35 +55,19 @@ __all__ = [
     "call",
     "components",
     "configure",
-    "criteria",
-    "criterion",
     "described",
-    "document",
-    "documents",
     "explain_absence",
-    "explainer",
-    "explainers",
-    "exporter",
-    "exporters",
     "faults",
-    "importer",
-    "importers",
+    "get",
     "is_foreign",
+    "list",
     "make",
     "origin",
-    "pruner",
-    "pruners",
     "settings_of",
-    "simplifier",
-    "simplifiers",
-    "splitter",
-    "splitters",
 ]
 
 
 # ---------------------------------------------------------------- registry
-
-R = TypeVar("R", Criterion, Splitter, Pruner, Exporter, Importer, Document, Simplifier, Explainer)
 
 _ABSENT_PLUGINS = {
     ("criterion", "fairness"): "treekit-fairness",
@@ -146,54 +131,32 @@ def _get_host() -> Host:
     return _host
 
 
-def _get_catalogue(kind: str) -> Catalogue:
-    return _get_host().catalogue(KINDS[kind])
-
-
-def _resolve_record(record_type: type[R], wanted: str | R) -> R:
-    kind = next(kind for kind in KINDS.values() if kind.record is record_type)
-    if isinstance(wanted, record_type):
-        check_record(wanted, kind)
-        return wanted
-    if not isinstance(wanted, str):
-        raise SettingError(
-            f"expected the name of a {kind.name} or a treekit.{record_type.__name__}, "
-            f"got {type(wanted).__name__}"
-        )
-    catalogue = _get_catalogue(kind.name)
-    if wanted in catalogue:
-        found: R = catalogue[wanted].record  # type: ignore[assignment]  # of this kind
-        return found
-    if absence := explain_absence(kind.name, wanted):
-        raise SettingError(absence)
-    faults = _get_host().faults
-    left_out = f"; left out: {'; '.join(faults)}" if faults else ""
-    by_suffix = {getattr(part.record, "suffix", ""): part.name for part in catalogue.found}
-    same = [by_suffix[end] for end in by_suffix if len(wanted) > 1 and end.endswith(wanted)]
-    near = f"; did you mean {same[0]!r}?" if same else suggestion(wanted, catalogue)
-    raise SettingError(
-        f"unknown {kind.name} {wanted!r}; installed: {', '.join(catalogue) or 'none'}"
-        f"{near}{left_out}"
-    )
-
-
-def explain_absence(kind: str, name: str) -> str:
-    """Return a message that names the plugin of a component that is not installed, or ``""``."""
-    plugin = _ABSENT_PLUGINS.get((kind, name))
-    if plugin is None or name in _get_catalogue(kind):
-        return ""
-    return (
-        f"{kind} {name!r} is in the plugin {plugin}, which is not installed; run "
-        f"pip install {plugin}, or in treekit's repository pip install ./plugins/{plugin}"
-    )
-
-
-def criterion(wanted: str | Criterion) -> Criterion:
-    """Return the criterion called `wanted`.
+@overload
+def get(kind: Literal["criterion"], wanted: str | Criterion) -> Criterion: ...
+@overload
+def get(kind: Literal["splitter"], wanted: str | Splitter) -> Splitter: ...
+@overload
+def get(kind: Literal["pruner"], wanted: str | Pruner) -> Pruner: ...
+@overload
+def get(kind: Literal["exporter"], wanted: str | Exporter) -> Exporter: ...
+@overload
+def get(kind: Literal["importer"], wanted: str | Importer) -> Importer: ...
+@overload
+def get(kind: Literal["document"], wanted: str | Document) -> Document: ...
+@overload
+def get(kind: Literal["simplifier"], wanted: str | Simplifier) -> Simplifier: ...
+@overload
+def get(kind: Literal["explainer"], wanted: str | Explainer) -> Explainer: ...
+@overload
+def get(kind: str, wanted: Any) -> Any: ...
+def get(kind: str, wanted: Any) -> Any:
+    """Return the component of a kind called `wanted`.
 
     Parameters
     ----------
-    wanted : str or Criterion
+    kind : str
+        Such as ``"criterion"``, see `treekit.discovery.KINDS`.
+    wanted : str, Criterion, Splitter, ...
         A record is checked and returned unchanged.
 
     Raises
@@ -203,88 +166,50 @@ def criterion(wanted: str | Criterion) -> Criterion:
     PluginError
         If two plugins provide it, or a given record is malformed.
     """
-    return _resolve_record(Criterion, wanted)
+    record_type = KINDS[kind].record
+    if isinstance(wanted, record_type):
+        check_record(wanted, KINDS[kind])
+        return wanted
+    if not isinstance(wanted, str):
+        raise SettingError(
+            f"expected the name of a {kind} or a treekit.{record_type.__name__}, "
+            f"got {type(wanted).__name__}"
+        )
+    catalogue = list(kind)
+    if wanted in catalogue:
+        return catalogue[wanted].record
+    if absence := explain_absence(kind, wanted):
+        raise SettingError(absence)
+    faults = _get_host().faults
+    left_out = f"; left out: {'; '.join(faults)}" if faults else ""
+    by_suffix = {getattr(part.record, "suffix", ""): part.name for part in catalogue.found}
+    same = [by_suffix[end] for end in by_suffix if len(wanted) > 1 and end.endswith(wanted)]
+    near = f"; did you mean {same[0]!r}?" if same else suggestion(wanted, catalogue)
+    raise SettingError(
+        f"unknown {kind} {wanted!r}; installed: {', '.join(catalogue) or 'none'}{near}{left_out}"
+    )
 
 
-def splitter(wanted: str | Splitter) -> Splitter:
-    """Return the splitter called `wanted`; parameters and errors as for `criterion`."""
-    return _resolve_record(Splitter, wanted)
+def list(kind: str) -> Catalogue:  # noqa: A001 - read as registry.list
+    """Return all components of a kind by name."""
+    return _get_host().catalogue(KINDS[kind])
 
 
-def pruner(wanted: str | Pruner) -> Pruner:
-    """Return the pruner called `wanted`; parameters and errors as for `criterion`."""
-    return _resolve_record(Pruner, wanted)
-
-
-def exporter(wanted: str | Exporter) -> Exporter:
-    """Return the exporter called `wanted`; parameters and errors as for `criterion`."""
-    return _resolve_record(Exporter, wanted)
-
-
-def importer(wanted: str | Importer) -> Importer:
-    """Return the importer called `wanted`; parameters and errors as for `criterion`."""
-    return _resolve_record(Importer, wanted)
-
-
-def document(wanted: str | Document) -> Document:
-    """Return the document called `wanted`; parameters and errors as for `criterion`."""
-    return _resolve_record(Document, wanted)
-
-
-def simplifier(wanted: str | Simplifier) -> Simplifier:
-    """Return the simplifier called `wanted`; parameters and errors as for `criterion`."""
-    return _resolve_record(Simplifier, wanted)
-
-
-def explainer(wanted: str | Explainer) -> Explainer:
-    """Return the explainer called `wanted`; parameters and errors as for `criterion`."""
-    return _resolve_record(Explainer, wanted)
-
-
-def criteria() -> Catalogue:
-    """Return all criteria by name."""
-    return _get_catalogue("criterion")
-
-
-def splitters() -> Catalogue:
-    """Return all splitters by name."""
-    return _get_catalogue("splitter")
-
-
-def pruners() -> Catalogue:
-    """Return all pruners by name."""
-    return _get_catalogue("pruner")
-
-
-def exporters() -> Catalogue:
-    """Return all exporters by name."""
-    return _get_catalogue("exporter")
-
-
-def importers() -> Catalogue:
-    """Return all importers by name."""
-    return _get_catalogue("importer")
-
-
-def documents() -> Catalogue:
-    """Return all documents by name."""
-    return _get_catalogue("document")
-
-
-def simplifiers() -> Catalogue:
-    """Return all simplifiers by name."""
-    return _get_catalogue("simplifier")
-
-
-def explainers() -> Catalogue:
-    """Return all explainers by name."""
-    return _get_catalogue("explainer")
+def explain_absence(kind: str, name: str) -> str:
+    """Return a message that names the plugin of a component that is not installed, or ``""``."""
+    plugin = _ABSENT_PLUGINS.get((kind, name))
+    if plugin is None or name in list(kind):
+        return ""
+    return (
+        f"{kind} {name!r} is in the plugin {plugin}, which is not installed; run "
+        f"pip install {plugin}, or in treekit's repository pip install ./plugins/{plugin}"
+    )
 
 
 def components(kind: str | None = None) -> tuple[Component, ...]:
     """Return all components, of one kind or of all, including those with clashing names."""
     kinds = KINDS if kind is None else (kind,)
-    return tuple(component for name in kinds for component in _get_catalogue(name).found)
+    return tuple(component for name in kinds for component in list(name).found)
 
 
 def faults() -> tuple[str, ...]:
@@ -325,9 +250,7 @@ def is_foreign(record: Record) -> bool:
 
 def _find_component(record: Record) -> Component | None:
     """Return the component of this record object, or None if no plugin provides it."""
-    return next(
-        (c for c in _get_catalogue(find_kind(record).name).found if c.record is record), None
-    )
+    return next((c for c in list(find_kind(record).name).found if c.record is record), None)
 
 
 def make(
@@ -408,10 +331,10 @@ class Catalogue(Mapping[str, Component]):
     `PluginError`; all other names work.
     """
 
-    def __init__(self, kind: Kind, found: list[Component]) -> None:
+    def __init__(self, kind: Kind, found: Iterable[Component]) -> None:
         self.kind = kind
         self.found = tuple(sorted(found, key=lambda c: (c.name, c.distribution)))
-        self._offers: dict[str, list[Component]] = {}
+        self._offers: dict[str, builtins.list[Component]] = {}
         for component in self.found:
             self._offers.setdefault(component.name, []).append(component)
 
@@ -440,8 +363,8 @@ class Host:
 
     def __init__(self, strict: bool) -> None:
         self.strict = strict
-        self.faults: list[str] = []
-        self._plugins: list[Plugin] | None = None
+        self.faults: builtins.list[str] = []
+        self._plugins: builtins.list[Plugin] | None = None
         self._catalogues: dict[str, Catalogue] = {}
         # Reentrant: a plugin may use the registry while it is imported.
         self._lock = threading.RLock()
@@ -454,11 +377,11 @@ class Host:
             return self._catalogues[kind.name]
 
     def _discover_kind(self, kind: Kind) -> Catalogue:
-        own: list[Component] = []
+        own: builtins.list[Component] = []
         if kind.builtin:
             own = builtin_plugin(kind).list_components(kind, _raise_fault)
         taken = {component.name for component in own}
-        found = list(own)
+        found = [*own]
         if self._plugins is None:
             self._plugins = find_plugins(self._report_plugin_fault)
         for plugin in self._plugins:

@@ -73,7 +73,7 @@ def simplify(
     PluginError
         If the method of a plugin fails.
     """
-    simplifier = registry.simplifier(method)
+    simplifier = registry.get("simplifier", method)
     values = registry.settings_of(simplifier, settings)
     learned: LearnedList = registry.call(
         simplifier, simplifier.simplify, model, table, test, **values

@@ -75,7 +75,7 @@ def context_of(grown: GrownTree, task: str, folds: Any = None) -> Context:
 
 
 def pruned(name: str, grown: GrownTree, context: Context, **settings: Any) -> Tree:
-    functions, _ = registry.make(registry.pruner(name), settings)
+    functions, _ = registry.make(registry.get("pruner", name), settings)
     return functions.after(grown.tree, context)
 
 

@@ -254,9 +254,9 @@ def test_components_are_given_by_record_as_well():
     by_name = small(DecisionTreeClassifier, criterion="entropy", pruner="reduced_error")
     by_record = small(
         DecisionTreeClassifier,
-        criterion=registry.criterion("entropy"),
-        pruner=registry.pruner("reduced_error"),
-        splitter=registry.splitter("exact"),
+        criterion=registry.get("criterion", "entropy"),
+        pruner=registry.get("pruner", "reduced_error"),
+        splitter=registry.get("splitter", "exact"),
     )
     same_trees(by_name.fit(frame, y).model_.trees, by_record.fit(frame, y).model_.trees)
 

@@ -691,6 +691,6 @@ def test_a_profile_has_defaults_for_what_it_leaves_out(folder):
 
 
 def test_large_sums_of_a_language_without_integers_are_doubles_below_2_to_53(model):
-    made = treekit.registry.exporter("javascript").export(model, "m")["m.mjs"].decode()
+    made = treekit.registry.get("exporter", "javascript").export(model, "m")["m.mjs"].decode()
     assert "const leafUnits = Float64Array.of(" in made
     assert max(np.abs(model.units).max() * model.n_trees, 1) <= 2**53

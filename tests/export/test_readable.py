@@ -297,7 +297,7 @@ def list_readable_models():
 @pytest.mark.parametrize("language", LANGUAGES)
 def test_many_models_are_written_for_readers_in_other_languages(language, tmp_path):
     need(LANGUAGES[language])
-    exporter, all_models = registry.exporter(language), list_readable_models()
+    exporter, all_models = registry.get("exporter", language), list_readable_models()
     assert len(all_models) >= 30
     (tmp_path / "program").mkdir()
     paths = [

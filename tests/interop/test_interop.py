@@ -93,7 +93,7 @@ def test_the_plugin_of_an_object_is_named_where_it_is_absent() -> None:
     with pytest.raises(ModelError, match="pip install treekit-importers"):
         read_model(booster())
     with pytest.raises(SettingError, match="pip install treekit-importers"):
-        registry.importer("lightgbm")
+        registry.get("importer", "lightgbm")
 
 
 def assert_artifact_equal(file: Path, target: str, folder: Path) -> None:

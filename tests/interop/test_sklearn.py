@@ -426,7 +426,7 @@ def test_recognising_a_stranger_does_not_import_scikit_learn() -> None:
 
 def test_the_importer_is_offered_through_the_hook() -> None:
     (importer,) = (one for one in treekit_importers() if one.name == "scikit-learn")
-    assert registry.importer("scikit-learn") == importer
+    assert registry.get("importer", "scikit-learn") == importer
 
 
 def test_read_model_finds_the_importer_of_an_estimator() -> None:
@@ -449,7 +449,7 @@ def test_an_importer_that_fails_to_look_is_passed_over(monkeypatch: pytest.Monke
         raise OSError("no such thing")
 
     broken = Importer("a broken one", fail, read_sklearn)
-    (ours,) = (one for one in registry.importers().found if one.record.name == "scikit-learn")
+    (ours,) = (one for one in registry.list("importer").found if one.record.name == "scikit-learn")
     theirs = Component("importer", broken, "broken", "treekit-broken", "0.3")
     catalogue = registry.Catalogue(KINDS["importer"], [theirs, ours])
     monkeypatch.setattr(registry, "importers", lambda: catalogue)
@@ -462,7 +462,7 @@ def test_an_importer_that_fails_to_look_is_passed_over(monkeypatch: pytest.Monke
 
 
 def test_two_importers_of_one_name_are_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    (ours,) = (one for one in registry.importers().found if one.record.name == "scikit-learn")
+    (ours,) = (one for one in registry.list("importer").found if one.record.name == "scikit-learn")
     theirs = Component("importer", ours.record, "other", "treekit-other", "0.3")
     catalogue = registry.Catalogue(KINDS["importer"], [theirs, ours])
     monkeypatch.setattr(registry, "importers", lambda: catalogue)

@@ -818,7 +818,7 @@ from click.testing import CliRunner
 from treekit import registry
 from treekit.cli import main
 
-assert "powered" not in registry.criteria()
+assert "powered" not in registry.list("criterion")
 model = treekit.load("m.treekit")
 rows = {"x": np.load("x.npy"), "z": np.load("z.npy")}
 assert (model.predict(rows) == np.load("said.npy", allow_pickle=False)).all()
@@ -928,7 +928,7 @@ def test_an_estimator_predicts_without_its_plugin_and_is_refused_more_trees(inst
 
 @pytest.mark.usefixtures("fresh_registry")
 def test_a_record_of_a_built_in_name_is_not_taken_for_the_built_in():
-    own = replace(registry.criterion("gini"), summary="somebody's own")
+    own = replace(registry.get("criterion", "gini"), summary="somebody's own")
     model = treekit.train(DATA, "y", criterion=own, max_depth=2)
     with pytest.raises(SettingError, match=r"criterion 'gini', which was passed as an object"):
         treekit.train(DATA, "y", like=model)

@@ -282,7 +282,7 @@ def importing(fresh_registry, monkeypatch):
         record = Importer("faulty", recognises, read)
         part = Component("importer", record, "plug", "their-package", "1.2")
         catalogue = Catalogue(KINDS["importer"], [part])
-        monkeypatch.setattr(registry, "_get_catalogue", lambda kind: catalogue)
+        monkeypatch.setattr(registry, "list", lambda kind: catalogue)
 
     return importing
 

@@ -78,6 +78,10 @@ def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Install
             del sys.modules[name]
 
 
+def list_criteria() -> registry.Catalogue:
+    return registry.list("criterion")
+
+
 def warned(ask: Callable[[], object]) -> list[str]:
     """Messages of the treekit warnings that `ask` causes."""
     with warnings.catch_warnings(record=True) as caught:
@@ -89,7 +93,7 @@ def warned(ask: Callable[[], object]) -> list[str]:
 
 def test_a_plugin_is_found_and_traced_to_its_distribution(install: Install):
     install("good-one", GOOD.format(name="theirs"), version="2.3")
-    found = registry.criterion("theirs")
+    found = registry.get("criterion", "theirs")
     assert isinstance(found, Criterion)
     assert registry.origin(found) == {
         "kind": "criterion",
@@ -101,9 +105,9 @@ def test_a_plugin_is_found_and_traced_to_its_distribution(install: Install):
 
 
 def test_built_in_components_come_through_the_same_hooks():
-    component = registry.exporters()["c"]
+    component = registry.list("exporter")["c"]
     assert (component.kind, component.distribution) == ("exporter", "treekit")
-    assert registry.origin(registry.exporter("c"))["plugin"] == "built-in"
+    assert registry.origin(registry.get("exporter", "c"))["plugin"] == "built-in"
 
 
 def test_components_lists_all_kinds(install: Install):
@@ -117,7 +121,7 @@ def test_components_lists_all_kinds(install: Install):
 def test_an_unknown_name_lists_what_is_installed_and_what_is_close(install: Install):
     install("good-one", GOOD.format(name="zinni"))
     with pytest.raises(SettingError, match=r"unknown criterion 'ginni'; installed: .*zinni") as e:
-        registry.criterion("ginni")
+        registry.get("criterion", "ginni")
     assert "did you mean" in str(e.value)
 
 
@@ -128,12 +132,12 @@ def test_plugins_of_this_repository_are_named_where_they_are_absent(
     assert set(registry._ABSENT_PLUGINS.values()) == folders
     installed = {(c.kind, c.name) for c in registry.components() if c.distribution in folders}
     assert installed <= set(registry._ABSENT_PLUGINS)
-    monkeypatch.setattr(registry, "_get_catalogue", lambda kind: {})
+    monkeypatch.setattr(registry, "list", lambda kind: {})
     for (kind, name), plugin in registry._ABSENT_PLUGINS.items():
         with pytest.raises(
             SettingError, match=rf"{kind} '{name}' is in .*pip install \./plugins/{plugin}$"
         ):
-            getattr(registry, kind)(name)
+            registry.get(kind, name)
 
 
 def test_a_short_name_with_its_letters_in_another_order_is_close():
@@ -143,14 +147,14 @@ def test_a_short_name_with_its_letters_in_another_order_is_close():
 
 def test_a_record_passes_through_unchanged():
     mine = Criterion("mine", "classification", lambda: CriterionFunctions(impurity=min))
-    assert registry.criterion(mine) is mine
+    assert registry.get("criterion", mine) is mine
     assert registry.origin(mine)["distribution"] == ""
 
 
 def test_a_record_of_another_kind_is_refused():
     pruner = Pruner("mine", lambda: PrunerFunctions(before=max))
     with pytest.raises(SettingError, match=r"the name of a criterion or a treekit\.Criterion"):
-        registry.criterion(pruner)  # type: ignore[arg-type]
+        registry.get("criterion", pruner)  # type: ignore[arg-type]
 
 
 BROKEN = {
@@ -219,11 +223,11 @@ def test_a_broken_plugin_is_named_and_the_others_work(install: Install, case: st
     code, cause = BROKEN[case]
     install("bad-one", code, version="0.7")
     install("good-one", GOOD.format(name="theirs"))
-    (message,) = warned(registry.criteria)
+    (message,) = warned(list_criteria)
     assert "plugin 'plug' of bad-one 0.7" in message
     assert cause in message
-    assert "theirs" in registry.criteria()
-    assert warned(registry.criteria) == []  # told once
+    assert "theirs" in registry.list("criterion")
+    assert warned(list_criteria) == []  # told once
 
 
 @pytest.mark.parametrize("case", BROKEN)
@@ -232,7 +236,7 @@ def test_strict_discovery_raises_instead(install: Install, case: str):
     install("bad-one", code)
     registry.configure(strict=True)
     with pytest.raises(PluginError, match=r"plugin 'plug' of bad-one 1\.0") as error:
-        registry.criteria()
+        registry.list("criterion")
     assert cause in str(error.value)
 
 
@@ -241,43 +245,46 @@ def test_the_environment_can_ask_for_strictness(install: Install, monkeypatch):
     monkeypatch.setenv("TREEKIT_STRICT_PLUGINS", "1")
     registry.configure()
     with pytest.raises(PluginError):
-        registry.criteria()
+        registry.list("criterion")
 
 
 def test_the_right_hooks_of_a_half_broken_plugin_still_work(install: Install):
     extra = "\n@hookimpl\ndef treekit_prunerz():\n    return []\n"
     install("bad-one", GOOD.format(name="theirs") + extra)
-    assert len(warned(registry.criteria)) == 1
-    assert registry.criterion("theirs").name == "theirs"
+    assert len(warned(list_criteria)) == 1
+    assert registry.get("criterion", "theirs").name == "theirs"
 
 
 def test_an_unknown_name_mentions_what_was_left_out(install: Install):
     install("bad-one", "import no_such_library_anywhere")
-    warned(registry.criteria)
+    warned(list_criteria)
     with pytest.raises(SettingError, match=r"left out: plugin 'plug' of bad-one 1\.0"):
-        registry.criterion("theirs")
+        registry.get("criterion", "theirs")
 
 
 def test_a_malformed_metadata_file_costs_only_its_distribution(install: Install):
     install("bad-one", "", entry_points="[treekit]\nthis is no entry point\n")
     install("good-one", GOOD.format(name="theirs"))
-    (message,) = warned(registry.criteria)
+    (message,) = warned(list_criteria)
     assert "bad-one 1.0" in message
-    assert "theirs" in registry.criteria()
+    assert "theirs" in registry.list("criterion")
 
 
 def test_a_distribution_of_another_tool_is_not_read(install: Install):
     install("other-tool", "raise SystemExit", entry_points="[pytest11]\nx = other_tool\n")
-    assert warned(registry.criteria) == []
+    assert warned(list_criteria) == []
 
 
 def test_two_plugins_with_one_name_are_an_error_only_for_that_name(install: Install):
     install("good-one", GOOD.format(name="same"))
     install("other-one", GOOD.format(name="same"), version="5.0")
     install("good-two", GOOD.format(name="free"))
-    assert registry.criterion("free").name == "free"
-    assert "same" in registry.criteria()
-    for ask in (lambda: registry.criterion("same"), lambda: dict(registry.criteria())):
+    assert registry.get("criterion", "free").name == "free"
+    assert "same" in registry.list("criterion")
+    for ask in (
+        lambda: registry.get("criterion", "same"),
+        lambda: dict(registry.list("criterion")),
+    ):
         with pytest.raises(PluginError, match=r"provided by .*good-one 1\.0 and by .*other-one 5"):
             ask()
     offered = [c.distribution for c in registry.components("criterion") if c.name == "same"]
@@ -286,12 +293,12 @@ def test_two_plugins_with_one_name_are_an_error_only_for_that_name(install: Inst
 
 def test_a_plugin_cannot_take_a_built_in_name(install: Install):
     install("good-one", GOOD.format(name="gini"))
-    (told,) = warned(registry.criteria)
+    (told,) = warned(list_criteria)
     assert "good-one 1.0 provides criterion 'gini', the name of treekit's own; its author" in told
-    assert registry.origin(registry.criterion("gini"))["distribution"] == "treekit"
+    assert registry.origin(registry.get("criterion", "gini"))["distribution"] == "treekit"
     registry.configure(strict=True)
     with pytest.raises(PluginError, match="the name of treekit's own"):
-        registry.criterion("entropy")
+        registry.get("criterion", "entropy")
 
 
 RUN = """
@@ -363,7 +370,7 @@ def test_strict_discovery_refuses_a_clash_at_once(install: Install):
     install("other-one", GOOD.format(name="same"))
     registry.configure(strict=True)
     with pytest.raises(PluginError, match="'same' is provided by"):
-        registry.criterion("gini")
+        registry.get("criterion", "gini")
 
 
 def noop(*args: object, **settings: object) -> CriterionFunctions:
@@ -487,7 +494,7 @@ def test_names_are_resolved_without_importing_heavy_libraries():
     # Without plugins: those that are installed may import what they like.
     code = (
         "import sys, importlib.metadata; importlib.metadata.distributions = lambda: ();"
-        "from treekit import registry; registry.exporter('c');"
+        "from treekit import registry; registry.get('exporter', 'c');"
         "print({'numba', 'onnx', 'sklearn', 'pandas'} & set(sys.modules))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
@@ -538,13 +545,13 @@ def test_a_plugin_of_an_unsupported_contract_is_left_out_by_name(former, monkeyp
     version, cause = UNSUPPORTED[case]
     monkeypatch.setattr(former, "treekit_contract", version, raising=False)
     with pytest.warns(TreekitWarning, match=f"'former' of treekit-former 1.4.0 .*{cause}") as told:
-        names = set(registry.criteria())
+        names = set(registry.list("criterion"))
     assert len(told) == 1
     assert "gini" in names
     assert "former_ratio" not in names
     registry.configure(strict=True)
     with pytest.raises(PluginError, match=cause):
-        registry.criteria()
+        registry.list("criterion")
 
 
 def test_every_version_since_the_oldest_says_what_it_changed():

@@ -581,7 +581,7 @@ def test_the_keyboard_alone_reaches_everything_and_leaves_it_again(page):
     )
     assert len(controls) >= 13  # one more with treekit-plot: what to draw
     assert [name for name in controls if name not in focused] == []
-    assert ("picture" in focused) == ("svg" in registry.documents()), "it scrolls"
+    assert ("picture" in focused) == ("svg" in registry.list("document")), "it scrolls"
 
 
 @pytest.mark.system

@@ -28,7 +28,7 @@ from treekit.testing.example_models import (
     make_hostile,
 )
 
-PYTHON = registry.exporter("python")
+PYTHON = registry.get("exporter", "python")
 
 
 def broken(report):

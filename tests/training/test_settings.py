@@ -274,7 +274,7 @@ def test_a_preset_holds_settings_that_training_and_components_declare(name, task
     for key in settings:
         kind, dot, own = key.partition(".")
         if dot:
-            declared = getattr(registry, kind)(settings[kind]).settings
+            declared = registry.get(kind, settings[kind]).settings
             assert own in {setting.name for setting in declared}
         else:
             assert key in names

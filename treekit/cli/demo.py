@@ -102,7 +102,7 @@ def _write_artifacts(model: Model, folder: Path, name: str) -> list[Path]:
     from treekit.export import export
 
     model.save(folder / f"{name}.treekit")
-    exporters = map(registry.exporter, _TARGETS)
+    exporters = (registry.get("exporter", name) for name in _TARGETS)
     written = [export(model, one, folder / f"{name}{one.suffix}") for one in exporters]
     files = [f"{name}.treekit", *(path.name for paths in written for path in paths)]
     click.echo(f"  {' '.join(files)}")

@@ -236,7 +236,7 @@ def plot_command(**given: Any) -> None:
 
     output, table, row = (given[name] for name in ("output", "table", "row"))
     check_output_path(output, given["model"], table)
-    document = registry.document(_choose_picture(given))
+    document = registry.get("document", _choose_picture(given))
     model = load(given["model"])
     rows = None if table is None else read_rows(table, given["missing_marks"], model)
     settings = {}

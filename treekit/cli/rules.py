@@ -115,7 +115,7 @@ def _generate_output(model: Model, given: dict[str, Any]) -> Iterator[str]:
 
     words, marks = load_language(given["lang"]), given["missing_marks"]
     form = given["form"]
-    document = registry.document(form)
+    document = registry.get("document", form)
     settings = parse_assignments(document.settings, given["assignments"], f"form {form!r}")
     found = model.rules(decisions=given["decisions"])
     table = None if given["table"] is None else read_rows(given["table"], marks, model)
@@ -178,7 +178,7 @@ def simplify_command(**given: Any) -> None:
     marks = given["missing_marks"]
     table = read_rows(given["table"], marks, model)
     test = None if given["test"] is None else read_rows(given["test"], marks, model)
-    simplifier = registry.simplifier(given["method"])
+    simplifier = registry.get("simplifier", given["method"])
     where = f"simplifier {simplifier.name!r}"
     settings = parse_assignments(simplifier.settings, given["assignments"], where)
     if given["rules"] is not None:

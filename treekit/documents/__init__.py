@@ -163,7 +163,7 @@ def render_listing(form: str | Document, listing: Listing, **settings: Any) -> I
     PluginError
         If the form of a plugin fails.
     """
-    document = registry.document(form)
+    document = registry.get("document", form)
     values = registry.settings_of(document, settings)
     if registry.is_foreign(document):
         return iter([registry.call(document, _join_pieces, document.render, listing, values)])

@@ -109,7 +109,7 @@ def write_rules(
     """
     place = Path(path)
     check_replaceable(place)
-    document = registry.document(form or infer_form(place))
+    document = registry.get("document", form or infer_form(place))
     made = render_listing(
         document,
         make_listing(source, words=language, measured=document.measured, **options),

@@ -337,7 +337,7 @@ class EstimatorBase(Parameters, BaseEstimator):
             self, self._make_settings(dataset) | self._get_settings("train_settings")
         )
         if self._task == "classification" and predicts_numbers(settings):
-            who = registry.described(registry.criterion(settings["criterion"]))
+            who = registry.described(registry.get("criterion", settings["criterion"]))
             raise SettingError(
                 f"{who} predicts numbers instead of classes, which a classifier does not support; "
                 "use treekit.train"
@@ -932,7 +932,7 @@ def compute_class_impurity(model: Model, tree: Tree) -> npt.NDArray[np.float64]:
     For criteria without impurity, it is the Gini index.
     """
     functions: CriterionFunctions
-    record = registry.criterion(model.settings["criterion"])
+    record = registry.get("criterion", model.settings["criterion"])
     functions, _ = registry.make(record, select_settings("criterion", model.settings))
     blocks = model.schema.blocks
     total = np.zeros(tree.n_nodes)

@@ -117,13 +117,16 @@ def _resolve_settings(
     wanted: Iterable[str | Explainer] | None, given: dict[str, Any]
 ) -> list[tuple[Explainer, dict[str, Any]]]:
     """Return the explainers to use and the settings of each."""
-    records = [registry.explainer(x) for x in (registry.explainers() if wanted is None else wanted)]
+    records = [
+        registry.get("explainer", x)
+        for x in (registry.list("explainer") if wanted is None else wanted)
+    ]
     known = {setting.name for record in records for setting in record.settings}
     for name, value in given.items():
         if name in known or (name, value) == ("changes", 0):
             continue
         if name in _COUNTERFACTUAL_SETTINGS:
-            registry.explainer("counterfactuals")  # raises an error that names the plugin
+            registry.get("explainer", "counterfactuals")  # raises an error that names the plugin
         raise SettingError(
             f"no explainer has a setting {name!r}{suggestion(name, known)}; settings: "
             f"{', '.join(sorted(known)) or 'none'}"

@@ -232,12 +232,12 @@ def find_exporter(target: str, settings: Mapping[str, Any]) -> Exporter:
     """
     templates = settings.get("templates", "")
     if not isinstance(templates, str) or not templates:
-        return registry.exporter(target)
+        return registry.get("exporter", target)
     folder = find_languages_folder(templates, target)
     if identifier(target, "") == target and (folder / target / PROFILE_FILE).is_file():
         return language_exporter(folder / target)
     try:
-        return registry.exporter(target)
+        return registry.get("exporter", target)
     except SettingError as error:
         raise SettingError(
             f"{error}; the folder {templates!r} has no {target}/{PROFILE_FILE}"

@@ -95,7 +95,7 @@ def importer_of(source: Any) -> Importer:
     """
     from treekit import registry
 
-    catalogue = registry.importers()
+    catalogue = registry.list("importer")
     for component in catalogue.found:
         if _is_recognised(component, source):
             # Look it up by name, because two importers of one name are an error.

@@ -283,7 +283,7 @@ class Model:
         from treekit import registry
         from treekit.documents import make_listing, render_listing
 
-        if "svg" not in registry.documents():
+        if "svg" not in registry.list("document"):
             return None
         picture = "".join(render_listing("svg", make_listing(self, with_rules=False)))
         return f'<div style="overflow-x:auto">{picture}</div>'

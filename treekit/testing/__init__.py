@@ -116,7 +116,7 @@ def _judge_component(
     kind: str, component: Any, settings: dict[str, Any], strict: bool, options: dict[str, Any]
 ) -> Report:
     try:
-        record = getattr(registry, kind)(component)
+        record = registry.get(kind, component)
     except PluginError as error:
         if isinstance(component, str):
             raise

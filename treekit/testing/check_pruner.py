@@ -116,7 +116,7 @@ def make_pruner_subject(record: Pruner, given: Mapping[str, Any]) -> PrunerSubje
 
 def _find_criterion(task: Task, name: str) -> Criterion:
     """Return the first installed criterion of a task."""
-    for component in registry.criteria().values():
+    for component in registry.list("criterion").values():
         if isinstance(component.record, Criterion) and component.record.task == task:
             return component.record
     raise SettingError(

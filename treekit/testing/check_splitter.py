@@ -315,7 +315,7 @@ def _check_gains(subject: SplitterSubject) -> None:
     if subject.functions.intervals:
         skip_law("a split on intervals becomes nested thresholds, whose gains are not its score")
     for by, table in iter_trainings(subject):
-        measure, _ = registry.make(registry.criterion(by.parts["criterion"]), {})
+        measure, _ = registry.make(registry.get("criterion", by.parts["criterion"]), {})
         if (tree := train_tree(by, table)) is None:
             continue
         sums = np.column_stack([tree.weight, tree.weight * tree.value[:, 0]])
@@ -415,7 +415,7 @@ def prepare_node(
     by = Trainer({}, task, classes=(3 if task == "classification" else 0,))
     dataset = by.make_dataset(table, weighted)
     name = "gini" if task == "classification" else "squared_error"
-    record = registry.criterion(name)
+    record = registry.get("criterion", name)
     measure, _ = registry.make(record, {})
     target = make_criterion_target(
         dataset, PlannedComponent(record, measure, {}, registry.origin(record)), False

@@ -336,8 +336,7 @@ def get_component_settings(
     kind: str, wanted: str | Criterion | Splitter | Pruner
 ) -> tuple[Setting, ...]:
     """Return the settings that a component declares, for parsing ``KEY=VALUE`` texts."""
-    resolver: Any = getattr(registry, kind)
-    return list_settings(resolver(wanted))
+    return list_settings(registry.get(kind, wanted))
 
 
 def make_component(
@@ -347,8 +346,7 @@ def make_component(
     layout: Layout | None = None,
 ) -> PlannedComponent:
     """Create a component by its name or record, configured by its own settings `given`."""
-    resolver: Any = getattr(registry, kind)
-    record = resolver(wanted)
+    record = registry.get(kind, wanted)
     functions, settings = registry.make(record, given, layout)
     return PlannedComponent(record, functions, settings, registry.origin(record), layout)
 
@@ -357,7 +355,7 @@ def make_criterion(
     wanted: str | Criterion, given: Mapping[str, Any], dataset: Dataset
 ) -> PlannedComponent:
     """Create a criterion, and fit the layout of its custom task, if any, to the training rows."""
-    record = registry.criterion(wanted)
+    record = registry.get("criterion", wanted)
     return make_component("criterion", record, given, fit_layout(record, given, dataset))
 
 

@@ -61,7 +61,7 @@ def predicts_numbers(settings: Mapping[str, Any]) -> bool:
 
 def _get_criterion_task(settings: Mapping[str, Any]) -> tuple[Criterion | None, Task | None]:
     wanted = settings.get("criterion")
-    record = None if wanted is None else registry.criterion(wanted)
+    record = None if wanted is None else registry.get("criterion", wanted)
     return record, find_custom_task(record)
 
 

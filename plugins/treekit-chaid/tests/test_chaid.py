@@ -223,7 +223,7 @@ def test_it_keeps_the_laws_of_splitters():
 
 
 def test_treekit_finds_it_through_its_distribution():
-    assert registry.splitters()["chaid"].distribution == "treekit-chaid"
+    assert registry.list("splitter")["chaid"].distribution == "treekit-chaid"
 
 
 def test_its_model_runs_without_the_plugin_and_without_treekit(run_alone, tmp_path):

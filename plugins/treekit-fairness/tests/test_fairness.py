@@ -265,5 +265,8 @@ def test_both_parts_keep_the_laws_of_their_contract():
 
 
 def test_the_registry_traces_both_parts_to_this_distribution():
-    for parts, name in ((registry.criteria(), "fairness"), (registry.pruners(), "relabel")):
+    for parts, name in (
+        (registry.list("criterion"), "fairness"),
+        (registry.list("pruner"), "relabel"),
+    ):
         assert parts[name].distribution == "treekit-fairness"

@@ -82,9 +82,12 @@ def test_numba_compiles_it_to_the_same_numbers():
 
 
 def test_the_registry_traces_it_to_this_distribution():
-    component = registry.criteria()["hellinger"]
+    component = registry.list("criterion")["hellinger"]
     assert (component.plugin, component.distribution) == ("hellinger", "treekit-hellinger")
-    assert registry.origin(registry.criterion("hellinger"))["distribution"] == "treekit-hellinger"
+    assert (
+        registry.origin(registry.get("criterion", "hellinger"))["distribution"]
+        == "treekit-hellinger"
+    )
 
 
 def code_lines(module):

@@ -179,7 +179,7 @@ def test_charts_name_what_they_need(form, options, said, horses):
 def test_a_chart_draws_the_most_important_columns(horses):
     listing = make_listing(horses, with_rules=False)
     assert drawn("importances", listing, most=3) == plot_importances(horses, most=3).svg()
-    (setting,) = registry.document("importances").settings
+    (setting,) = registry.get("document", "importances").settings
     assert setting.default == MOST_COLUMNS
 
 

@@ -21,7 +21,7 @@ def forest(data, **settings):
 
 
 def test_treekit_finds_it_through_its_distribution():
-    component = registry.splitters()["random_threshold"]
+    component = registry.list("splitter")["random_threshold"]
     assert component.distribution == "treekit-random-threshold"
 
 

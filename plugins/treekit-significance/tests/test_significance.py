@@ -88,13 +88,13 @@ def test_numba_compiles_it_to_the_same_decisions():
 
 
 def test_the_registry_traces_it_to_this_distribution():
-    component = registry.pruners()["significance"]
+    component = registry.list("pruner")["significance"]
     assert component.distribution == "treekit-significance"
 
 
 def test_a_level_outside_zero_to_one_is_refused():
     with pytest.raises(SettingError, match="'alpha' of pruner 'significance' must be a number"):
-        registry.make(registry.pruner("significance"), {"alpha": 1.5})
+        registry.make(registry.get("pruner", "significance"), {"alpha": 1.5})
 
 
 @pytest.fixture

@@ -209,5 +209,5 @@ def test_the_laws_of_the_contract_hold(name):
 
 def test_the_registry_traces_them_to_this_distribution():
     for name in ("log_rank", "relative_risk"):
-        component = registry.criteria()[name]
+        component = registry.list("criterion")[name]
         assert (component.plugin, component.distribution) == ("survival", "treekit-survival")

@@ -386,5 +386,5 @@ def test_it_keeps_the_laws_of_its_contract():
 
 
 def test_the_registry_traces_it_to_this_distribution():
-    component = registry.criteria()["uplift"]
+    component = registry.list("criterion")["uplift"]
     assert (component.plugin, component.distribution) == ("uplift", "treekit-uplift")

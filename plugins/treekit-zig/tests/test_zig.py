@@ -52,7 +52,7 @@ def artifacts(models, tmp_path_factory):
 
 
 def test_treekit_finds_it_through_its_distribution():
-    assert registry.exporters()["zig"].distribution == "treekit-zig"
+    assert registry.list("exporter")["zig"].distribution == "treekit-zig"
 
 
 def test_it_keeps_the_laws_of_exporters_and_its_files_run_with_equal_bits():

@@ -508,7 +508,7 @@ def explain_row(served: Served, given: ExplainRequest) -> ExplainResponse:
     """
     from treekit.explain import explain
 
-    model, explainers = served.model, list(registry.explainers())
+    model, explainers = served.model, list(registry.list("explainer"))
     options: dict[str, Any] = {"fixed": given.fixed or ()}
     if given.tree is not None:
         if given.tree > model.n_trees:

@@ -78,7 +78,7 @@ def _encode_phrases() -> bytes:
     for code in list_languages():
         phrases = load_language(code).phrases.items()
         spoken[code] = {key: text for key, text in phrases if key.startswith(_PHRASE_PREFIXES)}
-    return msgspec.json.encode({"spoken": spoken, "pictures": "svg" in registry.documents()})
+    return msgspec.json.encode({"spoken": spoken, "pictures": "svg" in registry.list("document")})
 
 
 def list_page_paths() -> frozenset[str]:
@@ -154,7 +154,7 @@ def _encode_picture(model: Model, query: TreeQuery) -> bytes:
         If it has more than `MAX_BOXES` nodes.
     """
     try:
-        document = registry.document("svg")
+        document = registry.get("document", "svg")
     except SettingError as error:
         raise NotFoundError(str(error)) from error
     listing = make_listing(model, tree=query.tree - 1, words=query.lang, with_rules=False)
