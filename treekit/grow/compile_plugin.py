@@ -57,12 +57,15 @@ def compile_function(
     Raises
     ------
     PluginError
-        If the function compiles but returns another type, or uses an undefined name.
+        If the function compiles but returns another type, or uses an undefined name; or if it
+        does not compile and must.
     """
     jitted, complaint = try_compile(function, argument_types, returns, checked=origin.is_foreign)
     if complaint is None:
         return jitted
     core = get_python_function(function)
+    if origin.must_compile:
+        raise PluginError(f"{name} does not compile: {complaint}")
     if complaint.wrong_type not in ("", "None"):
         raise origin.make_error(
             f"returns {complaint.wrong_type} from {name}, not {_EXPECTED_RETURNS[returns]}"
@@ -253,11 +256,15 @@ MAX_SHOWN_CHARACTERS = 300
 
 @dataclass(frozen=True)
 class Origin:
-    """The component and distribution that a function comes from."""
+    """The component and distribution that a function comes from.
+
+    With `must_compile`, a function that does not compile is an error, not a warning.
+    """
 
     kind: str
     name: str
     distribution: str = ""
+    must_compile: bool = False
 
     def __str__(self) -> str:
         place = f" (from {self.distribution})" if self.distribution else ""

@@ -14,7 +14,7 @@ import builtins
 import hashlib
 import sys
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import fields, is_dataclass
+from dataclasses import dataclass, fields, is_dataclass
 from functools import cache
 from importlib.metadata import version
 from pathlib import Path
@@ -98,6 +98,31 @@ def _get_versions() -> tuple[str, ...]:
     return version("llvmlite"), version("numba"), version("numpy").partition(".")[0]
 
 
+@dataclass(frozen=True, eq=False)
+class NumberArgument:
+    """A number in a closure that compiled code reads from memory.
+
+    numba must not take it for a constant: comparing it raises TypeError.
+
+    Attributes
+    ----------
+    place : int
+        Its place among the numbers of a criterion.
+    kind : {int, float}
+    """
+
+    place: int
+    kind: type
+
+    def __eq__(self, other: object) -> bool:
+        raise TypeError("a number is known when the code runs")
+
+    def __bool__(self) -> bool:
+        raise TypeError("a number is known when the code runs")
+
+    __hash__ = object.__hash__
+
+
 class _Description:
     """A description of values by their contents, as nested tuples.
 
@@ -119,6 +144,8 @@ class _Description:
         """Describe a value; raise TypeError if its contents do not identify it."""
         if value is None or isinstance(value, bool | int | float | complex | str | bytes):
             return type(value).__name__, repr(value)
+        if isinstance(value, NumberArgument):
+            return "argument", value.place, value.kind.__name__
         if isinstance(value, tuple | list):
             parts = tuple(map(self.describe, value))
             named = hasattr(value, "_fields")

@@ -144,12 +144,21 @@ def _compile_recipe(data: EncodedData) -> Recipe:
         "blocks": target.blocks,
         "nominal": nominal,
     }
+
+    def compile_own(functions: CriterionFunctions, origin: Origin) -> CompiledCriterion:
+        if not origin.is_foreign:
+            return compile_criterion(functions, target.size, target.is_dense, origin, **options)
+        from treekit.grow.setting_arguments import compile_for_all_values  # imports numba
+
+        own = plan.criterion.settings
+        return compile_for_all_values(
+            functions, target.size, target.is_dense, origin, own, **options
+        )
+
     criterion: CompiledCriterion = _get_compiled(
         plan.criterion,
         (target.size, target.is_dense, *options.values()),
-        lambda functions, origin: compile_criterion(
-            functions, target.size, target.is_dense, origin, **options
-        ),
+        compile_own,
     )
     return Recipe(
         table=table,
