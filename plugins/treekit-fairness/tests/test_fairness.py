@@ -8,10 +8,12 @@ import sys
 import warnings
 from pathlib import Path
 
+import numba
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from numba.core.event import install_recorder
 from treekit_fairness import adult, demographic_parity_difference
 from treekit_fairness.criterion import COMBINE, LITTLE, MEASURES, make
 from treekit_fairness.relabel import _choose
@@ -164,6 +166,16 @@ def people():
 
 def fair(table, **settings):
     return treekit.train(table, "income", **BY_SEX, **LIMITS, **settings)
+
+
+@pytest.mark.parametrize("combine", COMBINE)
+def test_a_grid_of_strengths_compiles_once(people, combine, monkeypatch, tmp_path):
+    monkeypatch.setattr(numba.config, "CACHE_DIR", str(tmp_path))
+    chosen = {"criterion.combine": combine, "splitter": "histogram"}
+    fair(people[0], **chosen, **{"criterion.strength": 0.3})
+    with install_recorder("numba:compile") as compilations:
+        fair(people[0], **chosen, **{"criterion.strength": 0.7})
+    assert not compilations.buffer
 
 
 def parity(model, table):
