@@ -144,8 +144,10 @@ def _lower_number(context: Any, builder: Any, kind: Any, value: Any) -> Any:
     if memory is None:
         memory = ir.GlobalVariable(module, words, _MEMORY)
         memory.linkage, memory.initializer = "common", words(None)  # LLVM must not assume zeros
-    place = builder.gep(memory, [ir.IntType(32)(0), ir.IntType(32)(value.place)], inbounds=True)
-    number = builder.load(builder.bitcast(place, own.as_pointer()))
+    index = ir.IntType(32)
+    with builder.goto_entry_block():
+        place = builder.gep(memory, [index(0), index(value.place)], inbounds=True)
+        number = builder.load(builder.bitcast(place, own.as_pointer()))
     # Without this, a load is repeated after each store to an array.
     number.set_metadata("invariant.load", module.add_metadata([]))
     return number
