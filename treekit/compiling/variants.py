@@ -39,14 +39,11 @@ _SCRATCH = (
 
 _RECORDS = {
     "grow_tree.GrowthArrays": "grown* f8** f8** i4* None None",
-    "grow_tree.Sample": (
-        "records.Table:C records.Table:C C* C* records.Rows records.Rows records.Rows"
-    ),
     "grow_tree.RareParts": "f8* surrogate_splits.SurrogateSearch:C i8* grow_tree.SideColumns:C",
     "grow_tree.SideColumns": "C* C*",
     "grow_tree.TreeArrays": "u1* i4* i4* i4* i4* f8* f8*",
     "levels.ColumnDraws": "i8* u8*",
-    "levels.CountedNodes": "records.Table:u1 records.Rows",
+    "levels.CountedNodes": "records.Table:u1 records.Rows None records.Rows f8* f8*",
     "pruning.ErrorBound": "f8 f8 b f8**",
     "reachability.ModelCoverage": "i8* i8** f8** i8* i8*",
     "reachability.ReachableOutcomes": "b1* b1* b1** b1** b1* b1*",
@@ -57,10 +54,12 @@ _RECORDS = {
         "cuts branch_score keys choice penalty i8 b b score value value b row_scan b"
     ),
     "records.CutBatch": "f8** f8* u4** f8* u8**",
-    "records.Limits": "i8 f8 f8 f8 i8 i8 f8 f8 f8",
+    "records.GrowthRules": "records.Limits records.SplitRules before b",
+    "records.Limits": "i8 f8 f8 f8 i8 i8 f8 f8 f8 f8",
     "records.Rows": "u4* u4* f8**",
     "records.Scratch": _SCRATCH,
-    "records.SplitRules": "b b f8 f8 i8 i8 b f8 b",
+    "records.SplitRules": "b b f8 f8 i8 i8 b f8 b b",
+    "records.SplitSearch": "find None records.CriterionPointers rng",
     "records.Table": "C** u4* u1* i8* f8* f8*",
     "route_rows.CodedSplits": "u1* i4* f8* i8* i4* i4* i4* i8* i4* i8* i4* i8* i8** i4*",
     "row_records.Records": "u8* u1* f8* u8* u8*",
@@ -110,8 +109,7 @@ _FEW = {
     "levels.move_rows": ["Table:u1 u1* Rows Rows grown* i4* i8** u4*"],
     "levels.order_nodes": ["grown* i8 i8* i8*"],
     "levels.split_nodes": [
-        "i8 CountedNodes Rows f8* f8* f8** GrowthArrays Limits SplitRules find CriterionPointers "
-        "before b b1* rng Scratch:u1"
+        "CountedNodes GrowthArrays f8** b1* GrowthRules SplitSearch Scratch:u1",
     ],
     "monotonic.clip_to_bounds": ["u1* i4* i4* i4* f8* f8*"],
     "monotonic.is_tree_monotonic": ["u1* i4* i4* i4* f8* f8*"],
@@ -165,8 +163,7 @@ _USUAL = frozenset(
 def iterate_kernels(*, usual: bool = False) -> Iterator[tuple[str, tuple[Any, ...]]]:
     """Yield the kernels and the arguments, arrays of one cell, of each of their variants."""
     for form in _iterate_growth(usual=usual):  # takes longest
-        arguments = parse_types(form)
-        yield "grow_tree.grow_nodes", _type_search(arguments, arguments[_QUANTILE])
+        yield "grow_tree.grow_nodes", _type_search(parse_types(form))
     for name, forms in _FEW.items():
         for form in forms:
             if not usual or name in _USUAL:
@@ -181,14 +178,10 @@ def iterate_kernels(*, usual: bool = False) -> Iterator[tuple[str, tuple[Any, ..
             yield name, parse_types(form)
 
 
-_QUANTILE = 7
-"""Place of `quantile` among the arguments of `grow_nodes`."""
-
-
-def _type_search(arguments: tuple[Any, ...], quantile: float | None = None) -> tuple[Any, ...]:
+def _type_search(arguments: tuple[Any, ...]) -> tuple[Any, ...]:
     """Return arguments whose pointer to a splitter, if any, has its signature."""
     from treekit.grow.compile_splitter import make_find_signature
-    from treekit.kernels.records import Rows, Scratch, Table
+    from treekit.kernels.records import Rows, Scratch, SplitSearch, Table
 
     def find_record(kind: type, values: tuple[Any, ...]) -> Any:
         for value in values:
@@ -199,11 +192,12 @@ def _type_search(arguments: tuple[Any, ...], quantile: float | None = None) -> t
         return None
 
     table, rows, scratch = (find_record(kind, arguments) for kind in (Table, Rows, Scratch))
-    search = FunctionPointer(
+    quantile = getattr(arguments[0], "quantile", None)
+    find = FunctionPointer(
         "find", _refuse, "example", lambda: make_find_signature(table, rows, scratch, quantile)
     )
     return tuple(
-        search if isinstance(value, FunctionPointer) and value.kind == "find" else value
+        value._replace(find=find) if isinstance(value, SplitSearch) and value.find else value
         for value in arguments
     )
 
@@ -220,15 +214,15 @@ def _iterate_growth(*, usual: bool) -> Iterator[str]:
     """Yield the variants of `grow_nodes`: plain, of records, with rare parts, and of ranks."""
     plain = {
         "records": "None", "arrays": "GrowthArrays", "quantile": "None", "rare": "None",
-        "find": "find", "lanes": "None", "values": "None",
+        "search": "SplitSearch",
     }  # fmt: skip
     moved = {"records": "Records"}
     kinds: list[tuple[str, dict[str, str]]] = [("u1", {})]
     if not usual:
         kinds += [
             ("u1", moved),
-            ("u1", moved | {"find": "None", "lanes": "b"}),
-            ("u1", moved | {"find": "None", "values": "b"}),
+            ("u1", moved | {"search": "SplitSearch(None,b,CriterionPointers,rng)"}),
+            ("u1", moved | {"search": "SplitSearch(None,None,CriterionPointers,rng)"}),
             ("u4", {}),
         ]
         for codes in ("u1", "u4"):
@@ -238,10 +232,9 @@ def _iterate_growth(*, usual: bool) -> Iterator[str]:
     for codes, own in kinds:
         part = plain | own
         yield (
-            f"Sample:{codes} {part['records']} {part['arrays']} Limits SplitRules b f8 "
-            f"{part['quantile']} {part['rare']} "
-            f"{part['find']} {part['lanes']} {part['values']} CriterionPointers before b rng "
-            f"Scratch:{codes}"
+            f"grow_tree.Sample(Table:{codes},Table:{codes},{codes}*,{codes}*,Rows,Rows,Rows,"
+            f"{part['quantile']}) {part['records']} {part['arrays']} GrowthRules {part['rare']} "
+            f"{part['search']} Scratch:{codes}"
         )
 
 

@@ -28,7 +28,7 @@ from treekit.grow.tree_builder import (
     call_kernel,
     error_for_status,
     grow_rows,
-    make_split_rules,
+    make_growth_rules,
 )
 from treekit.kernels.grow_tree import NODE_DTYPE, GrowthArrays
 from treekit.kernels.levels import (
@@ -42,7 +42,7 @@ from treekit.kernels.levels import (
     search_counts,
     split_nodes,
 )
-from treekit.kernels.records import Rows, Table
+from treekit.kernels.records import Rows, SplitSearch, Table
 from treekit.model.tree import Tree, expand_slices
 
 Nodes = npt.NDArray[np.void]
@@ -297,24 +297,14 @@ def split_block(
     none, cells = np.empty(0, np.uint32), np.empty(0 if target.is_dense else entries, np.uint32)
     # One type of codes and of `find`, for which the kernels are compiled once.
     bare, sums = table._replace(codes=np.empty((0, 0), np.uint8)), Rows(none, cells, counts)
-    arguments = (
-        n,
-        CountedNodes(bare, sums),
-        Rows(none, cells, equal_rows),
-        recipe.limits.min_decrease * opened.roots,
+    counted = CountedNodes(
+        bare, sums, None, Rows(none, cells, equal_rows), recipe.limits.min_decrease * opened.roots,
         target.noise * n_rows,
-        bounds,
-        arrays,
-        recipe.limits._replace(n_try=_count_tries(recipe)),
-        make_split_rules(recipe),
-        get_builtin_pointer(search_counts, bare, sums, scratch),
-        recipe.criterion.pointers,
-        recipe.before,
-        recipe.use_before,
-        needs_counts,
-        np.random.default_rng(0),
-        scratch,
-    )
+    )  # fmt: skip
+    rules = make_growth_rules(recipe, recipe.limits._replace(n_try=_count_tries(recipe)))
+    find = get_builtin_pointer(search_counts, bare, sums, scratch)
+    search = SplitSearch(find, None, recipe.criterion.pointers, np.random.default_rng(0))
+    arguments = (counted, arrays, bounds, needs_counts, rules, search, scratch)
     totals = counts[: int(table.n_codes[0]) + 1]
     whole = Rows(none, np.empty(0, np.uint32), totals)
     grown, n, status = call_kernel(recipe, lambda *_: split_nodes, arguments, table, whole)

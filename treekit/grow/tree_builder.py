@@ -55,9 +55,11 @@ from treekit.kernels.records import (
     BAD_PENALTY,
     BAD_PRIORITY,
     BAD_SCORE,
+    GrowthRules,
+    Limits,
     Rows,
     Scratch,
-    SplitRules,
+    SplitSearch,
     Table,
 )
 from treekit.kernels.row_records import FORM, PLAIN, gather_records
@@ -318,11 +320,12 @@ def grow_rows(
         arrays = arrays._replace(
             surrogates=np.zeros(16, SURROGATE_DTYPE), surrogate_levels=np.zeros(16, np.int32)
         )
-    limits, noise = recipe.limits, recipe.target.noise
+    noise, least = recipe.target.noise, recipe.limits.min_decrease * start.root_weight
     if rare is not None and len(rare.steps):
         noise += _bound_part_noise(rows.values, rare.steps)
+    limits = recipe.limits._replace(min_decrease=least, noise=noise)
     flat, held_flat = table.codes.reshape(-1), others.codes.reshape(-1)
-    moved, records, lanes, values = rows, None, None, None
+    moved, records, is_plain, has_lanes = rows, None, False, False
     n_spare = most
     if recipe.records is not None and len(rows.ids):
         records, n_spare = gather_records(recipe.records, rows), len(held.ids)
@@ -331,26 +334,21 @@ def grow_rows(
         has_lanes = bool(records.layout[FORM] == PLAIN)
         if not has_lanes:  # the arrays receive the cells and statistics of one node at a time
             moved = copy_rows(moved)
-        if recipe.records.is_plain:
-            lanes, values = (True, None) if has_lanes else (None, True)
+        is_plain = recipe.records.is_plain
     spare = allocate_rows(n_spare + 1, rows.values.shape[1], dense=target.is_dense)
+    search = SplitSearch(
+        find=None if is_plain else splitter.find,
+        lanes=True if is_plain and has_lanes else None,
+        criterion=criterion.pointers._replace(use_terms=has_exact_terms(recipe, rows)),
+        rng=_make_generator(recipe, scratch),
+    )
     arguments = (
-        Sample(table, others, flat, held_flat, moved, held, spare),
+        Sample(table, others, flat, held_flat, moved, held, spare, target.quantile),
         records,
         arrays,
-        limits._replace(min_decrease=limits.min_decrease * start.root_weight),
-        make_split_rules(recipe),
-        splitter.coding == "exact",
-        noise,
-        recipe.target.quantile,
+        make_growth_rules(recipe, limits),
         rare,
-        splitter.find if lanes is values else None,
-        lanes,
-        values,
-        criterion.pointers._replace(use_terms=has_exact_terms(recipe, rows)),
-        recipe.before,
-        recipe.use_before,
-        _make_generator(recipe, scratch),
+        search,
         scratch,
     )
     grown, n, status = call_kernel(recipe, _get_compiled_grow, arguments, table, rows)
@@ -410,12 +408,15 @@ MAX_EXACT_SUM = 2.0**53
 """Integers up to it, and their sums, are exact in float64."""
 
 
-def make_split_rules(recipe: Recipe) -> SplitRules:
-    """Return the rules for splits, with those that the criterion sets."""
+def make_growth_rules(recipe: Recipe, limits: Limits) -> GrowthRules:
+    """Return the rules of growth, with those that the criterion and the splitter set."""
     functions = recipe.criterion.functions
-    return recipe.split_rules._replace(
-        levels_by_score=functions.levels_by_score, tolerance=float(functions.tolerance)
+    splits = recipe.split_rules._replace(
+        levels_by_score=functions.levels_by_score,
+        tolerance=float(functions.tolerance),
+        midpoints=recipe.splitter.coding == "exact",
     )
+    return GrowthRules(limits, splits, recipe.before, recipe.use_before)
 
 
 _UNUSED_GENERATOR = np.random.default_rng(0)
@@ -449,7 +450,7 @@ def call_kernel(
     table: Table,
     rows: Rows,
 ) -> Any:
-    """Call a kernel whose last arguments are a generator and working memory.
+    """Call a kernel whose last arguments are a `SplitSearch` and working memory.
 
     `get_kernel` returns the kernel for the arguments.
 
@@ -460,7 +461,7 @@ def call_kernel(
     """
 
     def run_kernel() -> Any:
-        thread_state.score, thread_state.rng = recipe.criterion.pointers.score, arguments[-2]
+        thread_state.score, thread_state.rng = recipe.criterion.pointers.score, arguments[-2].rng
         thread_state.table, thread_state.failures = table, []
         try:
             outcome = get_kernel(arguments)(*arguments)

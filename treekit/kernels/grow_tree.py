@@ -20,6 +20,7 @@ from treekit.kernels.node_statistics import choose_place, locate_column
 from treekit.kernels.oblique_splits import OBLIQUE, project_rows
 from treekit.kernels.partition_rows import (
     Route,
+    WaitingSlices,
     assign_branches,
     compute_cumulative_shares,
     compute_variance,
@@ -127,6 +128,8 @@ class Sample(NamedTuple):
         Permuted into leaf order, except rows that move as records.
     spare : Rows
         Working memory as long as the longer of those that are permuted.
+    quantile : float or None
+        Quantile level of a rank target; None = additive statistics.
     """
 
     table: Table
@@ -136,6 +139,7 @@ class Sample(NamedTuple):
     rows: Rows
     held: Rows
     spare: Rows
+    quantile: float | None
 
 
 # ---------------------------------------------------------------- growth
@@ -176,11 +180,23 @@ class RareParts(NamedTuple):
     sums: SideColumns
 
 
+class Branches(NamedTuple):
+    """Branches of the node whose rows are partitioned.
+
+    Attributes
+    ----------
+    count : int
+    offsets, held_offsets : (count + 1 or more,) int64
+        Where the training rows and the held-out rows of each branch begin, and the last ones end.
+    """
+
+    count: int
+    offsets: npt.NDArray[np.int64]
+    held_offsets: npt.NDArray[np.int64]
+
+
 @kernel
-def grow_nodes(
-    sample, records, arrays, limits, rules, midpoints, noise, quantile, rare, find, lanes, values,
-    criterion, before, use_before, rng, scratch,
-):  # fmt: skip
+def grow_nodes(sample, records, arrays, rules, rare, search, scratch):
     """Grow one tree.
 
     Depth-first, a node waits on a stack until it is searched for a split and its rows are
@@ -195,27 +211,10 @@ def grow_nodes(
         and receives the cells and statistics of one node at a time.
     arrays : GrowthArrays
         Zeroed arrays to grow in; replaced by longer ones when full.
-    limits : Limits
-    rules : SplitRules
-    midpoints : bool
-        Thresholds will be the midpoint to the next value present in the node instead
-        of the next value of the table.
-    noise : float
-        Bound on the rounding error of one row's dense statistics, 0 if they are exact.
-    quantile : float or None
-        Quantile level of a rank target; None = additive statistics, and the code for
-        ranks is not compiled.
+    rules : GrowthRules
     rare : RareParts or None
-        None = the training needs none of them, and their code is not compiled.
-    find : pointer or None
-        The splitter; arguments as in `treekit.kernels.axis_splits.find_axis_split`.
-    lanes, values : bool or None
-        One may be given instead of `find`, for a plain table: class weights are counted side by
-        side in words (`lanes`), or statistics are summed as doubles (`values`); see
-        `treekit.kernels.axis_splits.search_plain_columns`.
-    criterion : CriterionPointers
-    before : pointer
-        Pre-pruning: whether to keep a split, called if `use_before`.
+        None = the training needs none of them.
+    search : SplitSearch
     scratch : Scratch
 
     Returns
@@ -225,10 +224,11 @@ def grow_nodes(
         and n is the node where it stopped.
     """
     sample, scratch = borrow_arrays(sample), borrow_arrays(scratch)
+    limits, quantile = rules.limits, sample.quantile
     # Arrays that grow have an owner, which is returned, and a borrowed view to work on.
     grown, tree = arrays, borrow_arrays(arrays)
     best_first = limits.max_leaves > 0
-    found = np.zeros(1, SPLIT_DTYPE)
+    best_split = np.zeros(1, SPLIT_DTYPE)
     offsets, held_offsets = np.zeros(3, np.int64), np.zeros(3, np.int64)
     tops = np.full(2, np.int64(-1))
     if best_first:
@@ -236,10 +236,10 @@ def grow_nodes(
     waiting, n_waiting = np.zeros(64, np.int64), 0
     # Typed: kernels are compiled again for literal arguments.
     zero, n = np.int64(0), np.int64(1)
-    fresh, used, leaves, n_found = zero, zero, n, zero
+    fresh, used, leaves, n_surrogates = zero, zero, n, zero
     # The nest being expanded: its pending tests, its root, and nodes and surrogates before it.
-    n_nested, nest_root, n_before, found_before = 0, 0, 0, 0
-    bounds = _make_root(tree, sample, scratch, quantile)
+    n_nested, nest_root, n_before, surrogates_before = 0, 0, 0, 0
+    bounds = _make_root(tree, sample, scratch)
     while True:
         within, opened = n_nested > 0, np.int64(-1)
         first, last = fresh, n
@@ -264,21 +264,21 @@ def grow_nodes(
             if records is not None:
                 unpack_records(records, begin, end, sample.rows.cells, sample.rows.values)
             if len(sample.rows.cells) == 0:
-                if has_equal_values(sample.rows.values, begin, end, noise, quantile):
+                if has_equal_values(sample.rows.values, begin, end, limits.noise, quantile):
                     continue
+            rounding = limits.noise * (end - begin)
             kind = search_split(
-                node, tree, sample, bounds, limits, rules, noise * (end - begin), quantile, find,
-                lanes, values, criterion, rng, scratch, found,
-            )  # fmt: skip
+                node, tree, sample, bounds, rules, rounding, search, scratch, best_split
+            )
             if kind < 0:
                 return grown, node, kind
             if kind == 0:
                 continue
-            most = used + 2 * found[0].levels
+            most = used + 2 * best_split[0].levels
             if most > len(tree.entries):
                 grown = extend_entries(grown, most)
                 tree = borrow_arrays(grown)
-            used = write_split(node, tree, used, scratch.levels, found[0])
+            used = write_split(node, tree, used, scratch.levels, best_split[0])
             opened = np.int64(node)
             if best_first:
                 waiting = _push(node, waiting, n_waiting)
@@ -296,82 +296,80 @@ def grow_nodes(
         if opened < 0:
             continue
         node = opened
-        branches = np.int64(tree.nodes[np.uint64(node)].n_children)
-        added = 0 if within else branches - 1
+        n_branches = np.int64(tree.nodes[np.uint64(node)].n_children)
+        added = 0 if within else n_branches - 1
         if best_first and leaves + added > limits.max_leaves:
             make_leaf(tree.nodes, node)
             continue
         if rare is not None:
             if len(rare.nest) > 0:
                 if not within:
-                    nest_root, n_before, found_before = np.int64(node), n, n_found
+                    nest_root, n_before, surrogates_before = np.int64(node), n, n_surrogates
                 cuts = make_next_test(tree.nodes, node, tree.entries)
-                branches = np.int64(tree.nodes[np.uint64(node)].n_children)
-        if branches >= len(offsets):
+                n_branches = np.int64(tree.nodes[np.uint64(node)].n_children)
+        if n_branches >= len(offsets):
             offsets, held_offsets = (
-                np.zeros(2 * branches, np.int64),
-                np.zeros(2 * branches, np.int64),
+                np.zeros(2 * n_branches, np.int64),
+                np.zeros(2 * n_branches, np.int64),
             )
-        if n + branches > len(tree.nodes):
-            grown = extend_nodes(grown, max(2 * len(tree.nodes), n + branches))
+        branches = Branches(n_branches, offsets, held_offsets)
+        if n + n_branches > len(tree.nodes):
+            grown = extend_nodes(grown, max(2 * len(tree.nodes), n + n_branches))
             tree = borrow_arrays(grown)
-        routes = _make_routes(node, tree, sample, rules, midpoints, rare, scratch)
+        routes = _make_routes(node, tree, sample, rules.splits, rare, scratch)
         is_divided = False
         if rare is not None:
             if rare.surrogates.most > 0 and tree.nodes[np.uint64(node)].kind <= SUBSET:
-                grown, n_found, routes = _add_surrogates(
-                    node, grown, n_found, routes, sample, rules, midpoints, rare.surrogates, scratch
-                )
+                grown, n_surrogates, routes = _add_surrogates(
+                    node, grown, n_surrogates, routes, sample, rules.splits, rare.surrogates,
+                    scratch,
+                )  # fmt: skip
             if len(rare.steps) > 0:
                 is_divided = True
                 sample = _divide_node(
                     node, tree, sample, routes, branches, rare.steps, waiting[:n_waiting],
-                    scratch.work[0], offsets, held_offsets, tops,
+                    scratch.work[0], tops,
                 )  # fmt: skip
         if not is_divided:
-            _partition_node(
-                node, tree, sample, records, routes, branches, scratch.work[0], offsets,
-                held_offsets,
-            )  # fmt: skip
+            _partition_node(node, tree, sample, records, routes, branches, scratch.work[0])
         if _make_children(
-            node, tree, n, branches, within, sample, records, offsets, held_offsets, quantile,
-            is_divided, rules,
-        ):  # fmt: skip
+            node, tree, n, branches, within, sample, records, is_divided, rules.splits
+        ):
             return grown, node, np.int64(BAD_SPLIT)
         if len(bounds) > 1:
-            bounds = bound_children(node, tree, n, branches, bounds, scratch.offers)
+            bounds = bound_children(node, tree, n, n_branches, bounds, scratch.offers)
         if rare is not None:
             if len(rare.nest) > 0:
                 n_nested = pass_cuts_down(tree.nodes, node, cuts, rare.nest, n_nested)
             if n_nested > 0 or within:
-                n += branches
+                n += n_branches
                 leaves += added
-                if n_nested == 0 and use_before:
-                    own, parts, held_parts = collect_nest_stats(tree, nest_root, n - n_before)
-                    if not before(tree.stats[own], parts, tree.held_stats[own], held_parts):
+                if n_nested == 0 and rules.use_before:
+                    root, parts, held_parts = collect_nest_stats(tree, nest_root, n - n_before)
+                    if not rules.before(tree.stats[root], parts, tree.held_stats[root], held_parts):
                         leaves -= len(parts) - 1
-                        n, n_found = n_before, found_before
+                        n, n_surrogates = n_before, surrogates_before
                         make_leaf(tree.nodes, nest_root)
                 continue
-        if use_before and not before(
+        if rules.use_before and not rules.before(
             tree.stats[np.uint64(node)],
-            tree.stats[n : n + branches],
+            tree.stats[n : n + n_branches],
             tree.held_stats[np.uint64(node)],
-            tree.held_stats[n : n + branches],
+            tree.held_stats[n : n + n_branches],
         ):
             make_leaf(tree.nodes, node)
             continue
-        n += branches
-        leaves += branches - 1
+        n += n_branches
+        leaves += n_branches - 1
     if rare is not None:
-        grown = _replace_surrogates(grown, grown.surrogates[:n_found], grown.surrogate_levels)
+        grown = _replace_surrogates(grown, grown.surrogates[:n_surrogates], grown.surrogate_levels)
     return grown, n, np.int64(0)
 
 
 @inlined
-def _make_root(tree, sample, scratch, quantile):
+def _make_root(tree, sample, scratch):
     """Sum the rows of the root; return the bounds of nodes, (1, 2) if none are needed."""
-    zero, one, first = np.uint64(0), np.uint64(1), np.int64(0)
+    zero, one, first, quantile = np.uint64(0), np.uint64(1), np.int64(0), sample.quantile
     rows, held, root = sample.rows, sample.held, tree.nodes[zero]
     root.end, root.held_end = len(rows.ids), len(held.ids)
     root.seed = scratch.state[zero]
@@ -439,23 +437,22 @@ def has_equal_values(values, begin, end, noise, quantile):
 
 
 @llvm_inlined
-def search_split(
-    node, tree, sample, bounds, limits, rules, rounding, quantile, find, lanes, values,
-    criterion, rng, scratch, found,
-):  # fmt: skip
+def search_split(node, tree, sample, bounds, rules, rounding, search, scratch, best_split):
     """Search for the best split of a node; return its kind, 0 = none, negative = an error.
 
-    `rounding` bounds the rounding error of the node's dense statistics.
+    `sample` is a `Sample`, or `treekit.kernels.levels.CountedNodes`; `rounding` bounds the
+    rounding error of the node's dense statistics.
     """
     this, stats = tree.nodes[np.uint64(node)], tree.stats[np.uint64(node)]
     rows, best, two = sample.rows, scratch.best, np.uint64(2)
     begin, end, weight, s = this.begin, this.end, this.weight, np.uint64(len(stats))
-    own = criterion.impurity(stats)
-    if not is_finite(own):
+    limits, criterion, quantile = rules.limits, search.criterion, sample.quantile
+    impurity = criterion.impurity(stats)
+    if not is_finite(impurity):
         for k in range(s):
             best[k + two] = stats[k]
         return np.int64(BAD_NUMBER)
-    if own <= limits.min_impurity * (1.0 + TOLERANCE):
+    if impurity <= limits.min_impurity * (1.0 + TOLERANCE):
         return np.int64(0)
     if limits.min_variance >= 0.0:
         variance = compute_variance(rows.values, begin, end, stats)
@@ -465,24 +462,18 @@ def search_split(
         best[s + two + np.uint64(LOWEST)] = bounds[np.uint64(node), np.uint64(0)]
         best[s + two + np.uint64(HIGHEST)] = bounds[np.uint64(node), np.uint64(1)]
     cells = rows.cells if len(rows.cells) == 0 else rows.cells[begin:end]
-    own_rows = Rows(rows.ids[begin:end], cells, rows.values[begin:end])
+    node_rows = Rows(rows.ids[begin:end], cells, rows.values[begin:end])
     view = Node(
-        sample.table, own_rows, stats, weight, own, np.int64(this.depth), limits.min_weight_leaf,
-        limits.n_try, rules, quantile,
+        sample.table, node_rows, stats, weight, impurity, np.int64(this.depth),
+        limits.min_weight_leaf, limits.n_try, rules.splits, quantile,
     )  # fmt: skip
-    split = found[0]
+    split = best_split[0]
     split.kind = 0
     start_node_draws(scratch, this.seed, limits.n_try)
-    # What is not None is compiled, the rest is not.
-    if lanes is not None:
-        search_plain_columns(view, scratch, criterion, True, found)
-    if values is not None:
-        search_plain_columns(view, scratch, criterion, None, found)
-    if find is not None:
-        find(view, scratch, criterion, rng, found)
+    _find_split(search.find, search.lanes, view, scratch, criterion, search.rng, best_split)
     if split.kind <= 0:
         return split.kind
-    floor = max(1e-12 * own, _bound_rounding_gain(rounding / weight, quantile))
+    floor = max(1e-12 * impurity, _bound_rounding_gain(rounding / weight, quantile))
     # A negative min_gain also allows splits without a gain, which may be a rounding error below 0.
     least = max(limits.min_gain, floor) if limits.min_gain >= 0.0 else limits.min_gain - floor
     if not split.score > least:
@@ -497,6 +488,16 @@ def search_split(
             return np.int64(BAD_PRIORITY)
         this.priority = round_priority(node_priority)
     return split.kind
+
+
+@llvm_inlined
+def _find_split(find, lanes, node, scratch, criterion, rng, best_split):
+    """Search for a split by `find` or, if that is None, in a plain table; see `SplitSearch`."""
+    # Arguments of their own, not a record: numba drops the branch for None of an argument only.
+    if find is None:
+        search_plain_columns(node, scratch, criterion, lanes, best_split)
+    else:
+        find(node, scratch, criterion, rng, best_split)
 
 
 @kernel
@@ -557,12 +558,12 @@ def make_leaf(nodes, node):
     this.gain = 0.0
 
 
-# ---------------------------------------------------------------- more room
+# ---------------------------------------------------------------- longer arrays
 
 
 @inlined
 def extend_entries(grown, size):
-    """Return the arrays with room for `size` entries of splits."""
+    """Return the arrays with `size` entries of splits or more."""
     entries = extend_array(grown.entries, max(2 * len(grown.entries), size))
     return GrowthArrays(
         grown.nodes, grown.stats, grown.held_stats, entries, grown.surrogates,
@@ -581,16 +582,18 @@ def extend_nodes(grown, size):
 
 
 @inlined
-def _replace_surrogates(grown, found, levels):
+def _replace_surrogates(grown, surrogates, levels):
     """Return the arrays with other surrogates."""
-    return GrowthArrays(grown.nodes, grown.stats, grown.held_stats, grown.entries, found, levels)
+    return GrowthArrays(
+        grown.nodes, grown.stats, grown.held_stats, grown.entries, surrogates, levels
+    )
 
 
 # ---------------------------------------------------------------- partition the rows
 
 
 @inlined
-def _make_routes(node, tree, sample, rules, midpoints, rare, scratch):
+def _make_routes(node, tree, sample, rules, rare, scratch):
     """Return the routes of the training and the held-out rows at the split of a node."""
     this, table, held_table = tree.nodes[np.uint64(node)], sample.table, sample.held_table
     feature, missing = np.uint64(this.feature), np.int64(this.missing)
@@ -603,7 +606,7 @@ def _make_routes(node, tree, sample, rules, midpoints, rare, scratch):
     cut = np.int64(-1) if this.kind == MISSING else np.int64(this.cut)
     held_cut = cut
     if len(sample.held.ids) > 0 and this.kind == THRESHOLD:
-        after = this.after if midpoints else this.cut + 1
+        after = this.after if rules.midpoints else this.cut + 1
         at = this.threshold
         if np.isnan(at):
             at = place_threshold(table, feature, this.cut, after, rules)
@@ -629,88 +632,85 @@ def _make_side_route(sides, missing):
 
 
 @inlined
-def _add_surrogates(node, grown, n_found, routes, sample, rules, midpoints, search, scratch):
+def _add_surrogates(node, grown, n_surrogates, routes, sample, rules, search, scratch):
     """Find the surrogates of a node's split, and return the routes by the split and by them."""
     this, table = grown.nodes[np.uint64(node)], sample.table
     route, held_route = routes
-    found, n_all, pool = find_surrogates(
-        node, np.uint64(this.feature), route, table, sample.rows, this.begin, this.end, scratch,
-        search, grown.surrogates, n_found, grown.surrogate_levels,
-    )  # fmt: skip
-    own = found[n_found:n_all]
+    surrogates, n, levels = find_surrogates(
+        node, grown, n_surrogates, route, table, sample.rows, scratch, search
+    )
+    of_node = surrogates[n_surrogates:n]
     route_by_surrogates(
-        table, table, route, midpoints, rules.placement, own, pool,
-        sample.rows.ids, this.begin, this.end, search.routed,
+        table, table, route, rules, of_node, levels,
+        sample.rows.ids[this.begin : this.end], search.routed,
     )  # fmt: skip
     route_by_surrogates(
-        table, sample.held_table, held_route, midpoints, rules.placement, own, pool,
-        sample.held.ids, this.held_begin, this.held_end, search.held_routed,
+        table, sample.held_table, held_route, rules, of_node, levels,
+        sample.held.ids[this.held_begin : this.held_end], search.held_routed,
     )  # fmt: skip
     routes = (
         _make_side_route(search.routed[0], route.missing),
         _make_side_route(search.held_routed[0], route.missing),
     )
-    return _replace_surrogates(grown, found, pool), n_all, routes
+    return _replace_surrogates(grown, surrogates, levels), n, routes
 
 
 @inlined
-def _partition_node(
-    node, tree, sample, records, routes, branches, branch_of, offsets, held_offsets
-):
+def _partition_node(node, tree, sample, records, routes, branches, branch_of):
     """Reorder the rows of a node by branch."""
     this, held, spare = tree.nodes[np.uint64(node)], sample.held, sample.spare
     route, held_route = routes
+    count, offsets, held_offsets = branches
     if records is None:
-        partition_rows(
-            route, branches, sample.rows, this.begin, this.end, branch_of, spare, offsets
-        )
+        partition_rows(route, count, sample.rows, this.begin, this.end, branch_of, spare, offsets)
     else:
         partition_records(
-            route, branches, records, sample.rows.ids, this.begin, this.end, branch_of, offsets
+            route, count, records, sample.rows.ids, this.begin, this.end, branch_of, offsets
         )
     if len(held.ids) > 0:
         begin, end = this.held_begin, this.held_end
-        partition_rows(held_route, branches, held, begin, end, branch_of, spare, held_offsets)
+        partition_rows(held_route, count, held, begin, end, branch_of, spare, held_offsets)
 
 
 @inlined
-def _divide_node(
-    node, tree, sample, routes, branches, steps, waiting, branch_of, offsets, held_offsets, tops
-):
+def _divide_node(node, tree, sample, routes, branches, steps, waiting, branch_of, tops):
     """Reorder the fractional instances of a node; return the sample, in longer arrays if full."""
     this, rows, held, spare = tree.nodes[np.uint64(node)], sample.rows, sample.held, sample.spare
     route, held_route = routes
     begin, end, held_begin, held_end = this.begin, this.end, this.held_begin, this.held_end
-    upto = np.empty(branches)
-    lost = np.int64(0) if this.kind == MISSING else branches
+    upto = np.empty(branches.count)
+    lost = np.int64(0) if this.kind == MISSING else branches.count
     assign_branches(route, lost, rows.ids, begin, end, branch_of)
     compute_cumulative_shares(branch_of, rows.values, begin, end, upto)
     rows, spare = replace_by_children(
-        branch_of, upto, steps, rows, begin, end, spare, offsets, tree.nodes, waiting, False, tops
-    )
+        branch_of, upto, steps, rows, begin, end, spare, branches.offsets,
+        WaitingSlices(tree.nodes, waiting, False, tops),
+    )  # fmt: skip
     if len(held.ids) > 0:
         assign_branches(held_route, lost, held.ids, held_begin, held_end, branch_of)
         held, spare = replace_by_children(
-            branch_of, upto, steps, held, held_begin, held_end, spare, held_offsets, tree.nodes,
-            waiting, True, tops,
+            branch_of, upto, steps, held, held_begin, held_end, spare, branches.held_offsets,
+            WaitingSlices(tree.nodes, waiting, True, tops),
         )  # fmt: skip
-    return Sample(sample.table, sample.held_table, sample.flat, sample.held_flat, rows, held, spare)
+    return Sample(
+        sample.table, sample.held_table, sample.flat, sample.held_flat, rows, held, spare,
+        sample.quantile,
+    )  # fmt: skip
 
 
 # ---------------------------------------------------------------- close a node
 
 
 @inlined
-def _make_children(
-    node, tree, n, branches, within, sample, records, offsets, held_offsets, quantile, is_divided,
-    rules,
-):  # fmt: skip
+def _make_children(node, tree, n, branches, within, sample, records, is_divided, rules):
     """Write the children of a node, from node `n` on; return whether one has no rows."""
     nodes, this = tree.nodes, tree.nodes[np.uint64(node)]
+    count, offsets, held_offsets = branches
+    quantile = sample.quantile
     this.first_child = n
-    subtract = quantile is None and branches == 2 and not is_divided
+    subtract = quantile is None and count == 2 and not is_divided
     empty = False
-    for b in range(np.uint64(branches)):
+    for b in range(np.uint64(count)):
         at, after = np.uint64(n) + b, b + np.uint64(1)
         child = nodes[at]
         child.kind, child.n_children, child.n_entries, child.gain = 0, 0, 0, 0.0

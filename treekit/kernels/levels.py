@@ -38,6 +38,7 @@ from treekit.kernels.records import (
     MISSING,
     SPLIT_DTYPE,
     Column,
+    GrowthRules,
     Limits,
     Rows,
     Table,
@@ -192,46 +193,47 @@ class CountedNodes(NamedTuple):
         Without rows.
     rows : Rows
         `values` are the counts, (entries, S); a node's slice is its counts.
+    quantile : None
+        Statistics are additive.
+    equal_rows : Rows
+        For dense statistics, stand-in rows, two a node, so that `is_leaf` can test a node without
+        its rows: equal if all its rows are; then two different rows, used for children.
+    decreases, roundings : (nodes,) float64
+        ``min_decrease`` of each node, and a bound on the rounding error of its statistics.
     """
 
     table: Table
     rows: Rows
+    quantile: None
+    equal_rows: Rows
+    decreases: npt.NDArray[np.float64]
+    roundings: npt.NDArray[np.float64]
 
 
 @kernel
-def search_counts(node, scratch, criterion, rng, found):
+def search_counts(node, scratch, criterion, rng, best_split):
     """Find the best split of a node by its counts, as `find_axis_split` finds it by its rows."""
-    search_columns(node, scratch, criterion, None, None, node.rows.values, found)
+    search_columns(node, scratch, criterion, None, None, node.rows.values, best_split)
 
 
 @kernel
-def split_nodes(
-    nodes, counted, equal_rows, decreases, roundings, bounds, arrays, limits, rules, find,
-    criterion, before, use_before, needs_counts, rng, scratch,
-):  # fmt: skip
+def split_nodes(counted, arrays, bounds, needs_counts, rules, search, scratch):
     """Split nodes by their counts.
 
     Parameters
     ----------
-    nodes : int
-        Number of nodes to split, which come first in `arrays` and have a seed and a depth;
-        `begin` and `end` delimit their counts.
     counted : CountedNodes
-    equal_rows : Rows
-        For dense statistics, to find nodes whose rows are all equal: two rows for each node,
-        equal if all its rows are, then two different rows, used for children.
-    decreases, roundings : (nodes,) float64
-        ``min_decrease`` of each node, and a bound on the rounding error of its statistics.
+    arrays : GrowthArrays
+        The nodes to split come first, and have a seed and a depth; `begin` and `end` delimit
+        their counts.  Children are added; their `end` is 1 if they may be split, else 0.
     bounds : (1, 2), or (3 * nodes, 2) float64 for monotonic constraints
         Lowest and highest prediction of each node; those of the children are added.
-    arrays : GrowthArrays
-        Children are added after the nodes; their `end` is 1 if they may be split, else 0.
-    find
-        Pointer to `search_counts`.
     needs_counts : (nodes,) bool
         Output: nodes that need counts of more columns.
-
-    The other parameters are those of `treekit.kernels.grow_tree.grow_nodes`.
+    search : SplitSearch
+        Its `find` is a pointer to `search_counts`.
+    rules, scratch
+        As in `treekit.kernels.grow_tree.grow_nodes`.
 
     Returns
     -------
@@ -240,11 +242,11 @@ def split_nodes(
     """
     scratch = borrow_arrays(scratch)
     grown, tree = arrays, borrow_arrays(arrays)
-    found = np.zeros(1, SPLIT_DTYPE)
+    best_split = np.zeros(1, SPLIT_DTYPE)
     table, counts, dense = counted.table, counted.rows.values, len(counted.rows.cells) == 0
-    n, used = np.int64(nodes), np.int64(0)
-    unlike = 2 * n
-    for node in range(np.int64(nodes)):
+    limits, equal_rows, n_nodes = rules.limits, counted.equal_rows, np.int64(len(needs_counts))
+    n, used, unlike = n_nodes, np.int64(0), 2 * n_nodes
+    for node in range(n_nodes):
         this, two = tree.nodes[np.uint64(node)], np.int64(2)
         begin, end = this.begin, this.end
         start_node_draws(scratch, this.seed, limits.n_try)
@@ -259,11 +261,11 @@ def split_nodes(
         if leaf:
             continue
         scratch.counts[LACKS_COLUMNS] = 0
+        node_rules = _set_decrease(rules, counted.decreases[np.uint64(node)])
+        rounding = counted.roundings[np.uint64(node)]
         kind = search_split(
-            node, tree, counted, bounds, _set_decrease(limits, decreases[np.uint64(node)]), rules,
-            roundings[np.uint64(node)], None, find, None, None, criterion, rng, scratch,
-            found,
-        )  # fmt: skip
+            node, tree, counted, bounds, node_rules, rounding, search, scratch, best_split
+        )
         if kind < 0:
             return grown, node, kind
         if scratch.counts[LACKS_COLUMNS] != 0:
@@ -271,11 +273,11 @@ def split_nodes(
             continue
         if kind == 0:
             continue
-        most = used + 2 * found[0].levels
+        most = used + 2 * best_split[0].levels
         if most > len(tree.entries):
             grown = extend_entries(grown, most)
             tree = borrow_arrays(grown)
-        end = write_split(node, tree, used, scratch.levels, found[0])
+        end = write_split(node, tree, used, scratch.levels, best_split[0])
         branches = np.int64(tree.nodes[np.uint64(node)].n_children)
         if n + branches > len(tree.nodes):
             grown = extend_nodes(grown, max(2 * len(tree.nodes), n + branches))
@@ -284,9 +286,9 @@ def split_nodes(
         feature = np.uint64(this.feature)
         first = begin + find_counts(scratch.features, table.n_codes, feature)
         size = np.int64(table.n_codes[feature]) + 1
-        levels = scratch.levels[: found[0].levels]
+        levels = scratch.levels[: best_split[0].levels]
         _sum_branches(this, tree, n, branches, counts[first : first + size], levels, dense)
-        if use_before and not before(
+        if rules.use_before and not rules.before(
             tree.stats[np.uint64(node)],
             tree.stats[n : n + branches],
             tree.held_stats[np.uint64(node)],
@@ -299,20 +301,23 @@ def split_nodes(
         if len(bounds) > 1:  # binary splits, for which there is room
             bound_children(node, tree, n, branches, bounds, scratch.offers)
         for child in range(n, n + branches):
-            own = tree.nodes[np.uint64(child)]
-            own.begin, own.end = unlike, unlike + 2
-            own.end = 0 if is_leaf(child, tree, equal_rows, limits, None) else 1
+            this = tree.nodes[np.uint64(child)]
+            this.begin, this.end = unlike, unlike + 2
+            this.end = 0 if is_leaf(child, tree, equal_rows, limits, None) else 1
         n += branches
     return grown, n, np.int64(0)
 
 
 @inlined
-def _set_decrease(limits, decrease):
-    """Return the limits with another `min_decrease`."""
-    return Limits(
+def _set_decrease(rules, decrease):
+    """Return the rules with another `min_decrease`."""
+    limits = rules.limits
+    limits = Limits(
         limits.max_depth, limits.min_weight_split, limits.min_weight_leaf, limits.min_gain,
         limits.max_leaves, limits.n_try, limits.min_impurity, limits.min_variance, decrease,
+        limits.noise,
     )  # fmt: skip
+    return GrowthRules(limits, rules.splits, rules.before, rules.use_before)
 
 
 @inlined

@@ -71,7 +71,7 @@ def sum_rows(rows, begin, end, stats, quantile):
 
 @kernel
 def sum_held_out_rows(rows, begin, end, train_stats, stats, quantile):
-    """Compute `total` for held-out rows, or judge them by a quantile of the training rows.
+    """Sum the statistics of held-out rows; for a rank target, about the training rows' quantile.
 
     `train_stats` (S,) are the statistics of the training rows.
     """
@@ -370,10 +370,29 @@ def distribute_rows(branch_of, branches, upto, steps, rows, begin, end, spare, o
     return spare
 
 
+class WaitingSlices(NamedTuple):
+    """The slices of rows that stay in best-first growth, when a node's is replaced.
+
+    Attributes
+    ----------
+    nodes : (capacity,) NODE
+        Of `treekit.kernels.grow_tree`; slices are renumbered in place.
+    waiting : (waiting nodes,) int64
+    held_out : bool
+        Whether the slices are those of the held-out rows.
+    tops : (2,) int64
+        First unused row after all slices of training and of held-out rows; -1: depth-first,
+        the node's slice is the last one.
+    """
+
+    nodes: npt.NDArray[np.void]
+    waiting: npt.NDArray[np.int64]
+    held_out: bool
+    tops: npt.NDArray[np.int64]
+
+
 @kernel
-def replace_by_children(
-    branch_of, upto, steps, rows, begin, end, spare, offsets, nodes, waiting, held_out, tops
-):
+def replace_by_children(branch_of, upto, steps, rows, begin, end, spare, offsets, slices):
     """Replace rows[begin:end] of a node by those of its children, side by side.
 
     Parameters
@@ -382,11 +401,7 @@ def replace_by_children(
         See `distribute_rows`.
     offsets : (branches + 1 or more,) int64
         Output: the offsets of the branches in rows.
-    nodes, waiting, held_out
-        See `compact_slices`; used in best-first growth only.
-    tops : (2,) int64
-        First unused row after all slices of training and of held-out rows; -1: depth-first,
-        the node's own slice is the last one.
+    slices : WaitingSlices
 
     Returns
     -------
@@ -397,16 +412,16 @@ def replace_by_children(
     spare = distribute_rows(branch_of, branches, upto, steps, rows, begin, end, spare, offsets)
     count = offsets[np.uint64(branches)]
     first = np.int64(begin)
-    room = first + count
-    top = tops[np.uint64(held_out)]
+    size = first + count
+    top = slices.tops[np.uint64(slices.held_out)]
     if top >= 0:
-        room = top + count
-        if room > len(rows.ids):
-            top = compact_slices(nodes, waiting, held_out, rows)
-            room = 2 * (top + count)  # leave half of it free: squeezing stays rare
+        size = top + count
+        if size > len(rows.ids):
+            top = compact_slices(slices, rows)
+            size = 2 * (top + count)  # leave half of it free: squeezing stays rare
         first = top
-        tops[np.uint64(held_out)] = top + count
-    rows = reserve_rows(rows, room)
+        slices.tops[np.uint64(slices.held_out)] = top + count
+    rows = reserve_rows(rows, size)
     copy_slice(spare, 0, count, rows, first)
     for b in range(np.uint64(branches + 1)):
         offsets[b] += first
@@ -414,17 +429,9 @@ def replace_by_children(
 
 
 @kernel
-def compact_slices(nodes, waiting, held_out, rows):
-    """Move the slices of the waiting nodes together; return the end of the last one.
-
-    Parameters
-    ----------
-    nodes : (capacity,) NODE
-        Of `treekit.kernels.grow_tree`; slices are renumbered in place.
-    waiting : (waiting nodes,) int64
-    held_out : bool
-        Whether the slices are those of the held-out rows.
-    """
+def compact_slices(slices, rows):
+    """Move the slices of the waiting nodes together; return the end of the last one."""
+    nodes, waiting, held_out = slices.nodes, slices.waiting, slices.held_out
     begins = np.empty(len(waiting), np.int64)
     for j in range(np.uint64(len(waiting))):
         node = nodes[np.uint64(waiting[j])]

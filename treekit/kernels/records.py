@@ -93,6 +93,9 @@ class Limits(NamedTuple):
         impurity; -1 = no limit.
     min_decrease : float
         Score times weight that a split needs at least; in a recipe, per weight of the root.
+    noise : float
+        Bound on the rounding error of one row's dense statistics, 0 if they are exact: values
+        and scores that differ by less are equal.
     """
 
     max_depth: int
@@ -104,6 +107,7 @@ class Limits(NamedTuple):
     min_impurity: float = -1.0
     min_variance: float = -1.0
     min_decrease: float = 0.0
+    noise: float = 0.0
 
 
 class SplitRules(NamedTuple):
@@ -131,6 +135,9 @@ class SplitRules(NamedTuple):
     right_if_even : bool
         Where no training value was missing and both branches weigh the same, missing values
         take the right one, as in scikit-learn; otherwise the left one.
+    midpoints : bool
+        A threshold will be the midpoint to the next value present in the node instead of the
+        next value of the table.
     """
 
     known_only: bool = False
@@ -142,6 +149,7 @@ class SplitRules(NamedTuple):
     levels_by_score: bool = False
     tolerance: float = 0.0
     right_if_even: bool = False
+    midpoints: bool = False
 
 
 PLAIN_RULES = SplitRules()
@@ -320,6 +328,46 @@ class CriterionPointers(NamedTuple):
     use_priority: bool
     row_scan: Any
     use_terms: bool
+
+
+class GrowthRules(NamedTuple):
+    """Rules of growth: which nodes to split, how, and which splits to keep.
+
+    Attributes
+    ----------
+    limits : Limits
+    splits : SplitRules
+    before : pointer
+        Pre-pruning: whether to keep a split, called if `use_before`.
+    use_before : bool
+    """
+
+    limits: Limits
+    splits: SplitRules
+    before: Any
+    use_before: bool
+
+
+class SplitSearch(NamedTuple):
+    """Search for the best split of a node.
+
+    Attributes
+    ----------
+    find : pointer or None
+        The splitter; arguments as in `treekit.kernels.axis_splits.find_axis_split`.  None: a
+        plain table, see `treekit.kernels.axis_splits.search_plain_columns`.
+    lanes : bool or None
+        Of a plain table: class weights are counted side by side in words; None = statistics are
+        summed as doubles.
+    criterion : CriterionPointers
+    rng : numpy.random.Generator
+        For splitters of plugins.
+    """
+
+    find: Any
+    lanes: bool | None
+    criterion: CriterionPointers
+    rng: Any
 
 
 # ---------------------------------------------------------------- best split so far

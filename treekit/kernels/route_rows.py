@@ -11,6 +11,7 @@ from treekit.kernels.compile import inlined, kernel
 from treekit.kernels.oblique_splits import OBLIQUE, project_rows
 from treekit.kernels.partition_rows import (
     Route,
+    WaitingSlices,
     assign_branches,
     compute_cumulative_shares,
     copy_rows,
@@ -93,8 +94,8 @@ def route_rows(splits, upto, table, rows, steps, fractional, learn, start, stop,
             shares = np.empty(branches)
             compute_cumulative_shares(branch_of, rows.values, begin, end, shares)
         rows, spare = replace_by_children(
-            branch_of, shares, steps, rows, begin, end, spare, offsets, nodes,
-            waiting[:n_waiting], False, tops,
+            branch_of, shares, steps, rows, begin, end, spare, offsets,
+            WaitingSlices(nodes, waiting[:n_waiting], False, tops),
         )  # fmt: skip
         if n_waiting + branches > len(waiting):
             waiting = extend_array(waiting, 2 * (n_waiting + branches))

@@ -82,35 +82,36 @@ class SurrogateSearch(NamedTuple):
 
 
 @kernel
-def find_surrogates(
-    node, feature, route, table, rows, begin, end, scratch, search, found, n_found, pool
-):
-    """Append the best surrogates of a node's test to `found`, best first.
+def find_surrogates(node, grown, n_surrogates, route, table, rows, scratch, search):
+    """Append the best surrogates of a node's test to those of the tree, best first.
 
     Parameters
     ----------
     node : int
-    feature, route : int, Route
-        The node's own test.
+    grown : treekit.kernels.grow_tree.GrowthArrays
+        The used part of its branches of categories ends with the last surrogate's.
+    n_surrogates : int
+        Surrogates of the tree so far.
+    route : Route
+        The node's test.
     table : Table
-    rows, begin, end : Rows, int, int
-        The node's rows are rows[begin:end]; the first column of their values is weight.
+    rows : Rows
+        Rows of the tree; the first column of their values is weight.
     scratch : Scratch
     search : SurrogateSearch
-    found : (capacity,) SURROGATE
-    n_found : int
-    pool : (capacity,) int32
-        Branches of categories; the used part ends with the last surrogate's.
 
     Returns
     -------
-    found, n_found, pool
+    surrogates, n_surrogates, levels
         Replaced by longer arrays if they were full.
 
     Cost: rows x columns.
     """
     zero, route, scratch = np.uint64(0), borrow_arrays(route), borrow_arrays(scratch)
     codes, n_codes, nominal = table.codes, table.n_codes, table.nominal
+    split = grown.nodes[np.uint64(node)]
+    surrogates, levels = grown.surrogates, grown.surrogate_levels
+    feature, begin, end = np.uint64(split.feature), split.begin, split.end
     ids, values = rows.ids, rows.values
     m = np.uint64(0)
     left, right, lightest = 0.0, 0.0, np.inf
@@ -172,13 +173,13 @@ def find_surrogates(
         f = np.uint64(best)
         search.agreement[f] = -1.0
         used = np.int64(0)
-        if n_found > 0:
-            last = found[np.uint64(n_found - 1)]
+        if n_surrogates > 0:
+            last = surrogates[np.uint64(n_surrogates - 1)]
             used = last.level_start + last.n_levels
-        if n_found == len(found):
-            found = extend_array(found, 2 * n_found)
-        this = found[np.uint64(n_found)]
-        n_found += 1
+        if n_surrogates == len(surrogates):
+            surrogates = extend_array(surrogates, 2 * n_surrogates)
+        this = surrogates[np.uint64(n_surrogates)]
+        n_surrogates += 1
         this.node, this.feature, this.level_start, this.n_levels = node, best, used, 0
         this.cut, this.after, this.below = 0, 0, 0
         if nominal[f] == 0:
@@ -186,18 +187,18 @@ def find_surrogates(
             this.after = _find_next_code(codes[f], np.int64(n_codes[f]), this.cut, ids, begin, end)
             continue
         this.n_levels = np.int64(n_codes[f])
-        if used + this.n_levels > len(pool):
-            pool = extend_array(pool, max(2 * len(pool), used + this.n_levels))
+        if used + this.n_levels > len(levels):
+            levels = extend_array(levels, max(2 * len(levels), used + this.n_levels))
         column = Column(all_codes, f * n_rows, np.uint64(1), n_codes[f])
         count = tally_codes(column, known_rows, np.uint64(2), NO_LANES, scratch)
         for level in range(np.uint64(this.n_levels)):
-            pool[np.uint64(used) + level] = -1
+            levels[np.uint64(used) + level] = -1
         for j in range(np.uint64(count)):
             level = np.uint64(work[np.uint64(CODE_OF), j])
             if level < np.uint64(this.n_levels):
                 goes = _choose_side(flat, j, right > left)
-                pool[np.uint64(used) + level] = np.int32(goes)
-    return found, n_found, pool
+                levels[np.uint64(used) + level] = np.int32(goes)
+    return surrogates, n_surrogates, levels
 
 
 @inlined
@@ -272,45 +273,44 @@ def _score_cuts(flat, known, left, right, least, code_of, test):
 
 
 @kernel
-def route_by_surrogates(
-    table, row_table, route, midpoints, placement, found, pool, ids, begin, end, routed,
-):  # fmt: skip
-    """Write the branch of each of rows[begin:end] of the table `row_table` to ``routed[0]``.
+def route_by_surrogates(table, row_table, route, rules, surrogates, levels, ids, routed):
+    """Write the branch of each of the rows `ids` of the table `row_table` to ``routed[0]``.
 
-    It is the branch of the node's own test, or else of the first surrogate
-    `found` with a known value, or else `missing`.
+    It is the branch of the node's test, or else of the first surrogate with a known value, or
+    else the route's branch for missing values.
 
     Parameters
     ----------
     table, row_table : Table
         The table of the tests' codes, and the table of the rows.
     route : Route
-        The node's own test, on codes of `row_table`.
-    midpoints : bool
-        As in `treekit.kernels.grow_tree.grow_nodes`.
-    placement : int
-        As in `treekit.kernels.records.SplitRules`.
-    found : (surrogates,) SURROGATE
+        The node's test, on codes of `row_table`.
+    rules : SplitRules
+    surrogates : (surrogates,) SURROGATE
         Those of the node.
+    levels : (pool,) int32
+        Branches of categories of all surrogates.
+    ids : (rows,) uint32
+        The node's rows.
     """
     route, row_table = borrow_arrays(route), borrow_arrays(row_table)
-    cuts = np.zeros(len(found) + 1, np.int64)
-    for k in range(np.uint64(len(found))):
-        this = found[k]
+    cuts = np.zeros(len(surrogates) + 1, np.int64)
+    for k in range(np.uint64(len(surrogates))):
+        this = surrogates[k]
         if this.n_levels == 0:
             f = np.uint64(this.feature)
-            after = this.after if midpoints else this.cut + 1
+            after = this.after if rules.midpoints else this.cut + 1
             low = table.high[np.uint64(table.value_start[f] + this.cut)]
             high = table.low[np.uint64(table.value_start[f] + after)]
-            at = find_readable_threshold(low, high, placement)
+            at = find_readable_threshold(low, high, rules.placement)
             cuts[k] = find_last_code(table, row_table, f, this.cut, after, at)
-    for i in range(np.uint64(begin), np.uint64(end)):
+    for i in range(np.uint64(len(ids))):
         row = np.uint64(ids[i])
         branch = find_branch(route, row)
-        for k in range(np.uint64(len(found))):
+        for k in range(np.uint64(len(surrogates))):
             if branch >= 0:
                 break
-            this = found[k]
+            this = surrogates[k]
             f = np.uint64(this.feature)
             code = np.int64(row_table.codes[f, row])
             if code >= np.int64(row_table.n_codes[f]):
@@ -318,5 +318,5 @@ def route_by_surrogates(
             if this.n_levels == 0:
                 branch = this.below if code <= cuts[k] else 1 - this.below
             else:
-                branch = np.int64(pool[np.uint64(this.level_start + code)])
+                branch = np.int64(levels[np.uint64(this.level_start + code)])
         routed[np.uint64(0), row] = route.missing if branch < 0 else branch
