@@ -71,6 +71,7 @@ from treekit.kernels.node_statistics import (
 from treekit.kernels.node_statistics import tally_codes as tally_tally
 from treekit.kernels.random_splits import find_random_split
 from treekit.kernels.records import Rows, Scratch, SplitRules
+from treekit.kernels.row_records import STEP
 from treekit.model import scoring as scorer
 from treekit.model.builder import build_tree, leaf, oblique, subset, threshold
 from treekit.model.model import make_model
@@ -559,20 +560,13 @@ def test_more_classes_than_lanes_have_none() -> None:
 
 
 @nb.njit(error_model="numpy")
-def summed_up(rows, at, step, s, scratch, sums, words, code_of, n):  # type: ignore[no-untyped-def]
+def summed_up(rows, at, s, scratch, sums, words, code_of, n):  # type: ignore[no-untyped-def]
     """Running totals of a column by lanes, if there are any, else by statistics."""
     m = np.uint64(len(rows.values))
     width = pack_lanes(rows, m, s, rows.values[:, 0].sum(), scratch)
     if width == 0:
-        return sum_values(
-            scratch.lines, at, step, m, rows.cells, rows.values, s, scratch.packed, scratch.words,
-            sums, code_of, n,
-        )  # fmt: skip
-    n_words = count_lane_words(s, width)
-    count = sum_lanes(
-        scratch.lines, at, step, m, scratch.lanes, scratch.slots, n_words, scratch.packed,
-        scratch.words, words, code_of, n,
-    )  # fmt: skip
+        return sum_values(scratch, at, rows, s, sums, code_of, n)
+    count = sum_lanes(scratch, at, m, count_lane_words(s, width), words, code_of, n)
     unpack_lanes(words, n + count, width, sums)
     return count
 
@@ -600,9 +594,10 @@ def test_running_totals_are_those_of_plain_sums(kind: str) -> None:
                     )
                 code_of, n = np.zeros(600, np.uint32), 40
                 given = memory._replace(lines=lines.reshape(-1))
+                given.layout[STEP] = 5
                 count = summed_up(
                     Rows(np.arange(m, dtype=np.uint32), own, values), np.uint64(2 * 5 + 3),
-                    np.uint64(5), np.uint64(cells), given, sums, words, code_of, np.uint64(n),
+                    np.uint64(cells), given, sums, words, code_of, np.uint64(n),
                 )  # fmt: skip
                 wanted = by_code(lines[2:, 3], rows)
                 assert code_of[n : n + count].tolist() == list(wanted)

@@ -2,9 +2,6 @@
 
 The exact and the histogram splitter differ in the coding of columns, and in the fast search of
 columns of bins whose rows are records (`treekit.kernels.row_records`).
-
-Records are unpacked once, at the top: each access to a field costs compile
-time for all fields of its record.
 """
 
 from __future__ import annotations
@@ -134,7 +131,7 @@ def search_columns(node, scratch, criterion, by_row, records, counts, found):
         for j in range(n_features + np.uint64(1)):
             is_over = j == n_features or tried == n_try
             if must_take_cuts(scratch, n_cuts, is_over):
-                take_cuts(
+                take_best_cut(
                     node, scratch, criterion, batch_width, in_records, n_cuts, n_columns, split
                 )
                 n_cuts, n_columns = np.uint64(0), np.uint64(0)
@@ -218,7 +215,7 @@ def search_plain_columns(node, scratch, criterion, lanes, found):
     for j in range(n_features + np.uint64(1)):
         is_over = j == n_features or tried == n_try
         if must_take_cuts(scratch, n_cuts, is_over):
-            take_cuts(node, scratch, criterion, width, True, n_cuts, n_columns, split)
+            take_best_cut(node, scratch, criterion, width, True, n_cuts, n_columns, split)
             n_cuts, n_columns = np.uint64(0), np.uint64(0)
             if split.kind < 0:
                 return
@@ -283,17 +280,6 @@ def compute_cut_limit(node):
     if node.rules.min_side_share > 0.0:
         limit = compute_side_limit(node.rules.min_side_share * node.weight, limit)
     return limit
-
-
-@inlined
-def take_cuts(node, scratch, criterion, width, in_records, n_cuts, n_columns, split):
-    """Keep the best cut of the batch if it is the best split so far."""
-    rules = node.rules
-    take_best_cut(
-        make_scorer(criterion, scratch.batch), scratch.batch.words, width, in_records, n_cuts,
-        n_columns, node.stats, node.weight, node.impurity, rules.right_if_even,
-        len(node.rows.cells) == 0, scratch.best, scratch.pair, split,
-    )  # fmt: skip
 
 
 @llvm_inlined

@@ -371,19 +371,12 @@ def add_record_cuts(node, scratch, width, feature, n):
     """
     rows, whole, limit, batch = node.rows, node.weight, node.min_weight_leaf, scratch.batch
     m, s = np.uint64(len(rows.ids)), np.uint64(len(node.stats))
-    one, two = np.uint64(1), np.uint64(2)
-    codes, step = borrow_row(batch.cuts, CODE), scratch.layout[np.uint64(STEP)]
-    at = np.uint64(rows.ids[np.uint64(0)]) * step + feature
+    one, two, codes = np.uint64(1), np.uint64(2), borrow_row(batch.cuts, CODE)
+    at = np.uint64(rows.ids[np.uint64(0)]) * scratch.layout[np.uint64(STEP)] + feature
     if width > NO_LANES:
-        count = sum_lanes(
-            scratch.lines, at, step, m, scratch.lanes, scratch.slots, count_lane_words(s, width),
-            scratch.packed, scratch.words, batch.words, codes, n,
-        )  # fmt: skip
+        count = sum_lanes(scratch, at, m, count_lane_words(s, width), batch.words, codes, n)
     else:
-        count = sum_values(
-            scratch.lines, at, step, m, rows.cells, rows.values, s, scratch.packed, scratch.words,
-            batch.sums, codes, n,
-        )  # fmt: skip
+        count = sum_values(scratch, at, rows, s, batch.sums, codes, n)
     end = n + count - one
     if count == one:
         return n, count
@@ -441,8 +434,8 @@ def _interleave(sums, n, known):
     sums[n + last + last] = sums[n + last]
     for i in range(last):
         j = last - np.uint64(1) - i
-        own = sums[n + j]
-        sums[n + j + j], sums[n + j + j + np.uint64(1)] = own, own + lost
+        known_sum = sums[n + j]
+        sums[n + j + j], sums[n + j + j + np.uint64(1)] = known_sum, known_sum + lost
 
 
 @inlined
@@ -475,36 +468,28 @@ def _weigh_left(batch, width, s, parts, j):
 
 
 @llvm_inlined
-def take_best_cut(
-    scorer, words, width, in_records, n, n_columns, stats, weight, impurity, right_if_even, dense,
-    best, pair, split,
-):  # fmt: skip
+def take_best_cut(node, scratch, criterion, width, in_records, n, n_columns, split):
     """Score the batch, and keep its best cut if it is the best split so far.
 
-    If a score is not finite, ``split.kind`` is `BAD_NUMBER`, and `best` holds the statistics of
-    the left side of that cut.
+    If a score is not finite, ``split.kind`` is `BAD_NUMBER`, and ``scratch.best`` holds the
+    statistics of the left side of that cut.
 
     Parameters
     ----------
-    scorer : CutScorer
-    words : (words, cuts) uint64
-        Lanes of the cuts, to unpack into sums; unused if `width`, the bits of a lane, is 0.
+    width : uint64
+        Bits of a lane, to unpack into sums; 0: cuts have sums instead of lanes.
     in_records : bool
         Whether codes have flags of missing values, and the code above a cut is one more.
     n, n_columns : uint64
         Number of cuts, and of their columns.
-    stats, weight, impurity
-        Of the node.
-    right_if_even
-        Of `treekit.kernels.records.SplitRules`.
-    dense : bool
-    best, pair : arrays of the `treekit.kernels.records.Scratch`
     split : SPLIT
     """
+    stats, impurity, best, pair = node.stats, node.impurity, scratch.best, scratch.pair
+    scorer = make_scorer(criterion, scratch.batch)
     sums, scores = scorer.sums, scorer.scores
     features, starts = borrow_row(scorer.cuts, FEATURE), borrow_row(scorer.cuts, START)
     if width > NO_LANES:
-        unpack_lanes(words, n, width, sums)
+        unpack_lanes(scratch.batch.words, n, width, sums)
     highest, at = score_batch(scorer, n, stats)
     is_bad, feature = at < n, np.uint32(0xFFFFFFFF)
     if not is_bad:
@@ -533,7 +518,9 @@ def take_best_cut(
         return
     is_compared = in_records and noted & (MISSING_LEFT | MISSING_RIGHT) != np.uint32(0)
     side = 0 if noted & MISSING_LEFT else 1
-    left_weight = sum_weight(pair[0], dense)
-    split.missing = choose_missing_branch(side, is_compared, right_if_even, left_weight, weight)
+    left_weight = sum_weight(pair[0], len(node.rows.cells) == 0)
+    split.missing = choose_missing_branch(
+        side, is_compared, node.rules.right_if_even, left_weight, node.weight
+    )
     split.cut = code
     split.after = code + 1 if in_records else np.int64(scorer.cuts[AFTER, at])

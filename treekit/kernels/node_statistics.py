@@ -68,44 +68,43 @@ def tally_codes(column, rows, s, width, scratch):
         If there is only one code, its statistics are not computed: a constant column
         has no splits.
     """
-    codes, first, step, n_codes = column
-    ids, cells, values = rows
-    work, words, flat = scratch.work, scratch.words, scratch.flat
-    buffer, code_of = borrow_row(work, CODES), borrow_row(work, CODE_OF)
-    slot = borrow_row(work, ORDER)
-    m = np.uint64(len(ids))
-    if m <= np.uint64(PAIRWISE_ROWS) and n_codes < np.uint32(1 << 26):
-        return _tally_few_rows(
-            codes, first, step, ids, cells, values, m, s, buffer, slot, code_of, flat
-        )
-    if n_codes < np.uint32(256) and width > NO_LANES:
-        return _tally_lanes(
-            codes, first, step, ids, s, words, flat, width, scratch.lanes, scratch.slots,
-            scratch.packed, code_of,
-        )  # fmt: skip
+    m = np.uint64(len(rows.ids))
+    if m <= np.uint64(PAIRWISE_ROWS) and column.n_codes < np.uint32(1 << 26):
+        return _tally_few_rows(column, rows, s, scratch)
+    if column.n_codes < np.uint32(256) and width > NO_LANES:
+        return _tally_lanes(column, rows.ids, s, width, scratch)
+    lowest, highest = copy_codes(column, rows.ids, borrow_row(scratch.work, CODES))
+    if lowest == highest:
+        borrow_row(scratch.work, CODE_OF)[np.uint64(0)] = lowest
+        return 1
+    span = np.uint64(highest - lowest) + np.uint64(1)
+    if span <= m and span <= np.uint64(2048):
+        return _tally_code_range(rows, s, lowest, span, scratch)
+    if span <= m * np.uint64(BITMAP_CODES_PER_ROW):
+        return _tally_by_rank(rows, s, lowest, span, scratch)
+    return _tally_sorted_rows(rows, s, lowest, highest, scratch)
+
+
+@inlined
+def copy_codes(column, ids, buffer):
+    """Copy the codes of the rows `ids` to `buffer`; return the lowest and the highest of them."""
+    codes, first, step = column.codes, column.first, column.step
     lowest, highest = np.uint32(0xFFFFFFFF), np.uint32(0)
-    for i in range(m):
+    for i in range(np.uint64(len(ids))):
         code = np.uint32(codes[first + np.uint64(ids[i]) * step])
         buffer[i] = code
         lowest = min(lowest, code)
         highest = max(highest, code)
-    if lowest == highest:
-        code_of[np.uint64(0)] = lowest
-        return 1
-    span = np.uint64(highest - lowest) + np.uint64(1)
-    if span <= m and span <= np.uint64(2048):
-        return _tally_code_range(buffer, lowest, cells, values, m, s, span, slot, code_of, flat)
-    if span <= m * np.uint64(BITMAP_CODES_PER_ROW):
-        return _tally_by_rank(buffer, lowest, cells, values, m, s, span, words, code_of, flat)
-    return _tally_sorted_rows(
-        buffer, slot, work[OTHER_ORDER], scratch.counts, lowest, highest, cells, values, m, s,
-        code_of, flat,
-    )  # fmt: skip
+    return lowest, highest
 
 
 @inlined
-def _tally_few_rows(codes, first, step, ids, cells, values, m, s, buffer, order, code_of, flat):
+def _tally_few_rows(column, rows, s, scratch):
     """Group a few rows by code: sort keys of code and position by counting smaller keys."""
+    codes, first, step = column.codes, column.first, column.step
+    ids, cells, values = rows
+    m, flat, code_of = np.uint64(len(ids)), scratch.flat, borrow_row(scratch.work, CODE_OF)
+    buffer, order = borrow_row(scratch.work, CODES), borrow_row(scratch.work, ORDER)
     zero, one, bits, low = np.uint64(0), np.uint64(1), np.uint32(5), np.uint32(31)
     differ = np.uint32(0)
     last = np.uint32(codes[first + np.uint64(ids[zero]) * step])
@@ -169,8 +168,11 @@ def _add_row(flat, at, cells, values, i, s):
 
 
 @inlined
-def _tally_lanes(codes, first, step, ids, s, words, flat, width, lanes, slots, packed, code_of):
+def _tally_lanes(column, ids, s, width, scratch):
     """Sum rows with one addition each into `packed`, which is zero before and after."""
+    codes, first, step = column.codes, column.first, column.step
+    lanes, slots, packed = scratch.lanes, scratch.slots, scratch.packed
+    words, flat, code_of = scratch.words, scratch.flat, borrow_row(scratch.work, CODE_OF)
     zero, one, low6 = np.uint64(0), np.uint64(1), np.uint64(63)
     m, n_words = np.uint64(len(ids)), count_lane_words(s, width)
     count = zero
@@ -204,8 +206,11 @@ def _take_sums(packed, code, width, s, flat, at):
 
 
 @inlined
-def _tally_code_range(buffer, lowest, cells, values, m, s, span, present, code_of, flat):
+def _tally_code_range(rows, s, lowest, span, scratch):
     """Sum into one row per code of the range, then squeeze out codes without rows."""
+    cells, values, flat = rows.cells, rows.values, scratch.flat
+    buffer, code_of = borrow_row(scratch.work, CODES), borrow_row(scratch.work, CODE_OF)
+    m, present = np.uint64(len(rows.ids)), borrow_row(scratch.work, ORDER)
     for j in range(span):
         present[j] = np.uint32(0)
     for k in range(span * s):
@@ -226,12 +231,15 @@ def _tally_code_range(buffer, lowest, cells, values, m, s, span, present, code_o
 
 
 @inlined
-def _tally_by_rank(buffer, lowest, cells, values, m, s, span, words, code_of, flat):
+def _tally_by_rank(rows, s, lowest, span, scratch):
     """Sum by the rank of codes in a bitmap of the codes present, found by population counts.
 
     Words of the bitmap, and the number of codes before each word, alternate in
     ``words[: 2 * n]``.
     """
+    cells, values, words, flat = rows.cells, rows.values, scratch.words, scratch.flat
+    buffer, code_of = borrow_row(scratch.work, CODES), borrow_row(scratch.work, CODE_OF)
+    m = np.uint64(len(rows.ids))
     zero, one, low6 = np.uint64(0), np.uint64(1), np.uint64(63)
     last = (span - one) >> np.uint64(6)
     for w in range(np.uint64(2) * (last + one)):
@@ -258,13 +266,15 @@ def _tally_by_rank(buffer, lowest, cells, values, m, s, span, words, code_of, fl
 
 
 @inlined
-def _tally_sorted_rows(
-    buffer, order, other, counts, lowest, highest, cells, values, m, s, code_of, flat
-):
+def _tally_sorted_rows(rows, s, lowest, highest, scratch):
     """Sum along the sorted rows, for many codes and few rows."""
+    cells, values, flat, work = rows.cells, rows.values, scratch.flat, scratch.work
+    buffer, code_of = borrow_row(work, CODES), borrow_row(work, CODE_OF)
+    order, other = borrow_row(work, ORDER), borrow_row(work, OTHER_ORDER)
+    m = np.uint64(len(rows.ids))
     if m <= np.uint64(INSERTION_SORT_ROWS):
         _insertion_sort(buffer, order, m)
-    elif _radix_sort(buffer, order, other, counts, m, lowest, highest):
+    elif _radix_sort(buffer, order, other, scratch.counts, m, lowest, highest):
         order = other
     count, at = np.uint64(0), np.uint64(0)
     last = np.uint32(0)
@@ -363,15 +373,9 @@ def sort_rows(column, ids, scratch):
     known : int
         Number of rows with a known value, which come first; -1 if all codes are equal.
     """
-    codes, first, step, n_codes = column
     buffer, order = borrow_row(scratch.work, CODES), borrow_row(scratch.work, ORDER)
-    m, one = np.uint64(len(ids)), np.uint64(1)
-    lowest, highest = np.uint32(0xFFFFFFFF), np.uint32(0)
-    for i in range(m):
-        code = np.uint32(codes[first + np.uint64(ids[i]) * step])
-        buffer[i] = code
-        lowest = min(lowest, code)
-        highest = max(highest, code)
+    m, one, n_codes = np.uint64(len(ids)), np.uint64(1), column.n_codes
+    lowest, highest = copy_codes(column, ids, buffer)
     if lowest == highest:
         return np.int64(-1)
     if m <= np.uint64(PAIRWISE_ROWS):
@@ -411,9 +415,9 @@ def _counting_sort(codes, order, counts, words, m):
         while word:
             code = (w << np.uint64(6)) + find_lowest_bit(word)
             word &= word - one
-            own = counts[code]
+            count = counts[code]
             counts[code] = before
-            before += own
+            before += count
     for i in range(m):
         code = np.uint64(codes[i])
         order[np.uint64(counts[code])] = np.uint32(i)
@@ -424,7 +428,7 @@ def _counting_sort(codes, order, counts, words, m):
 def sort_by_key(keys, count, order):
     """Write 0..count-1 to `order`, ascending by key, in stable order.
 
-    Shell's sort (1959) on (key, position): short, in place, and fast to compile.
+    Shell's sort (1959) on (key, position), in place.
     """
     for j in range(np.uint64(count)):
         order[j] = np.uint32(j)
@@ -432,12 +436,12 @@ def sort_by_key(keys, count, order):
     while gap > np.uint64(0):
         for j in range(gap, np.uint64(count)):
             moved = order[j]
-            own = keys[np.uint64(moved)]
+            key = keys[np.uint64(moved)]
             at = j
             while at >= gap:
                 other = order[at - gap]
                 theirs = keys[np.uint64(other)]
-                if theirs < own or (theirs == own and other < moved):
+                if theirs < key or (theirs == key and other < moved):
                     break
                 order[at] = other
                 at -= gap
@@ -468,7 +472,7 @@ def pack_statistics(cells, values, m, s, weight, packed):
     Returns
     -------
     form : uint64
-        Width of a lane; `ALIKE`; or 0 for all others.
+        Width of a lane; `UNIT_WEIGHTS`; or 0 for all others.
     """
     zero, one = np.uint64(0), np.uint64(1)
     if np.uint64(len(cells)) == zero:
@@ -637,17 +641,17 @@ def pack_record_lanes(rows, m, s, weight, scratch):
 
 
 @llvm_inlined
-def sum_lanes(codes, at, step, m, lanes, slots, n_words, packed, present, sums, code_of, n):
+def sum_lanes(scratch, at, m, n_words, sums, code_of, n):
     """Sum the lanes of a node's records up to each code of one column.
 
     Parameters
     ----------
-    codes : unsigned
-        Of the records; the first is ``codes[at]``.
-    packed : (words * 256,) uint64
-        Zero before and after.
-    present : (64,) uint64
-        Working memory.
+    scratch : Scratch
+        ``packed`` is zero before and after.
+    at : uint64
+        Place of the code of the node's first record in ``scratch.lines``.
+    m, n_words : uint64
+        Number of the node's records, and of the words of lanes of each.
     sums : (words, cuts) uint64
         Receives, from `n` on, the sums over the codes up to each that is present.
     code_of : (cuts,) uint32
@@ -658,10 +662,12 @@ def sum_lanes(codes, at, step, m, lanes, slots, n_words, packed, present, sums, 
     count : uint64
         Number of codes present.
     """
+    codes, step = scratch.lines, scratch.layout[np.uint64(STEP)]
+    lanes, slots, packed, present = scratch.lanes, scratch.slots, scratch.packed, scratch.words
     zero, one, low6 = np.uint64(0), np.uint64(1), np.uint64(63)
     end, total = n, zero
     if n_words == one and m > np.uint64(BITMAP_ROWS):
-        own = borrow_row(sums, zero)
+        totals = borrow_row(sums, zero)
         for i in range(m):
             packed[np.uint64(codes[at])] += lanes[i]
             at += step
@@ -669,13 +675,13 @@ def sum_lanes(codes, at, step, m, lanes, slots, n_words, packed, present, sums, 
             word = packed[code]
             packed[code] = zero
             total += word
-            own[end], code_of[end] = total, np.uint32(code)
+            totals[end], code_of[end] = total, np.uint32(code)
             end += np.uint64(word != zero)
         return end - n
     for w in range(BITMAPS * np.uint64(4)):
         present[w] = zero
     if n_words == one:
-        own = borrow_row(sums, zero)
+        totals = borrow_row(sums, zero)
         for i in range(m):
             code = np.uint64(codes[at])
             packed[code] += lanes[i]
@@ -688,7 +694,7 @@ def sum_lanes(codes, at, step, m, lanes, slots, n_words, packed, present, sums, 
                 word &= word - one
                 total += packed[code]
                 packed[code] = zero
-                own[end], code_of[end] = total, np.uint32(code)
+                totals[end], code_of[end] = total, np.uint32(code)
                 end += one
         return end - n
     for i in range(m):
@@ -716,19 +722,19 @@ def sum_lanes(codes, at, step, m, lanes, slots, n_words, packed, present, sums, 
 
 
 @llvm_inlined
-def sum_values(codes, at, step, m, cells, values, s, packed, present, sums, code_of, n):
+def sum_values(scratch, at, rows, s, sums, code_of, n):
     """Sum the statistics of a node's records up to each code of one column, as `sum_lanes`.
 
     Parameters
     ----------
-    cells, values
-        Of the node's rows; see `treekit.kernels.records.Rows`.
+    rows : Rows
+        The node's rows.
     s : uint64
         Number of statistics.
-    packed : (256 * S or more,) uint64
-        Zero before and after.
     sums : (S, cuts) float64
     """
+    codes, step, m = scratch.lines, scratch.layout[np.uint64(STEP)], np.uint64(len(rows.ids))
+    cells, values, packed, present = rows.cells, rows.values, scratch.packed, scratch.words
     zero, one, low6 = np.uint64(0), np.uint64(1), np.uint64(63)
     end, start, has_cells = n, zero, len(cells) > 0
     flat = borrow_arrays(packed.view(np.float64))

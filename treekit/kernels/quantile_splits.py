@@ -26,6 +26,7 @@ from treekit.kernels.node_statistics import (
     ORDER,
     OTHER_ORDER,
     choose_place,
+    copy_codes,
     locate_column,
     sort_by_key,
     sort_positions,
@@ -269,16 +270,10 @@ def _group_few_rows(column, ids, work):
 
 @kernel
 def _group_many_rows(column, ids, work, counts, words):
-    codes, start, step = column.codes, column.first, column.step
     m = np.uint64(len(ids))
     buffer, order = work[np.uint64(CODES)], work[np.uint64(ORDER)]
     code_of, ends = work[np.uint64(CODE_OF)], work[np.uint64(GROUP_ENDS)]
-    lowest, highest = np.uint32(0xFFFFFFFF), np.uint32(0)
-    for i in range(m):
-        code = np.uint32(codes[start + np.uint64(ids[i]) * step])
-        buffer[i] = code
-        lowest = min(lowest, code)
-        highest = max(highest, code)
+    lowest, highest = copy_codes(column, ids, buffer)
     if lowest == highest:
         return np.int64(1)
     span = np.uint64(highest - lowest) + np.uint64(1)
