@@ -23,7 +23,7 @@ from treekit.grow.compile_criterion import (
 from treekit.grow.compile_plugin import Origin
 from treekit.grow.compile_splitter import compile_splitter
 from treekit.grow.recipe import GrownTree, Recipe, SurrogateRule
-from treekit.grow.route import encode_splits
+from treekit.grow.route import prepare_routing
 from treekit.grow.target_statistics import (
     TargetStatistics,
     choose_part_steps,
@@ -91,9 +91,10 @@ def node_statistics(
 ) -> npt.NDArray[np.float64]:
     """Sum the statistics of rows at every node by the kernel `route_rows`."""
     stats = np.zeros((tree.n_nodes, size))
+    steps = choose_part_steps(rows.values)
     route_rows(
-        encode_splits(tree, table), np.ones(tree.n_nodes), table, copy_rows(rows),
-        choose_part_steps(rows.values), fractional, True, 0, tree.kind == Split.LEAF, stats,
+        prepare_routing(tree, table, rows, steps, fractional=fractional), copy_rows(rows),
+        np.ones(tree.n_nodes), True, 0, tree.kind == Split.LEAF, stats,
         np.zeros(tree.n_nodes, NODE_DTYPE),
     )  # fmt: skip
     return stats

@@ -413,8 +413,7 @@ def test_both_sides_of_every_cut_are_known_whatever_finds_the_quantile(rows: int
     values = np.column_stack([w, y, w * (y - 5)])
     order = rng.permutation(rows).astype(np.uint32)
     ends = np.unique(np.append(rng.integers(1, rows, rows // 2), [1, rows])).astype(np.uint32)
-    start = np.empty(ranks.N_HEADER_CELLS + 8 * rows + 4)
-    mass, place, _ = ranks.lay_out_rows(values, 0.3, start)
+    ranked = ranks.lay_out_rows(values, 0.3, np.empty(8 * rows + 4))
     bits = np.empty(2 * count_words(rows), np.uint64)
     rules = [
         (rank_sweep.sweep_cuts, 0),
@@ -427,10 +426,9 @@ def test_both_sides_of_every_cut_are_known_whatever_finds_the_quantile(rows: int
             continue
         found = np.empty((len(rules), 2 * cuts + 1, 4))
         for (sweep, planted), sides in zip(rules, found, strict=True):
-            sweep(
-                mass, place, np.uint64(rows), 0.3, start, order, ends, aside, joins, cuts,
-                bits, np.empty((2, planted, 2)), sides,
-            )  # fmt: skip
+            given = ranked._replace(n=np.uint64(rows), at=np.uint64(ranked.at))
+            given = given._replace(trees=np.empty((2, planted, 2)))
+            sweep(given, order, ends, aside, joins, cuts, bits, sides)
         known = 2 * cuts + (aside >= 0)
         for sides in found[1:]:
             np.testing.assert_array_equal(sides[:known], found[0, :known])
@@ -494,11 +492,11 @@ def neighbours(words: Any, size: Any, number: Any) -> Any:
 def test_only_unequal_weights_need_a_tree_of_sums() -> None:
     counts = np.random.default_rng(0).poisson(1.0, 1000) + 1.0
     column = np.zeros(1000)
-    start = np.empty(ranks.N_HEADER_CELLS + 8004)
+    memory = np.empty(8004)
     for lightest, planted in ((counts[0], 0), (0.01, 1001)):
         counts[0] = lightest
         values = np.column_stack([counts, column, column])
-        *_, trees = ranks.lay_out_rows(values, 0.5, start)
+        trees = ranks.lay_out_rows(values, 0.5, memory).trees
         assert trees.shape == (2, planted, 2)
 
 

@@ -42,7 +42,7 @@ _RECORDS = {
     "grow_tree.RareParts": "f8* surrogate_splits.SurrogateSearch:C i8* grow_tree.SideColumns:C",
     "grow_tree.SideColumns": "C* C*",
     "grow_tree.TreeArrays": "u1* i4* i4* i4* i4* f8* f8*",
-    "levels.ColumnDraws": "i8* u8*",
+    "levels.ColumnDraws": "i8* u8* u8* i8* i8",
     "levels.CountedNodes": "records.Table:u1 records.Rows None records.Rows f8* f8*",
     "pruning.ErrorBound": "f8 f8 b f8**",
     "reachability.ModelCoverage": "i8* i8** f8** i8* i8*",
@@ -62,6 +62,7 @@ _RECORDS = {
     "records.SplitSearch": "find None records.CriterionPointers rng",
     "records.Table": "C** u4* u1* i8* f8* f8*",
     "route_rows.CodedSplits": "u1* i4* f8* i8* i4* i4* i4* i8* i4* i8* i4* i8* i8** i4*",
+    "route_rows.RoutedTree": "route_rows.CodedSplits records.Table:C f8* b C* u4*",
     "row_records.Records": "u8* u1* f8* u8* u8*",
     "score_batch.CompleteLevels": "u8* u8* b1* C* u4* u4*",
     "score_batch.PackedDerivedColumns": "u8* f8* u1* u1* u1* u8* u8* f8* u8* u8* u1*",
@@ -103,10 +104,10 @@ _FEW = {
     ],
     "key_counts.find_lowest_keys": [f"{key} u8 u8 f8* u1* u8*" for key in _KEYS],
     "key_counts.summarise_keys": [f"{key} u8 u8 f8* u8 f8* u8* u8*" for key in _KEYS],
-    "levels.count_codes": ["u4* u1* i8 Rows i8** ColumnDraws u8* i8* i8 f8**"],
+    "levels.count_codes": ["Table:u1 Rows i8** ColumnDraws f8**"],
     "levels.find_ranges": ["f8** i8** f8 f8***"],
-    "levels.locate_counts": ["ColumnDraws u8* i8* i8 u4* i8*"],
-    "levels.move_rows": ["Table:u1 u1* Rows Rows grown* i4* i8** u4*"],
+    "levels.locate_counts": ["ColumnDraws u4* i8*"],
+    "levels.move_rows": ["Table:u1 Rows Rows grown* i4* i8** u4*"],
     "levels.order_nodes": ["grown* i8 i8* i8*"],
     "levels.split_nodes": [
         "CountedNodes GrowthArrays f8** b1* GrowthRules SplitSearch Scratch:u1",
@@ -203,9 +204,9 @@ def _type_search(arguments: tuple[Any, ...]) -> tuple[Any, ...]:
 
 
 _OF_CODES = {
-    "pruning.prune_and_raise": "CodedSplits Table:C Rows f8* b ErrorBound f8**",
+    "pruning.prune_and_raise": "RoutedTree:C Rows ErrorBound f8**",
     "route_rows.find_row_leaves": "CodedSplits u4* C* u8 u8 u4* i8*",
-    "route_rows.route_rows": "CodedSplits f8* Table:C Rows f8* b b i8 b1* f8** grown*",
+    "route_rows.route_rows": "RoutedTree:C Rows f8* b i8 b1* f8** grown*",
 }
 """Kernels with a variant for each type of codes."""
 

@@ -15,7 +15,7 @@ from treekit.components.pruning import Context, Losses, collapse, graft, kept_no
 from treekit.contracts import Pruner, PrunerFunctions, Setting
 from treekit.errors import SettingError
 from treekit.grow.recipe import GrownTree
-from treekit.grow.route import encode_splits
+from treekit.grow.route import prepare_routing
 from treekit.grow.target_statistics import choose_part_steps
 from treekit.hookspecs import hookimpl
 from treekit.kernels.pruning import (
@@ -288,15 +288,9 @@ def _raise_subtrees(tree: Tree, context: Context, bound: ErrorBound, stats: Numb
     """Prune and raise subtrees; leaf values are those of the rows that then reach each node."""
     rows, table = context.grown.rows, context.table
     stats = stats.copy()
-    source = prune_and_raise(
-        encode_splits(tree, table),
-        table,
-        rows,
-        choose_part_steps(rows.values),
-        context.fractional,
-        bound,
-        stats,
-    )
+    steps = choose_part_steps(rows.values)
+    routed = prepare_routing(tree, table, rows, steps, fractional=context.fractional)
+    source = prune_and_raise(routed, rows, bound, stats)
     kept = kept_nodes(tree, source)
     grafted = graft(tree, source)
     stats = stats[kept]

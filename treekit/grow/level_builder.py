@@ -157,16 +157,12 @@ def count_level(
     """
     recipe, table = get_recipe(), partition.table
     bags = move_bags(partition, bags, level)
-    draws, n_try = _allocate_draws(recipe), _count_tries(recipe)
-    flat, n_rows = table.codes.reshape(-1), table.codes.shape[1]
     found = []
     for nodes, seeds, n_columns in zip(level.blocks, level.seeds, level.n_columns, strict=True):
         spans = bags.spans[nodes]
-        starts = _locate(draws, recipe, seeds, n_columns)
-        counts = np.zeros((starts[-1], recipe.target.size))
-        count_codes(
-            table.n_codes, flat, n_rows, bags.rows, spans, draws, seeds, n_columns, n_try, counts
-        )
+        draws = _make_draws(recipe, seeds, n_columns)
+        counts = np.zeros((_locate(draws, recipe)[-1], recipe.target.size))
+        count_codes(table, bags.rows, spans, draws, counts)
         ranges = np.empty((len(nodes), 2, recipe.target.size if recipe.target.is_dense else 0))
         if recipe.target.is_dense:
             find_ranges(bags.rows.values, spans, recipe.target.noise, ranges)
@@ -183,27 +179,23 @@ def move_bags(partition: Partition, bags: Bags, level: Level) -> Bags:
     spans[: len(bags.spans)] = bags.spans
     n, target = len(rows.ids) + 1, partition.target
     spare = allocate_rows(n, rows.values.shape[1], dense=target.is_dense)
-    flat = partition.table.codes.reshape(-1)
-    move_rows(
-        partition.table, flat, rows, spare, level.splits, level.entries, spans,
-        np.empty(n, np.uint32),
-    )  # fmt: skip
+    branch_of = np.empty(n, np.uint32)
+    move_rows(partition.table, rows, spare, level.splits, level.entries, spans, branch_of)
     return Bags(rows, spans)
 
 
-def _allocate_draws(recipe: Recipe) -> ColumnDraws:
-    return ColumnDraws(np.arange(len(recipe.table.n_codes)), np.zeros(1, np.uint64))
+def _make_draws(recipe: Recipe, seeds: npt.NDArray[np.uint64], n_columns: Integers) -> ColumnDraws:
+    features, state = np.arange(len(recipe.table.n_codes)), np.zeros(1, np.uint64)
+    return ColumnDraws(features, state, seeds, n_columns, _count_tries(recipe))
 
 
 def _count_tries(recipe: Recipe) -> int:
     return min(recipe.limits.n_try, len(recipe.table.n_codes))
 
 
-def _locate(
-    draws: ColumnDraws, recipe: Recipe, seeds: npt.NDArray[np.uint64], n_columns: Integers
-) -> Integers:
-    starts = np.empty(len(seeds) + 1, np.int64)
-    locate_counts(draws, seeds, n_columns, _count_tries(recipe), recipe.table.n_codes, starts)
+def _locate(draws: ColumnDraws, recipe: Recipe) -> Integers:
+    starts = np.empty(len(draws.seeds) + 1, np.int64)
+    locate_counts(draws, recipe.table.n_codes, starts)
     return starts
 
 
@@ -282,7 +274,8 @@ def split_block(
         n_rows = np.sum([own[:, 0, 0] for _, own in blocks], axis=0)
         equal_rows[:, 0] = equal_rows[-1, 1:] = 1.0
         equal_rows[1:-2:2, 1:] = (low > high)[:, 1:]
-    starts = _locate(_allocate_draws(recipe), recipe, opened.nodes["seed"].copy(), opened.n_columns)
+    draws = _make_draws(recipe, opened.nodes["seed"].copy(), opened.n_columns)
+    starts = _locate(draws, recipe)
     arrays = allocate_nodes(3 * n, target)
     arrays.nodes[:n] = opened.nodes
     arrays.nodes["begin"][:n], arrays.nodes["end"][:n] = starts[:-1], starts[1:]

@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from treekit.kernels.grow_tree import NODE_DTYPE
 from treekit.kernels.records import Rows, Table
-from treekit.kernels.route_rows import CodedSplits, find_row_leaves, route_rows
+from treekit.kernels.route_rows import CodedSplits, RoutedTree, find_row_leaves, route_rows
 from treekit.kernels.row_records import RecordTable
 from treekit.model.fixed_point import MASS, compute_mass_bounds
 from treekit.model.tree import Split, Tree
@@ -49,8 +49,8 @@ def compute_leaf_shares(
     rows = Rows(ids.copy(), np.zeros(len(ids), np.uint32), np.full((len(ids), 1), float(MASS)))
     upto, n = compute_mass_bounds(tree)[:, 1] / MASS, tree.n_nodes
     reached, _, values, leaf = route_rows(
-        encode_splits(tree, table), upto, table, rows, np.ones(1), fractional, False, 0,
-        tree.kind == Split.LEAF, np.zeros((n, 1)), np.zeros(n, NODE_DTYPE),
+        prepare_routing(tree, table, rows, np.ones(1), fractional=fractional), rows, upto, False,
+        0, tree.kind == Split.LEAF, np.zeros((n, 1)), np.zeros(n, NODE_DTYPE),
     )  # fmt: skip
     return LeafShares(reached, leaf, values[:, 0] / MASS)
 
@@ -72,6 +72,16 @@ def find_leaves(
         np.uint64(column_step), ids, leaves,
     )  # fmt: skip
     return leaves
+
+
+def prepare_routing(
+    tree: Tree, table: Table, rows: Rows, steps: npt.NDArray[np.float64], *, fractional: bool
+) -> RoutedTree:
+    """Return a tree through which kernels route `rows` of a table."""
+    splits = encode_splits(tree, table)
+    n_sides = table.codes.shape[1] if len(splits.terms) else 0
+    sides, branch_of = np.empty(n_sides, table.codes.dtype), np.empty(len(rows.ids), np.uint32)
+    return RoutedTree(splits, table, steps, fractional, sides, branch_of)
 
 
 def encode_splits(tree: Tree, table: Table) -> CodedSplits:

@@ -46,7 +46,6 @@ from treekit.kernels.grow_tree import (
 from treekit.kernels.monotonic import clip_to_bounds, is_tree_monotonic
 from treekit.kernels.node_statistics import CODES_PER_WORD, MAX_LANES
 from treekit.kernels.quantile_splits import GROUP_ORDER, count_words
-from treekit.kernels.quantile_statistics import N_HEADER_CELLS
 from treekit.kernels.random_splits import MISSING_KEY
 from treekit.kernels.records import (
     BAD_CHOICE,
@@ -856,7 +855,7 @@ def _enlarge_for_ranks(scratch: Scratch, codes: int, room: int) -> Scratch:
         counts=np.empty(max(len(scratch.counts), codes), np.uint32),
         ordered=np.empty((max(len(scratch.keys), 2 * cuts + 1), 4)),
         scan=allocate_batch(8, 4, 1),
-        start=np.empty(N_HEADER_CELLS + 8 * room + 4),  # ends with sum trees, which few nodes need
+        start=np.empty(8 * room + 4),  # ends with sum trees, which few nodes need
     )
 
 

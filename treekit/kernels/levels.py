@@ -49,21 +49,33 @@ from treekit.kernels.records import (
 
 
 class ColumnDraws(NamedTuple):
-    """Working memory to draw columns; see `treekit.kernels.records.Scratch`."""
+    """The columns to count for each node: the first in its random order.
+
+    Attributes
+    ----------
+    features, state : (features,) int64, (1,) uint64
+        Working memory; see `treekit.kernels.records.Scratch`.
+    seeds : (nodes,) uint64
+    n_columns : (nodes,) int64
+        Number of columns to count.
+    n_try : int
+        Columns tried at a node.
+    """
 
     features: npt.NDArray[np.int64]
     state: npt.NDArray[np.uint64]
+    seeds: npt.NDArray[np.uint64]
+    n_columns: npt.NDArray[np.int64]
+    n_try: int
 
 
 @kernel
-def move_rows(table, flat, rows, spare, splits, entries, spans, branch_of):
+def move_rows(table, rows, spare, splits, entries, spans, branch_of):
     """Reorder the rows of nodes by branch, and write the spans of their children.
 
     Parameters
     ----------
     table : Table
-    flat : (columns * rows,) unsigned
-        Codes of the table as one dimension.
     rows, spare : Rows
         Rows in the order of nodes; working memory, longer by one row.
     splits : (splits,) NODE
@@ -76,6 +88,7 @@ def move_rows(table, flat, rows, spare, splits, entries, spans, branch_of):
         Working memory.
     """
     zero, one, n_rows = np.uint64(0), np.uint64(1), np.uint64(table.codes.shape[1])
+    flat = table.codes.reshape(table.codes.size)
     offsets = np.zeros(3, np.int64)
     levels = np.empty(np.int64(table.n_codes.max()), np.int32)
     for i in range(np.uint64(len(splits))):
@@ -85,8 +98,8 @@ def move_rows(table, flat, rows, spare, splits, entries, spans, branch_of):
             offsets = np.zeros(2 * branches, np.int64)
         column = Column(flat, feature * n_rows, one, table.n_codes[feature])
         cut = np.int64(-1) if this.kind == MISSING else np.int64(this.cut)
-        own = expand_branches(this, entries, np.int64(table.n_codes[feature]), levels)
-        route = Route(column, cut, np.int64(this.missing), own)
+        branch_of_level = expand_branches(this, entries, np.int64(table.n_codes[feature]), levels)
+        route = Route(column, cut, np.int64(this.missing), branch_of_level)
         partition_rows(
             route, np.int64(branches), rows, spans[node, zero], spans[node, one], branch_of,
             spare, offsets,
@@ -97,51 +110,48 @@ def move_rows(table, flat, rows, spare, splits, entries, spans, branch_of):
 
 
 @kernel
-def locate_counts(draws, seeds, n_columns, n_try, n_codes, starts):
+def locate_counts(draws, n_codes, starts):
     """Compute where the counts of each node begin: ``starts`` (nodes + 1,) int64.
 
     Parameters
     ----------
     draws : ColumnDraws
-    seeds : (nodes,) uint64
-    n_columns : (nodes,) int64
-        Number of columns counted for each node: the first in its random order.
-    n_try : int
-        Columns tried at a node.
     n_codes : (features,) uint32
     """
     at = np.int64(0)
     starts[np.uint64(0)] = 0
-    for i in range(np.uint64(len(seeds))):
-        start_node_draws(draws, seeds[i], n_try)
-        for j in range(np.uint64(n_columns[i])):
-            at += np.int64(n_codes[pick_column(draws, j, np.uint64(n_try), -1)]) + 1
+    for i in range(np.uint64(len(draws.seeds))):
+        start_node_draws(draws, draws.seeds[i], draws.n_try)
+        for j in range(np.uint64(draws.n_columns[i])):
+            at += np.int64(n_codes[pick_column(draws, j, np.uint64(draws.n_try), -1)]) + 1
         starts[i + np.uint64(1)] = at
 
 
 @kernel
-def count_codes(n_codes, flat, n_rows, rows, spans, draws, seeds, n_columns, n_try, counts):
+def count_codes(table, rows, spans, draws, counts):
     """Add up the statistics of each node's rows by column and code.
 
     Parameters
     ----------
+    table : Table
+    rows : Rows
     spans : (nodes, 2) int64
         Rows of each node.
-    draws, seeds, n_columns, n_try
-        See `locate_counts`.
+    draws : ColumnDraws
     counts : (entries, S) float64
         Output, zeros on entry: for each node and column by ascending code, missing last.
     """
     zero, one, s = np.uint64(0), np.uint64(1), np.uint64(counts.shape[1])
     ids, cells, values = borrow_arrays(rows)
-    flat, sums = borrow_arrays(flat), counts.reshape(counts.size)
+    flat = borrow_arrays(table.codes.reshape(table.codes.size))
+    sums, n_rows = counts.reshape(counts.size), np.uint64(table.codes.shape[1])
     at = np.uint64(0)
-    for i in range(np.uint64(len(seeds))):
+    for i in range(np.uint64(len(draws.seeds))):
         begin, end = np.uint64(spans[i, zero]), np.uint64(spans[i, one])
-        start_node_draws(draws, seeds[i], n_try)
-        for j in range(np.uint64(n_columns[i])):
-            feature = pick_column(draws, j, np.uint64(n_try), -1)
-            first = feature * np.uint64(n_rows)
+        start_node_draws(draws, draws.seeds[i], draws.n_try)
+        for j in range(np.uint64(draws.n_columns[i])):
+            feature = pick_column(draws, j, np.uint64(draws.n_try), -1)
+            first = feature * n_rows
             if len(cells) > 0:
                 for r in range(begin, end):
                     code = np.uint64(flat[first + np.uint64(ids[r])])
@@ -151,7 +161,7 @@ def count_codes(n_codes, flat, n_rows, rows, spans, draws, seeds, n_columns, n_t
                     base = (at + np.uint64(flat[first + np.uint64(ids[r])])) * s
                     for k in range(s):
                         sums[base + k] += values[r, k]
-            at += np.uint64(n_codes[feature]) + one
+            at += np.uint64(table.n_codes[feature]) + one
 
 
 @kernel

@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from treekit.kernels.compile import inlined, kernel
+from treekit.kernels.function_pointers import borrow_arrays
 from treekit.kernels.partition_rows import (
     compute_cumulative_shares,
     copy_rows,
@@ -75,19 +76,19 @@ def find_weakest_links(kind, first_child, n_children, risk, other_costs):
             top = _meld_heaps(heap[c], top, link, lower, other)
         while True:
             gain = risk[t] - cost
-            own = gain / max(leaves - 1.0, 1.0)
-            if top < 0 or own > link[np.uint64(top)]:
+            alpha = gain / max(leaves - 1.0, 1.0)
+            if top < 0 or alpha > link[np.uint64(top)]:
                 break
             later = np.uint64(top)
             if leaves == 1.0 and gain >= 0.0:  # a single leaf below: collapsing keeps their number
-                own = link[later]
+                alpha = link[later]
                 break
             cost += below[later] - risk[later]
             leaves += count[later] - 1.0
             for k in range(q):
                 held_below[k, t] += held_below[k, later] - other_costs[k, later]
             top = _meld_heaps(lower[later], other[later], link, lower, other)
-        link[t], below[t], count[t] = own, cost, leaves
+        link[t], below[t], count[t] = alpha, cost, leaves
         lower[t], heap[t] = top, np.int64(t)
     return _list_steps(
         kind, first_child, n_children, risk, other_costs, link, count, held_below, lower, other
@@ -308,7 +309,7 @@ def estimate_node_errors(stats, bound):
 
 
 @kernel
-def prune_and_raise(splits, table, rows, steps, fractional, bound, stats):
+def prune_and_raise(routed, rows, bound, stats):
     """Replace subtrees, bottom up, by a leaf or by their largest branch, where that errs less.
 
     A node's branches are pruned first.  If the largest branch replaces the node,
@@ -316,15 +317,10 @@ def prune_and_raise(splits, table, rows, steps, fractional, bound, stats):
 
     Parameters
     ----------
-    splits : CodedSplits
-    table : Table
+    routed : treekit.kernels.route_rows.RoutedTree
+        Fractional instances are split in proportion to the known weight of each branch.
     rows : Rows
         All training rows; not changed.
-    steps : (columns of values,) float64
-        Fixed-point steps of fractional instances.
-    fractional : bool
-        Rows go down every branch of a split whose value they miss, in
-        proportion to the known weight there; otherwise they take its missing branch.
     bound : ErrorBound
     stats : (n, S) float64
         Overwritten with the sums of the rows that now reach each node.
@@ -334,19 +330,18 @@ def prune_and_raise(splits, table, rows, steps, fractional, bound, stats):
     (n,) int64
         ``source``, as described above.
     """
-    n = len(splits.kind)
+    routed = borrow_arrays(routed)
+    splits, n = routed.splits, len(routed.splits.kind)
     source = np.arange(n)
     for i in range(np.uint64(n)):
         if splits.kind[i] == 0:
             source[i] = -1
     expected = np.zeros(n)
-    room, spare = copy_rows(rows), copy_rows(rows)
-    branch_of = np.empty(len(rows.ids), np.uint32)
-    sides = np.empty(table.codes.shape[1] if len(splits.terms) > 0 else 0, table.codes.dtype)
+    stack, spare = copy_rows(rows), copy_rows(rows)
     # node, first row, end of rows, phase, rows in use
     frames = np.zeros((64, 5), np.int64)
     frames[0, 2] = frames[0, 4] = len(rows.ids)
-    sum_rows(room, 0, len(rows.ids), stats[0], None)
+    sum_rows(stack, 0, len(rows.ids), stats[0], None)
     waiting = 1
     while waiting > 0:
         waiting -= 1
@@ -361,14 +356,11 @@ def prune_and_raise(splits, table, rows, steps, fractional, bound, stats):
             frames = _extend_frames(frames, waiting + branches + 1)
             frames[waiting] = np.array([node, begin, end, JUDGE, top])
             waiting += 1
-            room, spare, offsets = _stack_branches(
-                splits, at, table, sides, room, spare, begin, end, top, steps, fractional,
-                branch_of,
-            )  # fmt: skip
-            # A stack: branches are written after all rows in use, their branches after them.
+            stack, spare, offsets = _stack_branches(routed, at, stack, spare, begin, end, top)
+            # Branches are written after all rows in use, their branches after them.
             for b in range(branches):
                 begin, end = offsets[b], offsets[b + 1]
-                sum_rows(room, begin, end, stats[first + b], None)
+                sum_rows(stack, begin, end, stats[first + b], None)
                 frames[waiting] = np.array([first + b, begin, end, EXPAND, offsets[branches]])
                 waiting += 1
             continue
@@ -379,10 +371,9 @@ def prune_and_raise(splits, table, rows, steps, fractional, bound, stats):
             if weight > most - ROUNDING_MARGIN:  # the last of equal branches, as in J48
                 largest, most = b, weight
         leaf = _estimate_leaf_errors(stats[node], bound)
-        branch, room, spare = _estimate_errors_below(
-            splits, source, first + largest, table, sides, room, spare, begin, end, top, steps,
-            fractional, bound, branch_of,
-        )  # fmt: skip
+        branch, stack, spare = _estimate_errors_below(
+            routed, source, first + largest, stack, spare, begin, end, top, bound
+        )
         if leaf < tree + 0.1 + ROUNDING_MARGIN and leaf < branch + 0.1 + ROUNDING_MARGIN:
             source[node] = -1
             expected[node] = leaf
@@ -396,12 +387,9 @@ def prune_and_raise(splits, table, rows, steps, fractional, bound, stats):
 
 
 @kernel
-def _estimate_errors_below(
-    splits, source, start, table, sides, room, spare, begin, end, top, steps, fractional, bound,
-    branch_of,
-):  # fmt: skip
-    """Estimate the errors of the subtree at node `start` for rows[begin:end]."""
-    own = np.zeros(len(bound.costs))
+def _estimate_errors_below(routed, source, start, stack, spare, begin, end, top, bound):
+    """Estimate the errors of the subtree at node `start` for rows[begin:end] of the stack."""
+    splits, stats = routed.splits, np.zeros(len(bound.costs))
     frames = np.zeros((64, 4), np.int64)  # node, first row, end of rows, rows in use
     frames[0] = np.array([start, begin, end, top])
     waiting = 1
@@ -412,46 +400,44 @@ def _estimate_errors_below(
         top = frames[waiting, 3]
         at = source[node]
         if at < 0:
-            sum_rows(room, begin, end, own, None)
-            errors += _estimate_leaf_errors(own, bound)
+            sum_rows(stack, begin, end, stats, None)
+            errors += _estimate_leaf_errors(stats, bound)
             continue
         first, branches = np.int64(splits.first_child[at]), np.int64(splits.n_children[at])
-        room, spare, offsets = _stack_branches(
-            splits, at, table, sides, room, spare, begin, end, top, steps, fractional, branch_of
-        )
+        stack, spare, offsets = _stack_branches(routed, at, stack, spare, begin, end, top)
         frames = _extend_frames(frames, waiting + branches)
         for b in range(branches):
             frames[waiting] = np.array([first + b, offsets[b], offsets[b + 1], offsets[branches]])
             waiting += 1
-    return errors, room, spare
+    return errors, stack, spare
 
 
 @kernel
-def _stack_branches(
-    splits, at, table, sides, room, spare, begin, end, top, steps, fractional, branch_of
-):
+def _stack_branches(routed, at, stack, spare, begin, end, top):
     """Write the branches of rows[begin:end] at a node's split one after the other, from `top` on.
 
     Returns
     -------
-    room, spare
+    stack, spare
         Replaced by longer arrays if they were too short.
     offsets : (branches + 1,) int64
     """
-    branches = np.int64(splits.n_children[at])
-    assign_node_branches(splits, at, table, room.ids, begin, end, fractional, sides, branch_of)
+    branches, branch_of = np.int64(routed.splits.n_children[at]), routed.branch_of
+    assign_node_branches(routed, at, stack.ids, begin, end)
     upto = np.empty(branches)
-    compute_cumulative_shares(branch_of, room.values, begin, end, upto)
+    compute_cumulative_shares(branch_of, stack.values, begin, end, upto)
     offsets = np.zeros(branches + 1, np.int64)
-    spare = distribute_rows(branch_of, branches, upto, steps, room, begin, end, spare, offsets)
+    spare = distribute_rows(
+        branch_of, branches, upto, routed.steps, stack, begin, end, spare, offsets
+    )
     count = offsets[branches]
-    room = reserve_rows(room, top + count)
-    copy_slice(spare, 0, count, room, top)
+    stack = reserve_rows(stack, top + count)
+    copy_slice(spare, 0, count, stack, top)
     offsets += top
-    return room, spare, offsets
+    return stack, spare, offsets
 
 
 @inlined
 def _extend_frames(frames, count):
-    """Return the frames, in an array with room for `count`."""
+    """Return the frames, in an array of `count` or more."""
     return extend_rows(frames, 2 * count) if count > len(frames) else frames

@@ -32,13 +32,8 @@ from treekit.kernels.node_statistics import (
     sort_positions,
 )
 from treekit.kernels.quantile_statistics import (
-    QUANTILE_ROW,
     SLACK,
     SMALLEST_WEIGHT,
-    SUM_BEFORE,
-    TOTAL,
-    WEIGHT,
-    WEIGHT_BEFORE,
     WORD_ROWS,
     lay_out_rows,
     summarise_rows,
@@ -76,7 +71,7 @@ def find_quantile_split(node, scratch, criterion, rng, found):
     place = choose_place(np.uint64(len(rows.ids)), n_rows, scratch)
     n_try = min(np.uint64(node.n_try), n_features)
     ends = work[GROUP_ENDS]
-    layout = lay_out_rows(rows.values, node.quantile, scratch.start)
+    ranked = lay_out_rows(rows.values, node.quantile, scratch.start)
     clear_offers(criterion, scratch.offers)
     chosen = np.int64(-1)
     while True:
@@ -97,14 +92,14 @@ def find_quantile_split(node, scratch, criterion, rng, found):
             if table.nominal[feature] > 0:
                 for g in range(np.uint64(count)):
                     begin = ends[g - np.uint64(1)] if g > np.uint64(0) else 0
-                    own = scratch.compact[g]
-                    summarise_rows(rows.values, work[ORDER], begin, ends[g], node.quantile, own)
+                    stats = scratch.compact[g]
+                    summarise_rows(rows.values, work[ORDER], begin, ends[g], node.quantile, stats)
             if node.rules.known_only and groups.known < 2:
                 continue
             if table.nominal[feature] == 2:
                 try_branches(node, scratch, criterion, groups, split)
             else:
-                _try_cuts(node, scratch, criterion, groups, layout, split)
+                _try_cuts(node, scratch, criterion, groups, ranked, split)
             if not finish_column(node, scratch, criterion, feature, groups.known, chosen, split):
                 return
         if not criterion.use_choose:
@@ -115,13 +110,12 @@ def find_quantile_split(node, scratch, criterion, rng, found):
 
 
 @inlined
-def _try_cuts(node, scratch, criterion, groups, layout, split):
+def _try_cuts(node, scratch, criterion, groups, ranked, split):
     """Try binary splits of a column, as in `treekit.kernels.axis_splits`."""
     feature, codes_in_all, known, count = groups
-    mass, place, trees = layout
     stats, known_only, work = node.stats, node.rules.known_only, scratch.work
     compact, keys, sides, pair = scratch.compact, scratch.keys, scratch.ordered, scratch.pair
-    levels, best, size = scratch.levels, scratch.best, np.uint64(len(node.rows.ids))
+    levels, best = scratch.levels, scratch.best
     n_keys = criterion.n_category_orders if node.table.nominal[feature] == 1 else 0
     order, stops, places = work[ORDER], work[GROUP_ENDS], work[GROUP_ORDER]
     first_of, two = work[CODE_OF], np.uint64(2)
@@ -139,10 +133,7 @@ def _try_cuts(node, scratch, criterion, groups, layout, split):
             apart = known_only and count > known
             last = known - 1 if apart or side == 0 else count - 1
             aside = known if apart or side == 0 else -1
-            sweep_cuts(
-                mass, place, size, node.quantile, scratch.start, order, stops, aside, not apart,
-                last, scratch.words, trees, sides,
-            )  # fmt: skip
+            sweep_cuts(ranked, order, stops, aside, not apart, last, scratch.words, sides)
             totals = sides[two * np.uint64(last)] if apart else stats
             limit, impurity = node.min_weight_leaf, node.impurity
             at = scan_sides(
@@ -395,16 +386,14 @@ def _merge_groups(order, ends, one_group, other_group, joined):
 
 
 @kernel
-def sweep_many_rows(
-    mass, place, rows, quantile, start, order, ends, aside, joins, cuts, bits, trees, sides
-):
+def sweep_many_rows(ranked, order, ends, aside, joins, cuts, bits, sides):
     """Compute `treekit.kernels.quantile_splits.sweep_cuts` for any number of rows."""
+    rows, mass, trees, quantile = ranked.n, ranked.mass, ranked.trees, ranked.quantile
     zero, one, two, six = np.uint64(0), np.uint64(1), np.uint64(2), np.uint64(6)
     low = np.uint64(63)
-    weight, total = start[np.uint64(WEIGHT)], start[np.uint64(TOTAL)]
+    weight, total = ranked.weight, ranked.total
     least, most = quantile - SLACK, quantile + SLACK
-    right_at = np.uint64(start[np.uint64(QUANTILE_ROW)])
-    right_before, right_sum = start[np.uint64(WEIGHT_BEFORE)], start[np.uint64(SUM_BEFORE)]
+    right_at, right_before, right_sum = ranked.at, ranked.before, ranked.sum_before
     left_at, left_before, left_sum = right_at, 0.0, 0.0
     left_weight, left_total = 0.0, 0.0
     left, right = bits, bits[fill_set(bits, rows, False) :]
@@ -462,8 +451,8 @@ def sweep_many_rows(
         after = after if after < rows else right_at
         row = two * np.uint64(cuts) if step < 0 else two * np.uint64(step) + one
         write_side(
-            sides, row, mass, place, right_at, after,
-            right_before, right_sum, rest, rest_total, most * rest,
+            sides, row, ranked, right_at, after, right_before, right_sum, rest, rest_total,
+            most * rest,
         )  # fmt: skip
         if step < 0:
             if not joins:
@@ -483,8 +472,8 @@ def sweep_many_rows(
         after = find_member_above(left, rows, left_at)
         after = after if after < rows else left_at
         write_side(
-            sides, two * np.uint64(step), mass, place, left_at, after,
-            left_before, left_sum, left_weight, left_total, most * left_weight,
+            sides, two * np.uint64(step), ranked, left_at, after, left_before, left_sum,
+            left_weight, left_total, most * left_weight,
         )  # fmt: skip
 
 
@@ -558,19 +547,14 @@ def _search_fenwick_tree(tree, enough):
 
 
 @inlined
-def sweep_cuts(
-    mass, place, rows, quantile, start, order, ends, aside, joins, cuts, bits, trees, sides
-):
+def sweep_cuts(ranked, order, ends, aside, joins, cuts, bits, sides):
     """Compute the statistics of both sides of every cut.
 
-    Cost: linear in the rows; with `trees` a logarithmic factor more.
+    Cost: linear in the rows; with ``ranked.trees`` a logarithmic factor more.
 
     Parameters
     ----------
-    mass, place, trees, start : arrays
-        From `lay_out`.
-    rows : uint64
-        Rows of the node.
+    ranked : treekit.kernels.quantile_statistics.RankedRows
     order : (rows,) uint32
         Positions, group by group.
     ends : (groups,) uint32
@@ -587,22 +571,20 @@ def sweep_cuts(
         Output: the left side of cut j in row 2j, the right side in row 2j + 1,
         and in the last row all rows except those of a group on neither side.
     """
-    if rows <= np.uint64(WORD_ROWS):
-        _sweep_few_rows(mass, place, rows, quantile, start, order, ends, aside, joins, cuts, sides)
+    if ranked.n <= np.uint64(WORD_ROWS):
+        _sweep_few_rows(ranked, order, ends, aside, joins, cuts, sides)
     else:
-        sweep_many_rows(
-            mass, place, rows, quantile, start, order, ends, aside, joins, cuts, bits, trees, sides
-        )
+        sweep_many_rows(ranked, order, ends, aside, joins, cuts, bits, sides)
 
 
 @inlined
-def _sweep_few_rows(mass, place, rows, quantile, start, order, ends, aside, joins, cuts, sides):
-    """Compute the sides of at most `FEW` rows: each set is a word."""
+def _sweep_few_rows(ranked, order, ends, aside, joins, cuts, sides):
+    """Compute the sides of at most `WORD_ROWS` rows: each set is a word."""
+    rows, mass, quantile = ranked.n, ranked.mass, ranked.quantile
     zero, one, two = np.uint64(0), np.uint64(1), np.uint64(2)
-    weight, total = start[np.uint64(WEIGHT)], start[np.uint64(TOTAL)]
+    weight, total = ranked.weight, ranked.total
     least, most = quantile - SLACK, quantile + SLACK
-    right_at = np.uint64(start[np.uint64(QUANTILE_ROW)])
-    right_before, right_sum = start[np.uint64(WEIGHT_BEFORE)], start[np.uint64(SUM_BEFORE)]
+    right_at, right_before, right_sum = ranked.at, ranked.before, ranked.sum_before
     left_at, left_before, left_sum = right_at, 0.0, 0.0
     left_weight, left_total = 0.0, 0.0
     left, right = zero, ~zero >> (np.uint64(WORD_ROWS) - rows)
@@ -633,8 +615,8 @@ def _sweep_few_rows(mass, place, rows, quantile, start, order, ends, aside, join
         after = right_at + one + find_lowest_bit(later) if later else right_at
         row = two * np.uint64(cuts) if step < 0 else two * np.uint64(step) + one
         write_side(
-            sides, row, mass, place, right_at, after,
-            right_before, right_sum, rest, rest_total, most * rest,
+            sides, row, ranked, right_at, after, right_before, right_sum, rest, rest_total,
+            most * rest,
         )  # fmt: skip
         if step < 0:
             if not joins:
@@ -648,8 +630,8 @@ def _sweep_few_rows(mass, place, rows, quantile, start, order, ends, aside, join
         later = (left >> left_at) >> one
         after = left_at + one + find_lowest_bit(later) if later else left_at
         write_side(
-            sides, two * np.uint64(step), mass, place, left_at, after,
-            left_before, left_sum, left_weight, left_total, most * left_weight,
+            sides, two * np.uint64(step), ranked, left_at, after, left_before, left_sum,
+            left_weight, left_total, most * left_weight,
         )  # fmt: skip
 
 

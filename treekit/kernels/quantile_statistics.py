@@ -9,7 +9,10 @@ are ``(weight, q, below, above)``, as in `treekit.contracts.Ranks`.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
+import numpy.typing as npt
 
 from treekit.kernels.compile import inlined, kernel
 
@@ -25,12 +28,36 @@ SMALLEST_WEIGHT = 2.0**-1000
 MAX_WALK_WEIGHT = 16.0
 """Mean weight, relative to the lightest row, up to which stepping to the quantile is fast."""
 
-WEIGHT, TOTAL, WEIGHT_BEFORE, SUM_BEFORE, QUANTILE_ROW, N_HEADER_CELLS = range(6)
-"""Entries of the header that `lay_out_rows` writes.
 
-Weight and sum of the node's rows, weight and sum of the rows before the quantile, and
-the row of the quantile.  START is the number of entries.
-"""
+class RankedRows(NamedTuple):
+    """A node's rows for `treekit.kernels.quantile_splits`, ascending by y.
+
+    Attributes
+    ----------
+    n : uint64
+        Number of rows.
+    quantile : float
+        Quantile level.
+    weight, total : float
+        Weight and sum of the rows.
+    at, before, sum_before : uint64, float, float
+        Row of the quantile, and weight and sum of the rows before it.
+    mass, place : (2 * rows,) float64
+        ``w, w * (y - center)`` and ``y, y - center`` of each row.
+    trees : (2, rows + 1, 2) float64
+        Working memory for trees of sums, or (2, 0, 2) if they are not needed.
+    """
+
+    n: np.uint64
+    quantile: float
+    weight: float
+    total: float
+    at: np.uint64
+    before: float
+    sum_before: float
+    mass: npt.NDArray[np.float64]
+    place: npt.NDArray[np.float64]
+    trees: npt.NDArray[np.float64]
 
 
 @kernel
@@ -116,28 +143,20 @@ def summarise_held_out_rows(values, begin, end, quantile_value, stats):
 
 
 @inlined
-def lay_out_rows(values, quantile, start):
-    """Lay out a node's rows for `treekit.kernels.quantile_splits`, and find its quantile.
+def lay_out_rows(values, quantile, memory):
+    """Lay out a node's rows, and find their quantile; return the `RankedRows`.
 
     Parameters
     ----------
     values : (rows, 3) float64
         ``(w, y, w * (y - center))``, y ascending.
-    start : (START + 8 * rows + 4 or more,) float64
-        Output: the header of the node; then working memory.
-
-    Returns
-    -------
-    mass, place : (2 * rows,) float64
-        ``w, w * (y - center)`` and ``y, y - center`` of each row.
-    trees : (2, rows + 1, 2) float64
-        Room for trees of sums, or (2, 0, 2) if they are not needed.
+    memory : (8 * rows + 4 or more,) float64
+        Receives the arrays of the result.
     """
     zero, one, two = np.uint64(0), np.uint64(1), np.uint64(2)
     rows = np.uint64(len(values))
-    middle = np.uint64(N_HEADER_CELLS) + two * rows
-    top = middle + two * rows
-    mass, place = start[np.uint64(N_HEADER_CELLS) : middle], start[middle:top]
+    middle, top = two * rows, (two + two) * rows
+    mass, place = memory[:middle], memory[middle:top]
     weight, total, lightest = 0.0, 0.0, np.inf
     for i in range(rows):
         w, wy = values[i, zero], values[i, two]
@@ -153,21 +172,19 @@ def lay_out_rows(values, quantile, start):
         before += mass[two * at]
         sum_before += mass[two * at + one]
         at += one
-    start[np.uint64(WEIGHT)], start[np.uint64(TOTAL)] = weight, total
-    start[np.uint64(WEIGHT_BEFORE)], start[np.uint64(SUM_BEFORE)] = before, sum_before
-    start[np.uint64(QUANTILE_ROW)] = np.float64(at)
     # Removing a row of weight w moves the quantile over at most w / lightest rows: in
     # total at most weight / lightest steps.
     planted = zero
     if rows > np.uint64(WORD_ROWS) and weight > MAX_WALK_WEIGHT * lightest * np.float64(rows):
         planted = rows + one
-    trees = start[top : top + two * two * planted].reshape((2, np.int64(planted), 2))
-    return mass, place, trees
+    trees = memory[top : top + two * two * planted].reshape((2, np.int64(planted), 2))
+    return RankedRows(rows, quantile, weight, total, at, before, sum_before, mass, place, trees)
 
 
 @inlined
-def write_side(sides, row, mass, place, at, after, before, sum_before, weight, total, reach):
+def write_side(sides, row, ranked, at, after, before, sum_before, weight, total, reach):
     """Write the statistics of a side with its quantile at row `at`, followed by row `after`."""
+    mass, place = ranked.mass, ranked.place
     one, two = np.uint64(1), np.uint64(2)
     upto, sum_upto = before + mass[two * at], sum_before + mass[two * at + one]
     q, centred = place[two * at], place[two * at + one]

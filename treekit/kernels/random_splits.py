@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from treekit.kernels.axis_splits import (
     choose_column,
@@ -75,6 +76,7 @@ def find_random_split(node, scratch, criterion, rng, found):
     packed = borrow_arrays(work[2:].reshape(-1).view(np.uint64))
     flat = borrow_arrays(table.codes.reshape(table.codes.size))
     m, s = np.uint64(len(rows.ids)), np.uint64(len(node.stats))
+    codes, sides = codes[:m], sides[:m]
     form = pack_statistics(rows.cells, rows.values, m, s, node.weight, packed)
     place = choose_place(m, np.uint64(table.codes.shape[1]), scratch)
     n_features = np.uint64(len(table.n_codes))
@@ -93,28 +95,26 @@ def find_random_split(node, scratch, criterion, rng, found):
                 break
             feature = pick_column(scratch, j, n_try, chosen)
             column = locate_column(table, flat, scratch.lines, feature, place)
-            absent = column.n_codes
-            gather_codes(column, rows.ids, codes)
-            lowest, highest, gone = find_code_range(codes, m, absent)
-            if lowest == highest and (gone == 0 or lowest == absent or known_only):
+            of_node = gather_codes(column, rows.ids, codes)
+            is_constant = of_node.lowest == of_node.highest
+            n_absent, has_known = of_node.n_absent, of_node.lowest != of_node.absent
+            if is_constant and (n_absent == 0 or not has_known or known_only):
                 continue  # a constant column does not count as a try: sparse tables still split
             tried += np.uint64(1)
             if criterion.use_choose:
                 clear_split(split)
             known = np.int64(0)
-            if table.nominal[feature] == 2 and lowest != highest:
+            if table.nominal[feature] == 2 and not is_constant:
                 count = tally_codes(column, rows, s, NO_LANES, scratch)
                 form = np.uint64(0)  # `tally_codes` overwrote the packed statistics
                 groups = make_groups(node, scratch, feature, count)
                 known = groups.known
                 try_branches(node, scratch, criterion, groups, split)
             else:
-                test = _draw_test(
-                    node.table, seed, feature, codes, m, lowest, highest, absent, sides
-                )
+                test = _draw_test(node.table, seed, feature, of_node, sides)
                 _try_test(
-                    node, scratch, criterion, feature, test, gone, absent, (form, packed), codes,
-                    sides, children, split,
+                    node, scratch, criterion, feature, test, of_node, (form, packed), sides,
+                    children, split,
                 )  # fmt: skip
             if not finish_column(node, scratch, criterion, feature, known, chosen, split):
                 return
@@ -145,37 +145,36 @@ class DrawnTest(NamedTuple):
 
 
 @inlined
-def _draw_test(table, seed, feature, codes, m, lowest, highest, absent, sides):
+def _draw_test(table, seed, feature, of_node, sides):
     """Draw a `DrawnTest` of one column; the sides of categories are written to `sides`."""
-    way, low = table.nominal[feature], table.low
-    if lowest == highest:  # a single known value: split known (left) from missing
-        return DrawnTest(np.int64(MISSING), lowest, np.nan)
-    if way == 0:
+    nominal, low = table.nominal[feature], table.low
+    if of_node.lowest == of_node.highest:  # a single known value: split known (left) from missing
+        return DrawnTest(np.int64(MISSING), of_node.lowest, np.nan)
+    if nominal == 0:
         start = np.uint64(table.value_start[feature])
-        a = decode_value(lowest, absent, low, start)
-        b = decode_value(highest, absent, low, start)
+        a = decode_value(of_node.lowest, of_node.absent, low, start)
+        b = decode_value(of_node.highest, of_node.absent, low, start)
         threshold = draw_threshold(seed, feature, a, b)
-        cut = find_cut_code(threshold, codes, m, lowest, highest, absent, low, start)
+        cut = find_cut_code(threshold, of_node, low, start)
         return DrawnTest(np.int64(THRESHOLD), cut, threshold)
-    if way == 3:
-        draw_one_category(seed, feature, codes, absent, m, sides)
+    if nominal == 3:
+        draw_one_category(seed, feature, of_node, sides)
     else:
-        draw_sides(seed, feature, codes, absent, lowest, m, sides)
+        draw_sides(seed, feature, of_node, sides)
     return DrawnTest(np.int64(SUBSET), np.uint32(0), np.nan)
 
 
 @inlined
-def _try_test(
-    node, scratch, criterion, feature, test, gone, absent, words, codes, sides, children, split
-):
+def _try_test(node, scratch, criterion, feature, test, of_node, words, sides, children, split):
     """Keep a drawn test if it beats the best so far.
 
     Parameters
     ----------
+    of_node : NodeCodes
     words : (form, packed)
         From `treekit.kernels.node_statistics.pack_statistics`.
-    codes, sides : (rows,) uint32
-        Code and side of each row of the node.
+    sides : (rows,) uint32
+        Side of each row of the node.
     children : (2, S) float64
         Working memory.
     """
@@ -184,7 +183,8 @@ def _try_test(
     levels, sign = scratch.levels, scratch.offers[3, feature]
     m, s, dense = np.uint64(len(values)), np.uint64(len(stats)), len(cells) == 0
     known_only, given = node.rules.known_only, s + np.uint64(2)
-    way, limit = node.table.nominal[feature], node.min_weight_leaf
+    nominal, limit = node.table.nominal[feature], node.min_weight_leaf
+    codes, absent, gone = of_node.codes, of_node.absent, of_node.n_absent
     tested = sides if test.kind == SUBSET else codes
     sum_side(tested, np.uint32(0), test.cut, cells, values, words, m, s, left)
     totals, known_weight, share, lost = stats, node.weight, 1.0, best[2:]
@@ -195,7 +195,7 @@ def _try_test(
         known_weight = sum_weight(known, dense)
         if known_only:
             totals, share = known, known_weight / node.weight
-    if way == 0 and node.rules.min_side_share > 0.0:
+    if nominal == 0 and node.rules.min_side_share > 0.0:
         limit = compute_side_limit(node.rules.min_side_share * known_weight, limit)
     for side in range(1, -1, -1):
         if side == 0 and (gone == 0 or test.kind == MISSING or known_only):
@@ -239,7 +239,7 @@ def _try_test(
         else:
             split.levels = np.int64(absent)
             for level in range(np.uint64(absent)):
-                levels[level] = 1 if way == 3 else -1  # category not present at the node
+                levels[level] = 1 if nominal == 3 else -1  # category not present at the node
             for i in range(m):
                 if codes[i] != absent:
                     levels[np.uint64(codes[i])] = np.int32(sides[i])
@@ -258,20 +258,34 @@ MISSING_KEY = np.uint32(0xFFFFFFFF)
 """Missing code of numeric columns whose codes are keys; see `treekit.data.binning`."""
 
 
-@inlined
-def gather_codes(column, ids, buffer):
-    """Copy the codes of the node's rows in one column to `buffer`."""
-    codes, first, step = column.codes, column.first, column.step
-    for i in range(np.uint64(len(ids))):
-        buffer[i] = codes[first + np.uint64(ids[i]) * step]
+class NodeCodes(NamedTuple):
+    """The codes of a node's rows in one column.
 
-
-@inlined
-def find_code_range(codes, m, absent):
-    """Return the smallest and largest known code of the node's rows, and the number of missing.
-
-    If no value is known, both codes are `absent`.
+    Attributes
+    ----------
+    codes : (rows,) uint32
+    lowest, highest : uint32
+        Of the known ones; if no value is known, both are `absent`.
+    absent : uint32
+        The code of missing values.
+    n_absent : int
+        Number of rows with a missing value.
     """
+
+    codes: npt.NDArray[np.uint32]
+    lowest: np.uint32
+    highest: np.uint32
+    absent: np.uint32
+    n_absent: int
+
+
+@inlined
+def gather_codes(column, ids, codes):
+    """Copy the codes of the rows `ids` in one column to `codes`; return the `NodeCodes`."""
+    all_codes, first, step, absent = column
+    m = np.uint64(len(ids))
+    for i in range(m):
+        codes[i] = all_codes[first + np.uint64(ids[i]) * step]
     lowest, highest = np.uint32(0xFFFFFFFF), np.uint32(0)
     for i in range(m):
         lowest = min(lowest, codes[i])
@@ -285,7 +299,7 @@ def find_code_range(codes, m, absent):
                 gone += 1
             else:
                 highest = max(highest, code)
-    return lowest, highest, gone
+    return NodeCodes(codes, lowest, highest, absent, gone)
 
 
 @inlined
@@ -309,21 +323,21 @@ def draw_threshold(seed, feature, a, b):
 
 
 @inlined
-def find_cut_code(threshold, codes, m, lowest, highest, absent, low, start):
+def find_cut_code(threshold, of_node, low, start):
     """Return the last code, at or between the node's codes, whose number is up to the threshold.
 
     A key is computed from the rounded threshold.  With ranks, only the rows whose code is
     between the nearest codes found so far are looked up: after a few rows there are hardly
     any (a binary search is slower, because it reads numbers that are not in the cache).
     """
-    if absent == MISSING_KEY:
+    if of_node.absent == MISSING_KEY:
         top = np.uint32(0x80000000)
         rounded = np.float32(threshold)
         bits = rounded.view(np.uint32)
         key = np.uint32(~bits if bits > top else bits | top)  # -0.0 is 0.0
         return np.uint32(key - np.uint32(np.float64(rounded) > threshold))
-    below, above = lowest, highest
-    for i in range(m):
+    codes, below, above = of_node.codes, of_node.lowest, of_node.highest
+    for i in range(np.uint64(len(codes))):
         code = codes[i]
         if below < code < above:
             if low[start + np.uint64(code)] <= threshold:
@@ -334,19 +348,20 @@ def find_cut_code(threshold, codes, m, lowest, highest, absent, low, start):
 
 
 @inlined
-def draw_sides(seed, feature, codes, absent, lowest, m, sides):
+def draw_sides(seed, feature, of_node, sides):
     """Draw a side, 0 or 1, for each category present, both used; `absent` for missing rows."""
+    codes, absent = of_node.codes, of_node.absent
     for attempt in range(MAX_DRAWS + 1):
         salt = mix_bits(seed, feature + (np.uint64(attempt) << np.uint64(32)))
         any_left, any_right = False, False
-        for i in range(m):
+        for i in range(np.uint64(len(codes))):
             code = codes[i]
             if code == absent:
                 sides[i] = absent
                 continue
             side = np.uint32(mix_bits(salt, np.uint64(code)) & np.uint64(1))
             if attempt == MAX_DRAWS:
-                side = np.uint32(code != lowest)
+                side = np.uint32(code != of_node.lowest)
             sides[i] = side
             any_right |= side > np.uint32(0)
             any_left |= side == np.uint32(0)
@@ -355,12 +370,13 @@ def draw_sides(seed, feature, codes, absent, lowest, m, sides):
 
 
 @inlined
-def draw_one_category(seed, feature, codes, absent, m, sides):
+def draw_one_category(seed, feature, of_node, sides):
     """Put one category, drawn uniformly from those present, on side 0 and the rest on side 1.
 
     It is the category with the smallest random number; `absent` for missing rows.
     """
-    salt = mix_bits(seed, feature)
+    salt, codes, absent = mix_bits(seed, feature), of_node.codes, of_node.absent
+    m = np.uint64(len(codes))
     one, least = np.uint32(absent), np.uint64(0xFFFFFFFFFFFFFFFF)
     for i in range(m):
         code = codes[i]

@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from treekit.kernels.compile import inlined, kernel
+from treekit.kernels.function_pointers import borrow_arrays
 from treekit.kernels.oblique_splits import OBLIQUE, project_rows
 from treekit.kernels.partition_rows import (
     Route,
@@ -21,28 +22,22 @@ from treekit.kernels.partition_rows import (
     reserve_rows,
     sum_rows,
 )
-from treekit.kernels.records import MISSING, Column, Rows
+from treekit.kernels.records import MISSING, Column, Rows, Table
 
 # ---------------------------------------------------------------- routing
 
 
 @kernel
-def route_rows(splits, upto, table, rows, steps, fractional, learn, start, stop, stats, nodes):
+def route_rows(routed, rows, upto, learn, start, stop, stats, nodes):
     """Route `rows` from node `start` to the nodes where they stop.
 
     Parameters
     ----------
-    splits : CodedSplits
-    upto : (nodes,) float64
-        Cumulative share of each node among its siblings, for fractional instances.
-    table : Table
+    routed : RoutedTree
     rows : Rows
         Overwritten.
-    steps : (columns of values,) float64
-        Fixed-point steps of fractional instances.
-    fractional : bool
-        Whether a row with a missing value is split among all branches of a node;
-        otherwise it takes the branch for missing values.
+    upto : (nodes,) float64
+        Cumulative share of each node among its siblings, for fractional instances.
     learn : bool
         Compute the shares of the branches from the rows with known values, instead of
         reading them from `upto`.
@@ -58,18 +53,18 @@ def route_rows(splits, upto, table, rows, steps, fractional, learn, start, stop,
     ids, cells, values, at
         The rows at the nodes where they stopped, and the node of each.
     """
+    routed = borrow_arrays(routed)
+    splits, branch_of = routed.splits, routed.branch_of
     spare = copy_rows(rows)
     done = Rows(rows.ids[:1].copy(), rows.cells[:1].copy(), rows.values[:1].copy())
     done_at = np.zeros(0, np.int64)
     n_done = np.int64(0)
-    branch_of = np.empty(len(rows.ids), np.uint32)
     offsets, tops = np.zeros(64, np.int64), np.full(2, np.int64(-1))
     waiting = np.zeros(64, np.int64)
     waiting[np.uint64(0)] = start
     nodes[np.uint64(start)].begin = 0
     nodes[np.uint64(start)].end = len(rows.ids)
     n_waiting = 1
-    sides = np.empty(table.codes.shape[1] if len(splits.terms) > 0 else 0, table.codes.dtype)
     while n_waiting > 0:
         n_waiting -= 1
         node = np.uint64(waiting[np.uint64(n_waiting)])
@@ -86,15 +81,13 @@ def route_rows(splits, upto, table, rows, steps, fractional, learn, start, stop,
         first, branches = np.int64(splits.first_child[node]), np.int64(splits.n_children[node])
         if branches >= len(offsets):
             offsets = np.zeros(2 * branches, np.int64)
-        assign_node_branches(
-            splits, node, table, rows.ids, begin, end, fractional, sides, branch_of
-        )
+        assign_node_branches(routed, node, rows.ids, begin, end)
         shares = upto[first : first + branches]
         if learn:
             shares = np.empty(branches)
             compute_cumulative_shares(branch_of, rows.values, begin, end, shares)
         rows, spare = replace_by_children(
-            branch_of, shares, steps, rows, begin, end, spare, offsets,
+            branch_of, shares, routed.steps, rows, begin, end, spare, offsets,
             WaitingSlices(nodes, waiting[:n_waiting], False, tops),
         )  # fmt: skip
         if n_waiting + branches > len(waiting):
@@ -141,6 +134,32 @@ class CodedSplits(NamedTuple):
     surrogate_levels: npt.NDArray[np.int32]
 
 
+class RoutedTree(NamedTuple):
+    """A finished tree, and how rows of a table are routed through it.
+
+    Attributes
+    ----------
+    splits : CodedSplits
+    table : Table
+    steps : (columns of values,) float64
+        Fixed-point steps of fractional instances.
+    fractional : bool
+        Whether a row with a missing value is split among all branches of a node; otherwise it
+        takes the branch of the split's first surrogate with a known value, or its missing branch.
+    sides : (all rows,) of the codes' type
+        Working memory; empty for a tree without oblique splits.
+    branch_of : (rows,) uint32
+        Receives the branch of each of a node's rows, the number of branches = all of them.
+    """
+
+    splits: CodedSplits
+    table: Table
+    steps: npt.NDArray[np.float64]
+    fractional: bool
+    sides: npt.NDArray[np.uint8]
+    branch_of: npt.NDArray[np.uint32]
+
+
 @kernel
 def find_row_leaves(splits, n_codes, codes, row_step, column_step, ids, leaves):
     """Find the leaf of each row, for trees without oblique splits and surrogates.
@@ -166,8 +185,8 @@ def find_row_leaves(splits, n_codes, codes, row_step, column_step, ids, leaves):
             if code < np.int64(n_codes[column]):
                 start, end = splits.level_offsets[node], splits.level_offsets[node + one]
                 if end > start:
-                    own = np.int64(splits.level_branch[np.uint64(start + code)])
-                    branch = own if own >= 0 else branch
+                    of_level = np.int64(splits.level_branch[np.uint64(start + code)])
+                    branch = of_level if of_level >= 0 else branch
                 else:
                     branch = np.int64(code > splits.cut[node])
             node = np.uint64(splits.first_child[node]) + np.uint64(branch)
@@ -178,39 +197,28 @@ def find_row_leaves(splits, n_codes, codes, row_step, column_step, ids, leaves):
 def sum_votes(ids, vote_of_entry, votes, sums):
     """Add ``votes[vote_of_entry[k]]`` to ``sums[ids[k]]`` for each entry k; ids may repeat."""
     for k in range(np.uint64(len(ids))):
-        own, row = np.uint64(vote_of_entry[k]), np.uint64(ids[k])
+        vote, row = np.uint64(vote_of_entry[k]), np.uint64(ids[k])
         for j in range(np.uint64(sums.shape[1])):
-            sums[row, j] += votes[own, j]
+            sums[row, j] += votes[vote, j]
 
 
 @kernel
-def assign_node_branches(splits, node, table, ids, begin, end, fractional, sides, branch_of):
-    """Write the branch of each of the rows ``ids[begin:end]`` at the split of `node`.
-
-    Parameters
-    ----------
-    fractional : bool
-        Mark rows whose value is missing with the number of branches, as
-        they go down all of them; otherwise they take the branch of the split's first
-        surrogate with a known value, or its missing branch.
-    sides : (all rows,) of the codes' type
-        Working memory; may be empty for a tree without oblique splits.
-    branch_of : (rows,) uint32
-        Output: the branches, from position 0 on.
-    """
+def assign_node_branches(routed, node, ids, begin, end):
+    """Write the branch of each of the rows ``ids[begin:end]`` at a node to ``branch_of``."""
+    splits, table, branch_of = routed.splits, routed.table, routed.branch_of
     node = np.uint64(node)
     one = np.uint64(1)
     column = np.uint64(splits.feature[node])
     lost = np.int64(splits.missing[node])
     has_surrogates = splits.surrogate_offsets[node + one] > splits.surrogate_offsets[node]
-    if has_surrogates or (fractional and splits.kind[node] != MISSING):
+    if has_surrogates or (routed.fractional and splits.kind[node] != MISSING):
         lost = np.int64(splits.n_children[node])
     codes, n_codes, cut = table.codes[column], table.n_codes[column], splits.cut[node]
     levels = splits.level_branch[splits.level_offsets[node] : splits.level_offsets[node + one]]
     if splits.kind[node] == OBLIQUE:
         terms = splits.terms[2 * splits.term_offsets[node] : 2 * splits.term_offsets[node + one]]
-        project_rows(table, terms, splits.threshold[node], ids, begin, end, sides)
-        codes, n_codes, cut = sides, np.uint32(2), np.int64(0)
+        project_rows(table, terms, splits.threshold[node], ids, begin, end, routed.sides)
+        codes, n_codes, cut = routed.sides, np.uint32(2), np.int64(0)
     route = Route(Column(codes, np.uint64(0), one, n_codes), cut, lost, levels)
     assign_branches(route, lost, ids, begin, end, branch_of)
     if has_surrogates:
