@@ -85,24 +85,27 @@ def take_top_branch(key: Array, cell: Array, table: Any, place: Any, keys: Array
     return _compare_cell(table, flag, key[place], keys[at + offset])
 
 
+class WalkedNodes(NamedTuple):
+    """Packed nodes through which rows walk; the fields are those of `PackedTrees`.
+
+    `width` is the distance of groups of rows among the keys.
+    """
+
+    nodes: Array
+    table: Array | None
+    derived: PackedDerivedColumns | None
+    cell_mask: np.uint64
+    child_shift: np.uint64
+    width: np.uint64
+
+
 @kernel
-def step_to_child(
-    nodes: Array,
-    table: Any,
-    derived: Any,
-    mask: Any,
-    shift: Any,
-    width: Any,
-    node: Any,
-    keys: Array,
-    at: Any,
-    rows: Array,
-    row: Any,
-) -> Any:
-    """Return the node that a row visits after `node`, counted from the root of `nodes`."""
-    key, test = nodes[node, np.uint64(0)], nodes[node, np.uint64(1)]
-    own = read_cell(derived, test & mask, keys, at, width, rows, row)
-    return np.uint64(test >> shift) + _compare_cell(table, np.uint64(test), key, own)
+def step_to_child(walked: Any, node: Any, keys: Array, at: Any, rows: Array, row: Any) -> Any:
+    """Return the node that a row visits after `node`, counted from the root of the tree."""
+    key, test = walked.nodes[node, np.uint64(0)], walked.nodes[node, np.uint64(1)]
+    cell = read_cell(walked.derived, test & walked.cell_mask, keys, at, walked.width, rows, row)
+    child = np.uint64(test >> walked.child_shift)
+    return child + _compare_cell(walked.table, np.uint64(test), key, cell)
 
 
 @kernel
@@ -153,8 +156,10 @@ def _walk_below_top(
     one, two, three, four = np.uint64(1), np.uint64(2), np.uint64(3), np.uint64(4)
     five, six, seven, group = np.uint64(5), np.uint64(6), np.uint64(7), np.uint64(GROUP_SIZE)
     nodes = trees.nodes[trees.roots[tree] : trees.roots[tree + one]]
-    table, derived, mask, shift = trees.table, trees.derived, trees.cell_mask, trees.child_shift
     w = compute_group_width(len(trees.columns))
+    walked = borrow_arrays(
+        WalkedNodes(nodes, trees.table, trees.derived, trees.cell_mask, trees.child_shift, w)
+    )
     if n >= np.uint64(len(nodes)) // np.uint64(64):
         for i in range(np.uint64(0), np.uint64(len(nodes)), group):
             prefetch_row(nodes, i)
@@ -189,14 +194,14 @@ def _walk_below_top(
             a0, a1, a2, a3, a4, a5, a6, a7 = b0, b1, b2, b3, b4, b5, b6, b7
             for _ in range(four):
                 a0, a1, a2, a3, a4, a5, a6, a7 = b0, b1, b2, b3, b4, b5, b6, b7
-                b0 = step_to_child(nodes, table, derived, mask, shift, w, a0, keys, k0, rows, r0)
-                b1 = step_to_child(nodes, table, derived, mask, shift, w, a1, keys, k1, rows, r1)
-                b2 = step_to_child(nodes, table, derived, mask, shift, w, a2, keys, k2, rows, r2)
-                b3 = step_to_child(nodes, table, derived, mask, shift, w, a3, keys, k3, rows, r3)
-                b4 = step_to_child(nodes, table, derived, mask, shift, w, a4, keys, k4, rows, r4)
-                b5 = step_to_child(nodes, table, derived, mask, shift, w, a5, keys, k5, rows, r5)
-                b6 = step_to_child(nodes, table, derived, mask, shift, w, a6, keys, k6, rows, r6)
-                b7 = step_to_child(nodes, table, derived, mask, shift, w, a7, keys, k7, rows, r7)
+                b0 = step_to_child(walked, a0, keys, k0, rows, r0)
+                b1 = step_to_child(walked, a1, keys, k1, rows, r1)
+                b2 = step_to_child(walked, a2, keys, k2, rows, r2)
+                b3 = step_to_child(walked, a3, keys, k3, rows, r3)
+                b4 = step_to_child(walked, a4, keys, k4, rows, r4)
+                b5 = step_to_child(walked, a5, keys, k5, rows, r5)
+                b6 = step_to_child(walked, a6, keys, k6, rows, r6)
+                b7 = step_to_child(walked, a7, keys, k7, rows, r7)
             found[r0], found[r1], found[r2], found[r3] = b0, b1, b2, b3
             found[r4], found[r5], found[r6], found[r7] = b4, b5, b6, b7
             # A row that has reached a leaf is overwritten by the next one.

@@ -20,8 +20,8 @@ import numpy.typing as npt
 
 from treekit.kernels.compile import kernel
 from treekit.kernels.feature_codes import compute_group_width, encode_row
-from treekit.kernels.function_pointers import prefetch_row
-from treekit.kernels.score_batch import step_to_child
+from treekit.kernels.function_pointers import borrow_arrays, prefetch_row
+from treekit.kernels.score_batch import WalkedNodes, step_to_child
 
 Array = npt.NDArray[Any]
 
@@ -53,6 +53,7 @@ def _walk_trees(
     """Return (trees,) uint64: the leaf of each tree, as a row of `nodes`."""
     n, zero = np.uint64(len(roots)) - np.uint64(1), np.uint64(0)
     mask = (np.uint64(1) << child_shift) - np.uint64(2)
+    walked = borrow_arrays(WalkedNodes(nodes, table, None, mask, child_shift, width))
     at, walking = roots[:n].copy(), np.empty(n, np.uint32)
     for t in range(n):
         walking[t] = t
@@ -62,9 +63,7 @@ def _walk_trees(
         for i in range(left):
             t = np.uint64(walking[i])
             before = at[t]
-            after = roots[t] + step_to_child(
-                nodes, table, None, mask, child_shift, width, before, keys, zero, row, zero
-            )
+            after = roots[t] + step_to_child(walked, before, keys, zero, row, zero)
             prefetch_row(nodes, after)
             at[t] = after
             # A tree that has reached a leaf is overwritten by the next one.
