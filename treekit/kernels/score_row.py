@@ -1,7 +1,8 @@
 """Low-latency scoring of a single row.
 
-Takes plain arrays instead of records: numba takes 0.1 us to unbox an array but several
-for a record of arrays; scoring a hundred shallow trees takes two (measured).
+Takes plain arrays: with `treekit.kernels.score_batch.PackedTrees` a row in ten trees took 2.55 us
+instead of 2.35 from the library, and 4.5 instead of 2.3 compiled by numba, which unboxes the record
+at each call (measured).
 
 All trees are walked together, one level at a time, so that their memory accesses
 overlap, and each node is prefetched when it is found: the walk returns to it after a step
