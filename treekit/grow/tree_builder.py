@@ -146,9 +146,9 @@ def attribute_exception(recipe: Recipe, error: Exception, whole: Numbers) -> Exc
     origins += [recipe.before.origin] if recipe.use_before else []
     foreign = [origin for origin in origins if origin.is_foreign]
     if recipe.criterion.origin in foreign:
-        found = _find_failing_call(recipe, _iterate_calls(recipe, whole, whole * 0.5))
-        if found is not None and type(error).__name__ in str(found):
-            return found
+        failure = _find_failing_call(recipe, _iterate_calls(recipe, whole, whole * 0.5))
+        if failure is not None and type(error).__name__ in str(failure):
+            return failure
     names = " or ".join(str(origin) for origin in foreign or origins)
     remedy = ""
     if isinstance(error, IndexError):
@@ -217,16 +217,16 @@ def _iterate_calls(
             yield from _iterate_targets(recipe, name, getattr(functions, name), stats)
     if not ranked:
         parts = zip(*(_split_by_target(recipe, stats) for stats in (parent, *sides)), strict=True)
-        for own, *branches in parts:
-            yield "score", functions.score, (own, np.array(branches))
+        for node_stats, *branches in parts:
+            yield "score", functions.score, (node_stats, np.array(branches))
 
 
 def _iterate_targets(
     recipe: Recipe, name: str, function: Any, stats: Numbers
 ) -> Iterator[tuple[str, Any, tuple[Any, ...]]]:
     """Yield the calls of a function with the statistics of each target."""
-    for own in _split_by_target(recipe, stats):
-        yield name, function, (own,)
+    for target_stats in _split_by_target(recipe, stats):
+        yield name, function, (target_stats,)
 
 
 def _split_by_target(recipe: Recipe, stats: Numbers) -> list[Numbers]:
@@ -583,17 +583,17 @@ def assemble_tree(
         )
         tree = clip_tree(tree, recipe.monotonic_signs)
     held_stats = grown.held_stats[:n]
-    ids, ends, own, share = held.ids, np.empty(0, np.int64), held.values, None
+    ids, ends, held_values, share = held.ids, np.empty(0, np.int64), held.values, None
     if recipe.fractional:
         at = compute_leaf_shares(tree, held_table, held.ids, fractional=True)
         order = np.argsort(held.ids)
-        own = held.values[order[np.searchsorted(held.ids, at.ids, sorter=order)]]
-        ids, ends, own, share = at.ids, at.leaf, own * at.share[:, None], at.share
+        held_values = held.values[order[np.searchsorted(held.ids, at.ids, sorter=order)]]
+        ids, ends, held_values, share = at.ids, at.leaf, held_values * at.share[:, None], at.share
     elif len(held.ids):
         leaves = tree.leaves
         leaves = leaves[np.argsort(g["held_begin"][leaves], kind="stable")]
         ends = np.repeat(leaves, g["held_end"][leaves] - g["held_begin"][leaves])
-    return GrownTree(tree, stats, value_stats, held_stats, ids, ends, own, rows, share)
+    return GrownTree(tree, stats, value_stats, held_stats, ids, ends, held_values, rows, share)
 
 
 def _collect_level_branches(
@@ -634,19 +634,19 @@ def _compute_thresholds(recipe: Recipe, g: npt.NDArray[np.void]) -> Numbers:
     given = np.full(len(g), np.nan)
     oblique = np.flatnonzero(kind == Split.OBLIQUE)
     given[oblique] = g["threshold"][oblique]
-    own = np.flatnonzero(kind == Split.THRESHOLD)
-    proposed = g["threshold"][own]
+    nodes = np.flatnonzero(kind == Split.THRESHOLD)
+    proposed = g["threshold"][nodes]
     known = ~np.isnan(proposed)
     if known.any():
-        given[own[known]] = floor_to_dtype(proposed[known], recipe.dtype)
-        own = own[~known]
-    feature, cut = g["feature"][own], g["cut"][own]
+        given[nodes[known]] = floor_to_dtype(proposed[known], recipe.dtype)
+        nodes = nodes[~known]
+    feature, cut = g["feature"][nodes], g["cut"][nodes]
     if recipe.splitter.coding == "exact":
-        given[own] = place_cuts(
-            recipe.table, recipe.dtype, recipe.split_rules, feature, cut, g["after"][own]
+        given[nodes] = place_cuts(
+            recipe.table, recipe.dtype, recipe.split_rules, feature, cut, g["after"][nodes]
         )
     else:
-        given[own] = recipe.bin_thresholds[recipe.table.value_start[feature] + cut]
+        given[nodes] = recipe.bin_thresholds[recipe.table.value_start[feature] + cut]
     return given
 
 
@@ -688,8 +688,11 @@ def compute_node_values(
     if leaf_value is not None:
         blocks, values = target.blocks, []
         for k in range(1 if blocks is None else blocks.n_targets):
-            own = stats if blocks is None else blocks.select_target(stats, k)
-            calls = (call_checked(criterion.origin, "leaf_value", leaf_value, row) for row in own)
+            target_stats = stats if blocks is None else blocks.select_target(stats, k)
+            calls = (
+                call_checked(criterion.origin, "leaf_value", leaf_value, row)
+                for row in target_stats
+            )
             values.append(np.array(list(calls)))
         return np.stack(values, axis=1) + target.center
     if target.quantile is not None:
@@ -765,25 +768,25 @@ def make_surrogate_fields(
     """
     if grown.surrogates is None or grown.surrogate_levels is None:
         return {}
-    found = grown.surrogates[inner[grown.surrogates["node"]]]
-    found = found[np.argsort(found["node"], kind="stable")]
-    counts = np.bincount(found["node"], minlength=len(inner))
-    sizes = found["n_levels"]
+    surrogates = grown.surrogates[inner[grown.surrogates["node"]]]
+    surrogates = surrogates[np.argsort(surrogates["node"], kind="stable")]
+    counts = np.bincount(surrogates["node"], minlength=len(inner))
+    sizes = surrogates["n_levels"]
     starts = np.concatenate([[0], np.cumsum(sizes)])
-    threshold = np.full(len(found), np.nan)
-    numeric = recipe.table.nominal[found["feature"]] == 0
-    cuts = found[numeric]
+    threshold = np.full(len(surrogates), np.nan)
+    numeric = recipe.table.nominal[surrogates["feature"]] == 0
+    cuts = surrogates[numeric]
     after = cuts["after"] if recipe.splitter.coding == "exact" else cuts["cut"] + 1
     low, high = find_gaps(recipe.table, cuts["feature"], cuts["cut"], after)
     threshold[numeric] = place_threshold(low, high, recipe.dtype, recipe.split_rules.placement)
     return {
         "surrogate_offsets": np.concatenate([[0], np.cumsum(counts)]),
-        "surrogate_feature": found["feature"],
+        "surrogate_feature": surrogates["feature"],
         "surrogate_threshold": threshold,
-        "surrogate_below": found["below"],
+        "surrogate_below": surrogates["below"],
         "surrogate_level_offsets": starts,
         "surrogate_level_branch": concatenate_slices(
-            grown.surrogate_levels, found["level_start"], sizes
+            grown.surrogate_levels, surrogates["level_start"], sizes
         ),
     }
 

@@ -66,7 +66,7 @@ from treekit.kernels.row_records import FORM, NO_RECORDS, PLAIN, SHORT
 
 
 @kernel
-def find_axis_split(node, scratch, criterion, rng, found):
+def find_axis_split(node, scratch, criterion, rng, best_split):
     """Find the best split of one node.
 
     Parameters
@@ -76,22 +76,22 @@ def find_axis_split(node, scratch, criterion, rng, found):
     criterion : CriterionPointers
     rng : numpy.random.Generator
         For splitters that propose their own branches; not used here.
-    found : (1,) SPLIT
+    best_split : (1,) SPLIT
         Receives the split.
 
     Cost: tries x rows, plus tries x codes for large nodes.
     """
-    search_columns(node, scratch, criterion, True, None, None, found)
+    search_columns(node, scratch, criterion, True, None, None, best_split)
 
 
 @kernel
-def find_binned_split(node, scratch, criterion, rng, found):
+def find_binned_split(node, scratch, criterion, rng, best_split):
     """Find the best split of one node as `find_axis_split`, by the fast search of records."""
-    search_columns(node, scratch, criterion, True, True, None, found)
+    search_columns(node, scratch, criterion, True, True, None, best_split)
 
 
 @inlined
-def search_columns(node, scratch, criterion, by_row, records, counts, found):
+def search_columns(node, scratch, criterion, by_row, records, counts, best_split):
     """Find the best split of one node on a single column, as `find_axis_split`.
 
     Parameters
@@ -103,8 +103,8 @@ def search_columns(node, scratch, criterion, by_row, records, counts, found):
     counts : (codes of the columns tried, S) float64, or None
         The node's counts in the order of its columns.
     """
-    node, scratch, found = borrow_arrays((node, scratch, found))
-    table, rows, split = node.table, node.rows, found[0]
+    node, scratch, best_split = borrow_arrays((node, scratch, best_split))
+    table, rows, split = node.table, node.rows, best_split[0]
     m, s, dense = np.uint64(len(rows.ids)), np.uint64(len(node.stats)), len(rows.cells) == 0
     n_features = np.uint64(len(table.n_codes))
     n_try = min(np.uint64(node.n_try), n_features)
@@ -191,17 +191,16 @@ def search_columns(node, scratch, criterion, by_row, records, counts, found):
 
 
 @inlined
-def search_plain_columns(node, scratch, criterion, lanes, found):
+def search_plain_columns(node, scratch, criterion, lanes, best_split):
     """Find the best cut of a node of a plain table, whose rows are records.
 
     Parameters
     ----------
     lanes : bool or None
-        Class weights are counted side by side in words; None = statistics are summed as doubles,
-        and lanes are not compiled.
+        See `treekit.kernels.records.SplitSearch`.
     """
-    node, scratch, found = borrow_arrays((node, scratch, found))
-    rows, split = node.rows, found[0]
+    node, scratch, best_split = borrow_arrays((node, scratch, best_split))
+    rows, split = node.rows, best_split[0]
     m, s = np.uint64(len(rows.ids)), np.uint64(len(node.stats))
     n_features = np.uint64(len(node.table.n_codes))
     n_try = min(np.uint64(node.n_try), n_features)
@@ -809,11 +808,11 @@ def try_one_vs_rest(node, scratch, criterion, groups, totals, split):
             if side == 0 and (not lost or at == singles):
                 break
             for k in range(s):
-                own = compact[at, k] if at < singles else totals[k] - compact[unknown, k]
+                single = compact[at, k] if at < singles else totals[k] - compact[unknown, k]
                 if side == 0:
-                    own += compact[unknown, k]
-                children[0, k] = own
-                children[1, k] = totals[k] - own
+                    single += compact[unknown, k]
+                children[0, k] = single
+                children[1, k] = totals[k] - single
             left, right = sum_weight(children[0], dense), sum_weight(children[1], dense)
             if min(left, right) < node.min_weight_leaf:
                 continue
@@ -874,7 +873,7 @@ def score_on_first_component(rows, count, scaled, keys):
     keys : (levels,) float64
         Output: the scores.
 
-    Cost: categories x classes x `ROUNDS`, by the power iteration.
+    Cost: categories x classes x `POWER_ITERATIONS`, by the power iteration.
     """
     n, cells = np.uint64(count), np.uint64(rows.shape[1])
     apart = np.empty((count, rows.shape[1]))

@@ -104,11 +104,11 @@ class Kernel:
         except KeyError:
             loaded = library.get_library()
             name = f"{self.__module__}.{self.__qualname__}".removeprefix("treekit.kernels.")
-            found = None if loaded is None else loaded.find_variant(name, arguments)
-            if found is None:
+            variant = None if loaded is None else loaded.find_variant(name, arguments)
+            if variant is None:
                 library.note_missing(f"{name}{library.describe_types(arguments)}")
-            self._variants[types] = found
-            return found
+            self._variants[types] = variant
+            return variant
 
     def has_variant(self, arguments: tuple[Any, ...]) -> bool:
         """Return whether the library has the variant for the types of some arguments."""

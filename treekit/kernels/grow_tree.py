@@ -234,7 +234,7 @@ def grow_nodes(sample, records, arrays, rules, rare, search, scratch):
     if best_first:
         tops[0], tops[1] = len(sample.rows.ids), len(sample.held.ids)
     waiting, n_waiting = np.zeros(64, np.int64), 0
-    # Typed: kernels are compiled again for literal arguments.
+    # Typed: numba compiles a kernel again for a literal argument.
     zero, n = np.int64(0), np.int64(1)
     fresh, used, leaves, n_surrogates = zero, zero, n, zero
     # The nest being expanded: its pending tests, its root, and nodes and surrogates before it.
@@ -947,7 +947,7 @@ def pass_cuts_down(nodes, node, cuts, pending, n_pending):
     Parameters
     ----------
     cuts : Cuts
-    pending : (PENDING,) int64
+    pending : (`MAX_PENDING`,) int64
         Output: the children that have cuts, from `n_pending` on.
 
     Returns

@@ -169,8 +169,8 @@ def _drop_owners(context, builder, kind, value):
     """Return a value whose arrays have no owner, by the types of a record's fields."""
     if isinstance(kind, types.BaseTuple):
         for at, field in enumerate(kind.types):
-            own = _drop_owners(context, builder, field, builder.extract_value(value, at))
-            value = builder.insert_value(value, own, at)
+            part = _drop_owners(context, builder, field, builder.extract_value(value, at))
+            value = builder.insert_value(value, part, at)
     elif isinstance(kind, types.Array):
         view = make_array(kind)(context, builder, value)
         view.meminfo, view.parent = view.meminfo.type(None), view.parent.type(None)
@@ -308,8 +308,8 @@ def load_cell(typingctx, matrix, row, column):
         view = make_array(signature.args[0])(context, builder, args[0])
         step = cgutils.unpack_tuple(builder, view.strides)[0]
         start = builder.ptrtoint(view.data, step.type)
-        own = builder.inttoptr(builder.add(start, builder.mul(args[1], step)), view.data.type)
-        return builder.load(builder.gep(own, [args[2]]))
+        place = builder.inttoptr(builder.add(start, builder.mul(args[1], step)), view.data.type)
+        return builder.load(builder.gep(place, [args[2]]))
 
     return nb.float64(matrix, row, column), codegen
 

@@ -316,10 +316,10 @@ def _load(folder: Path) -> Library | None:
 @cache
 def _read_manifest(folder: Path) -> dict[str, Any]:
     try:
-        found = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
+        manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return {}
-    return found if isinstance(found, dict) else {}
+    return manifest if isinstance(manifest, dict) else {}
 
 
 def _has_known_arrays() -> bool:
@@ -330,8 +330,8 @@ def _has_known_arrays() -> bool:
     data, n, shape, strides = struct.unpack("QqQQ", ctypes.string_at(id(array) + start, 32))
     if data != array.__array_interface__["data"][0] or n & 0xFFFFFFFF != array.ndim:
         return False
-    found = (tuple((ctypes.c_int64 * 2).from_address(at)) for at in (shape, strides))
-    return tuple(found) == (array.shape, array.strides)
+    stored = (tuple((ctypes.c_int64 * 2).from_address(at)) for at in (shape, strides))
+    return tuple(stored) == (array.shape, array.strides)
 
 
 # ---------------------------------------------------------------- calls

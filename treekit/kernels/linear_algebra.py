@@ -31,23 +31,23 @@ def sum_products(a, b):
 @kernel
 def multiply_by_vector(matrix, vector):
     """Return ``matrix @ vector``, (rows,) float64, of a C-contiguous matrix."""
-    found = np.empty(len(matrix))
+    product = np.empty(len(matrix))
     for i in range(np.uint64(len(matrix))):
-        found[i] = sum_products(matrix[i], vector)
-    return found
+        product[i] = sum_products(matrix[i], vector)
+    return product
 
 
 @kernel
 def compute_weighted_gram(rows, weights):
     """Return ``(rows * weights) @ rows.T``, (n, n) float64, of a C-contiguous (n, m) matrix."""
     n = np.uint64(len(rows))
-    found, weighted = np.empty((n, n)), np.empty(rows.shape[1])
+    gram, weighted = np.empty((n, n)), np.empty(rows.shape[1])
     for a in range(n):
         for i in range(np.uint64(len(weighted))):
             weighted[i] = rows[a, i] * weights[i]
         for b in range(a + np.uint64(1)):
-            found[a, b] = found[b, a] = sum_products(weighted, rows[b])
-    return found
+            gram[a, b] = gram[b, a] = sum_products(weighted, rows[b])
+    return gram
 
 
 @kernel
@@ -73,14 +73,14 @@ def solve(matrix, right):
             for j in range(k, n):
                 matrix[i, j] -= factor * matrix[k, j]
             right[i] -= factor * right[k]
-    found = np.empty(n)
+    solution = np.empty(n)
     for step in range(n):
         i = n - one - step
         value = right[i]
         for j in range(i + one, n):
-            value -= matrix[i, j] * found[j]
-        found[i] = value / matrix[i, i]
-    return found
+            value -= matrix[i, j] * solution[j]
+        solution[i] = value / matrix[i, i]
+    return solution
 
 
 MAX_SWEEPS = 50
@@ -111,7 +111,7 @@ def find_eigenvectors(matrix):
             for q in range(p + one, n):
                 _rotate(matrix, vectors, p, q)
     order = np.argsort(-np.diag(matrix), kind="mergesort")
-    found = np.empty((n, n))
+    ordered = np.empty((n, n))
     for k in range(n):
         at, largest = np.uint64(order[k]), np.uint64(0)
         for j in range(n):
@@ -119,8 +119,8 @@ def find_eigenvectors(matrix):
                 largest = j
         sign = -1.0 if vectors[at, largest] < 0.0 else 1.0
         for j in range(n):
-            found[k, j] = sign * vectors[at, j]
-    return found
+            ordered[k, j] = sign * vectors[at, j]
+    return ordered
 
 
 @kernel

@@ -70,13 +70,13 @@ def _decode_value(table, feature, code):
 
 
 @kernel
-def find_oblique_split(node, scratch, criterion, rng, found):
+def find_oblique_split(node, scratch, criterion, rng, best_split):
     """Find the best split of one node, on single columns or on sums of them.
 
     Arguments are those of `treekit.kernels.axis_splits.find_axis_split`.
     """
-    search_columns(node, scratch, criterion, True, None, None, found)
-    search_sums(node, scratch, make_scorer(criterion, scratch.scan), found[0])
+    search_columns(node, scratch, criterion, True, None, None, best_split)
+    search_sums(node, scratch, make_scorer(criterion, scratch.scan), best_split[0])
 
 
 @kernel
@@ -120,28 +120,28 @@ def search_sums(node, scratch, scorer, split):
         node, scratch, scorer, x, centers, scales, method, most_terms, restarts, ridge
     )
     keys = np.empty(x.shape[1])
-    found = np.empty(4)
+    best_cut = np.empty(4)
     for i in range(np.uint64(len(directions))):
         weights = _round_weights(directions[i], scales, digits)
         if np.count_nonzero(weights) < 2:
             continue
         _sum_columns(x, weights, keys)
-        find_best_cut(node, keys, scorer, scratch.start, scratch.best, found)
-        if found[0] != found[0]:
+        find_best_cut(node, keys, scorer, scratch.start, scratch.best, best_cut)
+        if best_cut[0] != best_cut[0]:
             split.kind = BAD_NUMBER
             return
         slack = TOLERANCE * max(abs(split.score), node.impurity)
-        if split.kind != 0 and not found[0] > split.score + slack:
+        if split.kind != 0 and not best_cut[0] > split.score + slack:
             continue
-        if found[0] > -np.inf and found[0] < np.inf:
-            low, high = found[1], found[2]
+        if best_cut[0] > -np.inf and best_cut[0] < np.inf:
+            low, high = best_cut[1], best_cut[2]
             middle = low + (high - low) / 2.0
             threshold = middle if middle < high else low
             if node.rules.placement >= READABLE_FLOAT32:
                 threshold = _shorten_split(
                     directions[i], scales, digits, x, keys, weights, threshold
                 )
-            _write_split(columns, weights, threshold, found, scratch.levels, split)
+            _write_split(columns, weights, threshold, best_cut, scratch.levels, split)
 
 
 @kernel
@@ -293,7 +293,7 @@ def _shorten_split(direction, scales, digits, x, keys, weights, threshold):
 
 
 @kernel
-def _write_split(columns, weights, threshold, found, levels, split):
+def _write_split(columns, weights, threshold, best_cut, levels, split):
     """Write an oblique split to the output of the search."""
     bits = levels.view(np.float32)
     at = np.uint64(0)
@@ -302,8 +302,8 @@ def _write_split(columns, weights, threshold, found, levels, split):
             levels[at] = np.int32(columns[j])
             bits[at + np.uint64(1)] = np.float32(weights[j])
             at += np.uint64(2)
-    replace_split(split, OBLIQUE, levels[0], found[0], 0)
-    split.levels, split.missing = np.int64(at), np.int64(found[3])
+    replace_split(split, OBLIQUE, levels[0], best_cut[0], 0)
+    split.levels, split.missing = np.int64(at), np.int64(best_cut[3])
     split.threshold = threshold
 
 
@@ -348,7 +348,7 @@ def fit_linear_directions(z, cells, values, stats, most_terms, ridge):
     responses = _make_responses(cells, values, stats)
     d = len(z)
     most = min(most_terms, d)
-    found = np.zeros((len(responses) * max(most - 1, 0), d))
+    directions = np.zeros((len(responses) * max(most - 1, 0), d))
     made = np.uint64(0)
     for k in range(np.uint64(len(responses))):
         corr = _correlate_columns(z, values, responses[k])
@@ -358,16 +358,16 @@ def fit_linear_directions(z, cells, values, stats, most_terms, ridge):
             left = np.abs(corr - multiply_by_vector(gram, coefficients))
             left[chosen] = -1.0
             chosen = np.sort(np.append(chosen, np.argmax(left)))
-            own = np.empty((size, size))
+            submatrix = np.empty((size, size))
             for a in range(np.uint64(size)):
                 for b in range(np.uint64(size)):
-                    own[a, b] = gram[np.uint64(chosen[a]), np.uint64(chosen[b])]
-                own[a, a] += ridge
-            coefficients[chosen] = solve(own, corr[chosen])
+                    submatrix[a, b] = gram[np.uint64(chosen[a]), np.uint64(chosen[b])]
+                submatrix[a, a] += ridge
+            coefficients[chosen] = solve(submatrix, corr[chosen])
             if size > 1:
-                found[made] = coefficients
+                directions[made] = coefficients
                 made += np.uint64(1)
-    return found
+    return directions
 
 
 @kernel
@@ -380,13 +380,13 @@ def find_principal_axes(z, values, most_terms):
     axes = find_eigenvectors(_compute_gram(z, values))
     d = len(z)
     count = min(d, MAX_AXES)
-    found = np.zeros((count, d))
+    directions = np.zeros((count, d))
     for k in range(np.uint64(count)):
         axis = axes[k]
         largest = np.argsort(-np.abs(axis))[:most_terms]
         for j in largest:
-            found[k, np.uint64(j)] = axis[np.uint64(j)]
-    return found
+            directions[k, np.uint64(j)] = axis[np.uint64(j)]
+    return directions
 
 
 @kernel
@@ -401,18 +401,18 @@ def _make_responses(cells, values, stats):
     """Return (responses, rows) float64: the regression targets of the directions."""
     if len(cells) == 0:
         count = min(values.shape[1] - 1, MAX_RESPONSES)
-        found = np.empty((count, len(values)))
+        responses = np.empty((count, len(values)))
         for k in range(np.uint64(count)):
-            found[k] = values[:, np.int64(k) + 1] / values[:, 0]
-        return found
+            responses[k] = values[:, np.int64(k) + 1] / values[:, 0]
+        return responses
     present = np.count_nonzero(stats)
     count = 1 if present == 2 else min(present, MAX_RESPONSES)
     heaviest = np.argsort(-stats, kind="mergesort")
-    found = np.zeros((count, len(cells)))
+    responses = np.zeros((count, len(cells)))
     for k in range(np.uint64(count)):
         for i in range(np.uint64(len(cells))):
-            found[k, i] = 1.0 if np.int64(cells[i]) == heaviest[k] else 0.0
-    return found
+            responses[k, i] = 1.0 if np.int64(cells[i]) == heaviest[k] else 0.0
+    return responses
 
 
 @kernel
@@ -451,7 +451,7 @@ def search_coordinates(z, node, scorer, start, best, state, most_terms, restarts
     for j in range(np.uint64(len(z))):
         for i in range(np.uint64(len(sample))):
             p[j, i] = z[j, np.uint64(sample[i])]
-    found = np.empty((restarts + 1, len(z)))
+    directions = np.empty((restarts + 1, len(z)))
     for k in range(np.uint64(restarts + 1)):
         weights = np.zeros(len(z))
         if k == np.uint64(0):
@@ -460,8 +460,8 @@ def search_coordinates(z, node, scorer, start, best, state, most_terms, restarts
             for _ in range(most_terms):
                 weights[np.uint64(_draw_uniform(state) * len(z))] = 2.0 * _draw_uniform(state) - 1.0
         _improve_weights(p, weights, node, scorer, start, best, most_terms)
-        found[k] = weights
-    return found
+        directions[k] = weights
+    return directions
 
 
 @kernel
@@ -489,24 +489,24 @@ def _sample_node(node, sample):
 @kernel
 def _find_best_column(p, node, scorer, start, best):
     """Return the column with the best cut."""
-    found = np.empty(4)
+    best_cut = np.empty(4)
     chosen, score = 0, -np.inf
     for j in range(np.uint64(len(p))):
-        find_best_cut(node, p[j], scorer, start, best, found)
-        if found[np.uint64(0)] > score:
-            chosen, score = np.int64(j), found[np.uint64(0)]
+        find_best_cut(node, p[j], scorer, start, best, best_cut)
+        if best_cut[np.uint64(0)] > score:
+            chosen, score = np.int64(j), best_cut[np.uint64(0)]
     return chosen
 
 
 @kernel
 def _improve_weights(p, weights, node, scorer, start, best, most_terms):
     """Improve `weights` in place, one best change at a time, until no change helps."""
-    found = np.empty(4)
+    best_cut = np.empty(4)
     sums = np.zeros(p.shape[1])
     for j in range(np.uint64(len(p))):
         sums += weights[j] * p[j]
-    find_best_cut(node, sums, scorer, start, best, found)
-    score, bound = found[np.uint64(0)], (found[np.uint64(1)] + found[np.uint64(2)]) / 2.0
+    find_best_cut(node, sums, scorer, start, best, best_cut)
+    score, bound = best_cut[np.uint64(0)], (best_cut[np.uint64(1)] + best_cut[np.uint64(2)]) / 2.0
     if not score > -np.inf:
         return
     for _ in range(MAX_WEIGHT_CHANGES):
@@ -515,17 +515,17 @@ def _improve_weights(p, weights, node, scorer, start, best, most_terms):
             if weights[m] == 0.0 and np.count_nonzero(weights) >= most_terms:
                 continue
             rest = sums - weights[m] * p[m]
-            find_best_weight(node, rest, bound, p[m], scorer, start, best, found)
-            if found[np.uint64(0)] > bar:
-                bar, chosen, weight = found[np.uint64(0)], np.int64(m), found[np.uint64(1)]
+            find_best_weight(node, rest, bound, p[m], scorer, start, best, best_cut)
+            if best_cut[np.uint64(0)] > bar:
+                bar, chosen, weight = best_cut[np.uint64(0)], np.int64(m), best_cut[np.uint64(1)]
         if chosen < 0:
             return
         m = np.uint64(chosen)
         sums += (weight - weights[m]) * p[m]
         weights[m] = weight
-        find_best_cut(node, sums, scorer, start, best, found)
-        bound = (found[np.uint64(1)] + found[np.uint64(2)]) / 2.0
-        score = max(bar, found[np.uint64(0)])
+        find_best_cut(node, sums, scorer, start, best, best_cut)
+        bound = (best_cut[np.uint64(1)] + best_cut[np.uint64(2)]) / 2.0
+        score = max(bar, best_cut[np.uint64(0)])
 
 
 @kernel
@@ -538,12 +538,12 @@ def _draw_uniform(state):
 
 
 @kernel
-def find_best_cut(node, keys, scorer, start, best, found):
+def find_best_cut(node, keys, scorer, start, best, best_cut):
     """Find the best cut of a node's rows along their `keys` (rows,); NaN = unknown.
 
     Parameters
     ----------
-    found : (4,) float64
+    best_cut : (4,) float64
         Output: the score (-inf: no cut; NaN: the criterion's score was not finite),
         the keys on either side of the cut, and the branch of unknown rows.
     """
@@ -552,7 +552,7 @@ def find_best_cut(node, keys, scorer, start, best, found):
     compact = np.zeros((len(keys) + 1, len(stats)))
     value = np.empty(len(keys) + 1)
     groups, known_weight = _sum_groups(keys, order, rows.cells, rows.values, compact, value)
-    found[np.uint64(0)] = -np.inf
+    best_cut[np.uint64(0)] = -np.inf
     if groups < 2:
         return
     at_end = np.uint64(groups)
@@ -572,17 +572,17 @@ def find_best_cut(node, keys, scorer, start, best, found):
             len(rows.cells) == 0, node.impurity, node.rules.tolerance, best,
         )  # fmt: skip
         if at == -2:
-            found[np.uint64(0)] = np.nan
+            best_cut[np.uint64(0)] = np.nan
             return
-        if at < 0 or not best[np.uint64(0)] * share > found[np.uint64(0)]:
+        if at < 0 or not best[np.uint64(0)] * share > best_cut[np.uint64(0)]:
             continue
-        found[np.uint64(0)] = best[np.uint64(0)] * share
-        found[np.uint64(1)] = value[np.uint64(at)]
-        found[np.uint64(2)] = value[np.uint64(at + 1)]
+        best_cut[np.uint64(0)] = best[np.uint64(0)] * share
+        best_cut[np.uint64(1)] = value[np.uint64(at)]
+        best_cut[np.uint64(2)] = value[np.uint64(at + 1)]
         branch = side
         if not lost:
             branch = 0 if 2.0 * best[np.uint64(1)] >= known_weight else 1
-        found[np.uint64(3)] = branch
+        best_cut[np.uint64(3)] = branch
 
 
 @kernel
@@ -606,7 +606,7 @@ def _sum_groups(keys, order, cells, values, compact, value):
 
 
 @kernel
-def find_best_weight(node, rest, bound, z, scorer, start, best, found):
+def find_best_weight(node, rest, bound, z, scorer, start, best, best_weight):
     """Find the best weight ``a`` in ``rest + a * z <= bound``, with all other weights fixed.
 
     Row i changes sides at ``U_i = (bound - rest_i) / z_i``: it leaves the left side as
@@ -617,7 +617,7 @@ def find_best_weight(node, rest, bound, z, scorer, start, best, found):
     Parameters
     ----------
     rest, z : (rows,) float64
-    found : (2,) float64
+    best_weight : (2,) float64
         Output: the score (-inf: none; NaN: the criterion's score was not finite) and
         the weight.
     """
@@ -641,7 +641,7 @@ def find_best_weight(node, rest, bound, z, scorer, start, best, found):
             groups += 1
         sign = -1.0 if z[row] > 0.0 else 1.0
         _add_signed_row(compact[np.uint64(groups - 1)], cells, values, row, sign)
-    found[np.uint64(0)] = -np.inf
+    best_weight[np.uint64(0)] = -np.inf
     if groups < 2:
         return
     totals = node.stats.copy()
@@ -650,10 +650,10 @@ def find_best_weight(node, rest, bound, z, scorer, start, best, found):
         node.impurity, node.rules.tolerance, best,
     )  # fmt: skip
     if at == -2:
-        found[np.uint64(0)] = np.nan
+        best_weight[np.uint64(0)] = np.nan
     elif at >= 0:
-        found[np.uint64(0)] = best[np.uint64(0)]
-        found[np.uint64(1)] = (value[np.uint64(at)] + value[np.uint64(at + 1)]) / 2.0
+        best_weight[np.uint64(0)] = best[np.uint64(0)]
+        best_weight[np.uint64(1)] = (value[np.uint64(at)] + value[np.uint64(at + 1)]) / 2.0
 
 
 @kernel

@@ -56,7 +56,7 @@ from treekit.kernels.records import (
 
 
 @kernel
-def find_quantile_split(node, scratch, criterion, rng, found):
+def find_quantile_split(node, scratch, criterion, rng, best_split):
     """Find the best split of one node; see `treekit.kernels.axis_splits.find_axis_split`.
 
     Penalties and C4.5's limits (`treekit.kernels.records.SplitRules`) apply to
@@ -64,8 +64,8 @@ def find_quantile_split(node, scratch, criterion, rng, found):
 
     Cost: tries x rows (see `treekit.kernels.quantile_splits.sweep_cuts`).
     """
-    node, scratch, found = borrow_arrays((node, scratch, found))
-    table, rows, work, split = node.table, node.rows, scratch.work, found[0]
+    node, scratch, best_split = borrow_arrays((node, scratch, best_split))
+    table, rows, work, split = node.table, node.rows, scratch.work, best_split[0]
     flat = borrow_arrays(table.codes.reshape(table.codes.size))
     n_rows, n_features = np.uint64(table.codes.shape[1]), np.uint64(len(table.n_codes))
     place = choose_place(np.uint64(len(rows.ids)), n_rows, scratch)
@@ -212,7 +212,8 @@ def group_rows(column, ids, work, counts, words):
         The node's rows.
     work, counts, words : arrays
         Arrays of the `Scratch`.  Output: the positions, ascending within a group, in
-        ``work[ORDER]``, the end of each group in ``work[ENDS]``, its code in ``work[CODE_OF]``.
+        ``work[ORDER]``, the end of each group in ``work[GROUP_ENDS]``, and its code in
+        ``work[CODE_OF]``.
 
     Returns
     -------

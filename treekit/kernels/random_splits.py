@@ -55,7 +55,7 @@ MAX_ROUNDS = 8
 
 
 @kernel
-def find_random_split(node, scratch, criterion, rng, found):
+def find_random_split(node, scratch, criterion, rng, best_split):
     """Draw a test for each of K columns that are not constant, and keep the best.
 
     Numeric columns: a threshold drawn uniformly between the smallest and the
@@ -68,9 +68,9 @@ def find_random_split(node, scratch, criterion, rng, found):
     Parameters are those of `treekit.kernels.axis_splits.find_axis_split`.  The test is not
     chosen from many candidates, so that there is no penalty.
     """
-    node, scratch, found = borrow_arrays((node, scratch, found))
+    node, scratch, best_split = borrow_arrays((node, scratch, best_split))
     table, rows, state, work = node.table, node.rows, scratch.state, scratch.work
-    split = found[0]
+    split = best_split[0]
     known_only = node.rules.known_only
     codes, sides, children = borrow_arrays((work[0], work[1], scratch.ordered[:2]))
     packed = borrow_arrays(work[2:].reshape(-1).view(np.uint64))

@@ -137,8 +137,8 @@ def _are_short(weights):
     """Check whether all weights are integers from 0 to 255."""
     are_short = True
     for i in range(np.uint64(len(weights))):
-        own = weights[i]
-        are_short &= (own >= 0.0) & (own <= _LARGEST) & (np.floor(own) == own)
+        weight = weights[i]
+        are_short &= (weight >= 0.0) & (weight <= _LARGEST) & (np.floor(weight) == weight)
     return are_short
 
 
@@ -208,9 +208,9 @@ def sum_records(records, begin, end, n_values, has_cells, stats):
         if s == np.uint64(2):
             whole, second = np.int64(0), np.int64(0)
             for _ in range(np.uint64(end - begin)):
-                own = np.int64(codes[at + one])
-                whole += own
-                second += own * np.int64(codes[at])
+                row_weight = np.int64(codes[at + one])
+                whole += row_weight
+                second += row_weight * np.int64(codes[at])
                 at += step
             stats[zero], stats[one] = np.float64(whole - second), np.float64(second)
             return np.float64(whole)

@@ -118,9 +118,9 @@ def _walk_top_levels(
     width: Any,
     keys: Array,
     n: Any,
-    found: Array,
+    reached: Array,
 ) -> None:
-    """Walk `n` rows down the complete levels of one tree; write the ends to `found` (rows,).
+    """Walk `n` rows down the complete levels of one tree; write the ends to `reached` (rows,).
 
     `key`, `cell` and `ends` are slices of this tree: their addresses stay in registers, and
     no step adds the offset of the tree.
@@ -138,18 +138,18 @@ def _walk_top_levels(
             a5 += a5 + take_top_branch(key, cell, table, a5, keys, at + np.uint64(5))
             a6 += a6 + take_top_branch(key, cell, table, a6, keys, at + np.uint64(6))
             a7 += a7 + take_top_branch(key, cell, table, a7, keys, at + np.uint64(7))
-        found[r], found[r + one] = ends[a0 - size], ends[a1 - size]
-        found[r + np.uint64(2)], found[r + np.uint64(3)] = ends[a2 - size], ends[a3 - size]
-        found[r + np.uint64(4)], found[r + np.uint64(5)] = ends[a4 - size], ends[a5 - size]
-        found[r + np.uint64(6)], found[r + np.uint64(7)] = ends[a6 - size], ends[a7 - size]
+        reached[r], reached[r + one] = ends[a0 - size], ends[a1 - size]
+        reached[r + np.uint64(2)], reached[r + np.uint64(3)] = ends[a2 - size], ends[a3 - size]
+        reached[r + np.uint64(4)], reached[r + np.uint64(5)] = ends[a4 - size], ends[a5 - size]
+        reached[r + np.uint64(6)], reached[r + np.uint64(7)] = ends[a6 - size], ends[a7 - size]
         at += width
 
 
 @kernel
 def _walk_below_top(
-    trees: Any, tree: Any, keys: Array, rows: Array, n: Any, walking: Array, found: Array
+    trees: Any, tree: Any, keys: Array, rows: Array, n: Any, walking: Array, reached: Array
 ) -> None:
-    """Walk `n` rows from the nodes `found` to leaves; write the leaf numbers to `found`.
+    """Walk `n` rows from the nodes `reached` to leaves; write the leaf numbers to `reached`.
 
     `walking` (rows + 8,) uint32 is working memory for the rows that have not reached a leaf.
     """
@@ -187,10 +187,10 @@ def _walk_below_top(
                 find_first_cell(r6, w),
                 find_first_cell(r7, w),
             )
-            b0, b1 = np.uint64(found[r0]), np.uint64(found[r1])
-            b2, b3 = np.uint64(found[r2]), np.uint64(found[r3])
-            b4, b5 = np.uint64(found[r4]), np.uint64(found[r5])
-            b6, b7 = np.uint64(found[r6]), np.uint64(found[r7])
+            b0, b1 = np.uint64(reached[r0]), np.uint64(reached[r1])
+            b2, b3 = np.uint64(reached[r2]), np.uint64(reached[r3])
+            b4, b5 = np.uint64(reached[r4]), np.uint64(reached[r5])
+            b6, b7 = np.uint64(reached[r6]), np.uint64(reached[r7])
             a0, a1, a2, a3, a4, a5, a6, a7 = b0, b1, b2, b3, b4, b5, b6, b7
             for _ in range(four):
                 a0, a1, a2, a3, a4, a5, a6, a7 = b0, b1, b2, b3, b4, b5, b6, b7
@@ -202,8 +202,8 @@ def _walk_below_top(
                 b5 = step_to_child(walked, a5, keys, k5, rows, r5)
                 b6 = step_to_child(walked, a6, keys, k6, rows, r6)
                 b7 = step_to_child(walked, a7, keys, k7, rows, r7)
-            found[r0], found[r1], found[r2], found[r3] = b0, b1, b2, b3
-            found[r4], found[r5], found[r6], found[r7] = b4, b5, b6, b7
+            reached[r0], reached[r1], reached[r2], reached[r3] = b0, b1, b2, b3
+            reached[r4], reached[r5], reached[r6], reached[r7] = b4, b5, b6, b7
             # A row that has reached a leaf is overwritten by the next one.
             walking[kept] = r0
             kept += np.uint64(a0 != b0)
@@ -223,7 +223,7 @@ def _walk_below_top(
             kept += np.uint64((a7 != b7) & (i + seven < left))
         left = kept
     for r in range(n):
-        found[r] = nodes[np.uint64(found[r]), np.uint64(0)]
+        reached[r] = nodes[np.uint64(reached[r]), np.uint64(0)]
 
 
 @kernel
@@ -250,7 +250,7 @@ def add_leaf_units(trees: Any, rows: Array, block: Any, units: Array, sums: Arra
     )
     most = (min(n, block) + group - np.uint64(1)) // group * group
     keys = np.empty(most // group * width, trees.nodes.dtype)
-    found, walking = np.empty(most, np.uint32), np.empty(most, np.uint32)
+    reached, walking = np.empty(most, np.uint32), np.empty(most, np.uint32)
     for start in range(np.uint64(0), n, block):
         count = min(block, n - start)
         part = rows[start : start + count]
@@ -259,17 +259,17 @@ def add_leaf_units(trees: Any, rows: Array, block: Any, units: Array, sums: Arra
             first, depth = trees.tops.offsets[t], trees.tops.depth[t]
             end = first + (np.uint64(1) << depth)
             top = key[first:end], cell[first:end], ends[first:end]
-            _walk_top_levels(*top, trees.table, depth, width, keys, count, found)
+            _walk_top_levels(*top, trees.table, depth, width, keys, count, reached)
             if trees.tops.below[t]:
-                _walk_below_top(trees, t, keys, part, count, walking, found)
+                _walk_below_top(trees, t, keys, part, count, walking, reached)
             if outputs == 2:  # the overhead of a loop over two equals its work
                 for r in range(count):
-                    leaf, to = np.uint64(found[r]), start + r
+                    leaf, to = np.uint64(reached[r]), start + r
                     sums[to, np.uint64(0)] += units[leaf, np.uint64(0)]
                     sums[to, np.uint64(1)] += units[leaf, np.uint64(1)]
                 continue
             for r in range(count):
-                leaf = np.uint64(found[r])
+                leaf = np.uint64(reached[r])
                 for k in range(outputs):
                     sums[start + r, k] += units[leaf, k]
 
@@ -291,7 +291,7 @@ def gather_leaf_values(
     )
     most = (min(n, block) + group - np.uint64(1)) // group * group
     keys = np.empty(most // group * width, trees.nodes.dtype)
-    found, walking = np.empty(most, np.uint32), np.empty(most, np.uint32)
+    reached, walking = np.empty(most, np.uint32), np.empty(most, np.uint32)
     for start in range(np.uint64(0), n, block):
         count = min(block, n - start)
         part = rows[start : start + count]
@@ -300,11 +300,11 @@ def gather_leaf_values(
             first, depth = trees.tops.offsets[t], trees.tops.depth[t]
             end = first + (np.uint64(1) << depth)
             top = key[first:end], cell[first:end], ends[first:end]
-            _walk_top_levels(*top, trees.table, depth, width, keys, count, found)
+            _walk_top_levels(*top, trees.table, depth, width, keys, count, reached)
             if trees.tops.below[t]:
-                _walk_below_top(trees, t, keys, part, count, walking, found)
+                _walk_below_top(trees, t, keys, part, count, walking, reached)
             for r in range(count):
-                output[start + r, t] = leaf_values[np.uint64(found[r])]
+                output[start + r, t] = leaf_values[np.uint64(reached[r])]
 
 
 # ---------------------------------------------------------------- packed trees
@@ -572,15 +572,15 @@ def _distribute_mass(
     node: the next branch, and the mass to distribute.
     """
     root, at, part = trees.roots[tree], np.uint64(0), np.int64(_FULL_MASS)
-    n_waiting, found = np.uint64(0), np.uint64(0)
+    n_waiting, n_leaves = np.uint64(0), np.uint64(0)
     first = find_first_cell(row, compute_group_width(len(trees.columns)))
     while part > 0:
         while True:  # down to a leaf, or to a split whose value is missing
             key, test = trees.nodes[root + at, np.uint64(0)], trees.nodes[root + at, np.uint64(1)]
             child = np.uint64(test >> trees.child_shift)
             if child == at:
-                leaf[found], mass[found] = key, part
-                found += np.uint64(1)
+                leaf[n_leaves], mass[n_leaves] = key, part
+                n_leaves += np.uint64(1)
                 break
             branch = _find_branch(trees, key, test, keys, first, rows, row)
             if branch == np.uint64(ALL_BRANCHES):
@@ -600,7 +600,7 @@ def _distribute_mass(
                 n_waiting = last
             else:
                 waiting[last, np.uint64(0)] = at + np.uint64(1)
-    return found
+    return n_leaves
 
 
 @kernel
@@ -638,8 +638,8 @@ def add_fractional_units(
         encode_rows(part, trees.columns, trees.n_codes, keys)
         for t in range(np.uint64(len(trees.tops.depth))):
             for r in range(count):
-                found = _distribute_mass(trees, shares, t, keys, part, r, waiting, leaf, mass)
-                for i in range(found):
+                n_leaves = _distribute_mass(trees, shares, t, keys, part, r, waiting, leaf, mass)
+                for i in range(n_leaves):
                     at = np.uint64(leaf[i])
                     for k in range(outputs):
                         sums[start + r, k] += units[at, k] * mass[i]
@@ -668,9 +668,9 @@ def gather_heaviest_leaf_values(
         encode_rows(part, trees.columns, trees.n_codes, keys)
         for t in range(np.uint64(len(trees.tops.depth))):
             for r in range(count):
-                found = _distribute_mass(trees, shares, t, keys, part, r, waiting, leaf, mass)
+                n_leaves = _distribute_mass(trees, shares, t, keys, part, r, waiting, leaf, mass)
                 best = np.uint64(0)
-                for i in range(np.uint64(1), found):
+                for i in range(np.uint64(1), n_leaves):
                     same = mass[i] == mass[best] and leaf[i] < leaf[best]
                     if mass[i] > mass[best] or same:
                         best = i

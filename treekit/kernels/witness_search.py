@@ -345,12 +345,12 @@ def move_to_threshold(
     other = first + (term + 1 + int(rng.random() * (count - 1))) % count
     if sharp and rng.random() < 0.5:
         row[routes.terms[other].feature] = 0.0  # small numbers have the finest steps
-    found = _bisect_term(routes, test, first + term, row, bits)
-    if found[0] == found[1]:
+    neighbours = _bisect_term(routes, test, first + term, row, bits)
+    if neighbours[0] == neighbours[1]:
         return False
-    row[feature] = _decode_number(found[1 if above else 0], bits)
+    row[feature] = _decode_number(neighbours[1 if above else 0], bits)
     if sharp:
-        _fit_second_term(routes, test, above, first + term, found[0], other, row, bits)
+        _fit_second_term(routes, test, above, first + term, neighbours[0], other, row, bits)
     return True
 
 
@@ -367,10 +367,10 @@ def _fit_second_term(
     nearest = abs(sum_terms(routes, test, row) - threshold)
     for step in range(_N_NEIGHBOURS):
         row[routes.terms[at].feature] = _decode_number(key + step - _N_NEIGHBOURS // 2, bits)
-        found = _bisect_term(routes, test, other, row, bits)
-        if found[0] == found[1]:
+        neighbours = _bisect_term(routes, test, other, row, bits)
+        if neighbours[0] == neighbours[1]:
             continue
-        row[routes.terms[other].feature] = _decode_number(found[1 if above else 0], bits)
+        row[routes.terms[other].feature] = _decode_number(neighbours[1 if above else 0], bits)
         gap = abs(sum_terms(routes, test, row) - threshold)
         if gap < nearest:
             nearest = gap
