@@ -52,8 +52,8 @@ MAX_OWN_CELLS = 10
 MIN_TERM_CELLS = 5
 """Smallest number of classes for which `term` replaces `score`.
 
-With fewer classes `score` is faster in histogram searches, up to a quarter slower in exact
-ones, and spares a first training a sixth of its compile time (measured).
+With fewer classes `score` is faster in histogram searches, and up to a quarter slower in exact
+ones (measured).
 """
 
 

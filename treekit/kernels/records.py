@@ -1,4 +1,9 @@
-"""Records that kernels pass around: table, rows, limits, working memory and splits."""
+"""Records that kernels pass around: table, rows, limits, working memory and splits.
+
+S is the number of statistics of a node.  A target of classes is a *cell* target: a row adds its
+weight to one statistic, its cell.  *Lanes* are the sums of several cells side by side in a word;
+see `treekit.kernels.node_statistics`.
+"""
 
 from __future__ import annotations
 
@@ -26,6 +31,7 @@ class Table(NamedTuple):
         1 = two sets of categories, 2 = one branch per category, 3 = one category
         against the rest.
     value_start : (features,) int64
+        Where the values of each numeric column begin in `low` and `high`.
     low, high : (codes of all numeric columns,) float64
         Smallest and largest training value of code c of column f, at
         ``value_start[f] + c``.
@@ -66,9 +72,10 @@ class Column(NamedTuple):
 
     Attributes
     ----------
-    codes : (cells,) uint8 or uint32
+    codes : (columns * rows,) or (rows,) uint8 or uint32
         Of all columns, or of this one alone.
     first, step : uint64
+        Place of the code of row 0, and distance between those of neighbouring rows.
     n_codes : uint32
         The code of missing values.
     """
@@ -82,10 +89,18 @@ class Column(NamedTuple):
 class Limits(NamedTuple):
     """Stopping rules; weights are training weight.
 
-    With `max_leaves` 0 the number of leaves is unlimited and growth is depth-first.
-
     Attributes
     ----------
+    max_depth : int
+        Depth of the deepest leaves; -1 = no limit.
+    min_weight_split, min_weight_leaf : float
+        Least weight of a node that is split, and of the sides of a split.
+    min_gain : float
+        A split must score more than this; if negative, splits without a gain are kept, too.
+    max_leaves : int
+        Maximum number of leaves, by best-first growth; 0 = no limit, and depth-first growth.
+    n_try : int
+        Number of columns to try at a node (all if not below their number).
     min_impurity : float
         Make a node with an impurity up to this a leaf; -1 = no limit.
     min_variance : float
@@ -169,8 +184,8 @@ class CutBatch(NamedTuple):
         the place of its first cut.  Of a single column, (1, cuts): the position of each cut.
     left : (S,) float64
         Left side of the current cut.
-    words : (words, cuts) uint64
-        Statistics of the left sides as lanes; see `treekit.kernels.node_statistics`.
+    words : (words of lanes, cuts) uint64
+        Statistics of the left sides as lanes.
     """
 
     sums: npt.NDArray[np.float64]
@@ -183,7 +198,7 @@ class CutBatch(NamedTuple):
 class Scratch(NamedTuple):
     """Working memory of one tree's splitter; nothing in it outlives a node.
 
-    Few, wide arrays: every array of a record costs compile time at each use.
+    For a rank target some arrays are larger; see `treekit.grow.tree_builder.allocate_scratch`.
 
     Attributes
     ----------
@@ -192,10 +207,10 @@ class Scratch(NamedTuple):
     state : (1,) uint64
         State of the generator of the node's draws; at first the seed of the tree.
     words : (64 or more,) uint64
-        One bit per code, 64 per word, or rows to sort; see
-        `treekit.kernels.node_statistics`.
+        Bitmaps of the codes present, 64 codes a word.
     lanes, slots : (rows,) uint64, (rows,) uint16
-        Each row's weight in the lane of its class, and the place of the word with that lane.
+        Each row's weight in the lane of its class, and the place of the word with that lane;
+        empty for dense targets.
     packed : (256 * min(S, 32),) uint64
         Sums of lanes for each code, or as float64 its statistics; zeros between uses.
     work : (4, rows) uint32
@@ -223,7 +238,7 @@ class Scratch(NamedTuple):
         (`treekit.kernels.oblique_splits`).
     options : (options,) float64
         Settings of the splitter.
-    lines : (rows * features,) unsigned, or (0,)
+    lines : (rows * features,) uint8 or uint32, or (0,)
         Row-major copy of the table's codes, shared by all trees; see
         `treekit.kernels.node_statistics`.  For rows that move as records, their codes.
     layout : (5,) uint64
