@@ -69,7 +69,7 @@ class KernelHook(BuildHookInterface):  # type: ignore[type-arg]
         folder = root / "treekit/kernels/machine_code"
         if version != "editable":
             folder = self.folder = Path(tempfile.mkdtemp(prefix="treekit-"))
-        command = [sys.executable, "-m", "treekit.compiling.build", "--into", str(folder)]
+        command = [sys.executable, "-m", "treekit.kernel_library.build", "--into", str(folder)]
         command += ["--cache", *(["--usual"] if _choose_kernels() == "usual" else [])]
         done = subprocess.run(  # noqa: S603 - this interpreter
             command, cwd=root, env=os.environ | {"PYTHONPATH": str(root)}, check=False

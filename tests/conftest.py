@@ -53,7 +53,7 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
     unlisted = _find_unlisted({*called, *_missing})
     if unlisted and session.exitstatus == pytest.ExitCode.OK:
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
-        sys.stderr.write("not in treekit/compiling/variants.py: " + "\n".join(unlisted) + "\n")
+        sys.stderr.write("not in treekit/kernel_library/variants.py: " + "\n".join(unlisted) + "\n")
 
 
 _missing: set[str] = set()
@@ -70,7 +70,7 @@ def _find_unlisted(called: set[str]) -> list[str]:
     """Return the variants that are not listed, of kernels that are; tests call helpers, too."""
     if not called:
         return []
-    from treekit.compiling.variants import iterate_kernels
+    from treekit.kernel_library.variants import iterate_kernels
     from treekit.kernels.library import describe_types, find_form
 
     listed: dict[str, list[str]] = {}

@@ -10,18 +10,18 @@ import numpy as np
 import numpy.typing as npt
 
 from tests.reference import grow as reference
-from treekit.components.criteria import make_entropy, make_gain_ratio, make_gini, make_squared_error
-from treekit.components.splitters import AXIS_SPLITTER, BINNED_SPLITTER
-from treekit.contracts import CriterionFunctions, SplitterFunctions
-from treekit.data.binning import encode_columns
-from treekit.grow.compile_criterion import (
+from treekit.compiling.criterion import (
     CompiledCriterion,
     TargetBlocks,
     compile_criterion,
     get_unconditional_pointer,
 )
-from treekit.grow.compile_plugin import Origin
-from treekit.grow.compile_splitter import compile_splitter
+from treekit.compiling.functions import Origin
+from treekit.compiling.splitter import compile_splitter
+from treekit.components.criteria import make_entropy, make_gain_ratio, make_gini, make_squared_error
+from treekit.components.splitters import AXIS_SPLITTER, BINNED_SPLITTER
+from treekit.contracts import CriterionFunctions, SplitterFunctions
+from treekit.data.binning import encode_columns
 from treekit.grow.recipe import GrownTree, Recipe, SurrogateRule
 from treekit.grow.route import prepare_routing
 from treekit.grow.target_statistics import (

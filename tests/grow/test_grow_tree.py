@@ -18,11 +18,11 @@ import treekit
 from tests.growing import grow, level_branches, recipe_of, same_tree
 from tests.reference import grow as reference
 from tests.tiers import later
+from treekit.compiling.criterion import CompiledCriterion, compile_criterion, order_by_share
+from treekit.compiling.functions import Origin
 from treekit.components.criteria import make_quantile_loss
 from treekit.errors import SettingError
 from treekit.grow import tree_builder
-from treekit.grow.compile_criterion import CompiledCriterion, compile_criterion, order_by_share
-from treekit.grow.compile_plugin import Origin
 from treekit.grow.route import find_leaves
 from treekit.grow.tree_builder import grow_tree
 from treekit.kernels import node_statistics as tally

@@ -8,8 +8,8 @@ import pytest
 
 import treekit
 from treekit import Pruner, PrunerFunctions, Splitter, SplitterFunctions
+from treekit.compiling.splitter import are_valid_intervals
 from treekit.errors import PluginError
-from treekit.grow.compile_splitter import are_valid_intervals
 from treekit.kernels.records import Table
 from treekit.model.scoring import leaf_indices
 from treekit.splitting import (

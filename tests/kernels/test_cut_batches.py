@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 from tests.examples import examples
 from tests.growing import make_scorer
+from treekit.compiling.criterion import CompiledCriterion, compile_criterion
+from treekit.compiling.functions import Origin, thread_state
 from treekit.contracts import CriterionFunctions
-from treekit.grow.compile_criterion import CompiledCriterion, compile_criterion
-from treekit.grow.compile_plugin import Origin, thread_state
 from treekit.kernels.cut_batches import CutScorer, count_batch_cuts, scan_cuts
 from treekit.kernels.function_pointers import compile_pointers
 from treekit.kernels.monotonic import HIGHEST, LOWEST, N_CUTS, SIGN

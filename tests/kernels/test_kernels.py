@@ -24,13 +24,13 @@ from numba.core.compiler_machinery import FunctionPass, PassManager, register_pa
 
 from tests.growing import grow, node_statistics, recipe_of
 from tests.reference.grow import Problem
+from treekit.compiling.criterion import compile_criterion
+from treekit.compiling.functions import Origin
 from treekit.components.criteria import make_entropy, make_gini, make_quantile_loss
 from treekit.contracts import MAX_COUNT, CriterionFunctions
 from treekit.data import out_of_core as room
 from treekit.data.out_of_core import copy_row_major
 from treekit.data.schema import Column, Schema
-from treekit.grow.compile_criterion import compile_criterion
-from treekit.grow.compile_plugin import Origin
 from treekit.grow.recipe import GrownTree, Recipe
 from treekit.grow.tree_builder import grow_tree, has_exact_terms
 from treekit.kernels import axis_splits as axis

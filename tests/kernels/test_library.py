@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from treekit.compiling.variants import iterate_kernels, parse_types
+from treekit.kernel_library.variants import iterate_kernels, parse_types
 from treekit.kernels import library
 from treekit.kernels.grow_tree import NODE_DTYPE
 from treekit.kernels.library import describe_functions, describe_types, digest_sources
@@ -225,8 +225,8 @@ def test_a_forked_process_uses_the_library() -> None:
 @pytest.mark.system
 def test_without_a_linker_the_object_file_is_loaded(tmp_path: Path) -> None:
     folder = tmp_path / "made"
-    command = ["-m", "treekit.compiling.build", "--usual", "--no-linker", "--into", str(folder)]
-    subprocess.run([sys.executable, *command], cwd=ROOT, check=True, capture_output=True)
+    command = [sys.executable, "-m", "treekit.kernel_library.build", "--usual", "--no-linker"]
+    subprocess.run([*command, "--into", str(folder)], cwd=ROOT, check=True, capture_output=True)
     assert (folder / library.OBJECT).exists()
     assert not (folder / library.SHARED).exists()
     own = run_flows("usual", TREEKIT_KERNEL_FOLDER=str(folder))

@@ -16,10 +16,10 @@ from hypothesis import strategies as st
 from tests.examples import examples
 from tests.growing import recipe_of
 from tests.reference.grow import Problem
+from treekit.compiling.criterion import compile_criterion
+from treekit.compiling.functions import Origin
 from treekit.contracts import CriterionFunctions
 from treekit.data import out_of_core
-from treekit.grow.compile_criterion import compile_criterion
-from treekit.grow.compile_plugin import Origin
 from treekit.grow.recipe import GrownTree, Recipe
 from treekit.grow.route import find_leaves
 from treekit.grow.target_statistics import copy_rows

@@ -1,1 +1,1 @@
-"""Compilation: the library of kernels, made when the package is built."""
+"""Compilation of plugins' functions, and of built-in components that the library lacks."""

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from treekit.grow.compile_splitter import get_builtin_pointer
+from treekit.compiling.splitter import get_builtin_pointer
 from treekit.grow.forest_builder import BootstrapSampler
 from treekit.grow.recipe import Recipe
 from treekit.grow.target_statistics import TargetStatistics, allocate_rows, copy_rows

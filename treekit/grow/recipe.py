@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from treekit.compiling.criterion import CompiledCriterion
+from treekit.compiling.splitter import CompiledSplitter
 from treekit.data.out_of_core import copy_row_major, may_use
 from treekit.data.schema import Dtype
-from treekit.grow.compile_criterion import CompiledCriterion
-from treekit.grow.compile_splitter import CompiledSplitter
 from treekit.grow.cut_thresholds import place_all_cuts
 from treekit.grow.held_out import HeldOutRows
 from treekit.grow.target_statistics import TargetStatistics

@@ -16,9 +16,9 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from treekit.compiling.criterion import TargetBlocks
 from treekit.contracts import Layout
 from treekit.errors import DataError
-from treekit.grow.compile_criterion import TargetBlocks
 from treekit.kernels.partition_rows import take_rows
 from treekit.kernels.records import Rows
 

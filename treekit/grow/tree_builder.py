@@ -14,11 +14,11 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from treekit.compiling.criterion import CompiledCriterion
+from treekit.compiling.functions import Origin, call_checked, format_statistics, thread_state
 from treekit.contracts import Layout
 from treekit.discovery import FOREIGN_ERRORS, call_isolated, describe_error
 from treekit.errors import DataError, PluginError, SettingError
-from treekit.grow.compile_criterion import CompiledCriterion
-from treekit.grow.compile_plugin import Origin, call_checked, format_statistics, thread_state
 from treekit.grow.cut_thresholds import find_gaps, place_cuts
 from treekit.grow.node_generator import make_node_generator
 from treekit.grow.recipe import GrownTree, Recipe, SurrogateRule

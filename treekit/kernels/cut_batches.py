@@ -64,7 +64,7 @@ def count_batch_cuts(n_sums: int) -> int:
 class CutScorer(NamedTuple):
     """A criterion's function for batches of cuts, and a `treekit.kernels.records.CutBatch`.
 
-    `score_cuts` is a pointer; see `treekit.grow.compile_criterion`.
+    `score_cuts` is a pointer; see `treekit.compiling.criterion`.
     """
 
     score_cuts: Any

@@ -31,7 +31,7 @@ class FunctionPointer:
 
     Attributes
     ----------
-    origin : treekit.grow.compile_plugin.Origin or None
+    origin : treekit.compiling.functions.Origin or None
         Named in errors.
     """
 

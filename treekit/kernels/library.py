@@ -1,10 +1,10 @@
 """The library of kernels: machine code that was built with the package.
 
-A variant is a kernel compiled for one type of each argument.  `treekit.compiling.build` compiles
-the variants of `treekit.compiling.variants` into one shared library.  Each has an entry
-``int32 entry(words, results)``: `words` are the arguments as 64-bit words, an array as the address
-of its Python object; the result is written to `results`, and 0 is returned.  ctypes loads and calls
-it; an object file that no linker has made a library is loaded by llvmlite.
+A variant is a kernel compiled for one type of each argument.  `treekit.kernel_library.build`
+compiles the variants of `treekit.kernel_library.variants` into one shared library.  Each has an
+entry ``int32 entry(words, results)``: `words` are the arguments as 64-bit words, an array as the
+address of its Python object; the result is written to `results`, and 0 is returned.  ctypes loads
+and calls it; an object file that no linker has made a library is loaded by llvmlite.
 """
 
 from __future__ import annotations
@@ -115,7 +115,7 @@ MANIFEST, SHARED, OBJECT = "library.json", "kernels.so", "kernels.o"
 
 _ROOT = Path(__file__).parents[1]
 _SOURCES = (
-    "kernels/*.py", "grow/compile_criterion.py", "grow/compile_splitter.py",
+    "kernels/*.py", "compiling/criterion.py", "compiling/splitter.py",
     "components/criteria.py", "components/pruners.py", "contracts.py",
 )  # fmt: skip
 """The files that machine code depends on."""
@@ -146,7 +146,7 @@ class Library:
     Attributes
     ----------
     manifest : dict
-        As written by `treekit.compiling.build`.
+        As written by `treekit.kernel_library.build`.
     addresses : sequence of int
         Of the entries and of the functions that kernels call by pointers.
     """

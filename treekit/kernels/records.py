@@ -314,7 +314,7 @@ class CriterionPointers(NamedTuple):
     Attributes
     ----------
     score_cuts, branch_score, category_keys, choose, penalty, score, impurity, priority : pointers
-        See `treekit.grow.compile_criterion`.
+        See `treekit.compiling.criterion`.
     n_category_orders : int
         Orderings of categories to try for subset splits.
     use_choose : bool
@@ -324,7 +324,7 @@ class CriterionPointers(NamedTuple):
     use_priority : bool
         Whether it orders the nodes of best-first growth.
     row_scan : pointer
-        Search for a cut row by row; see `treekit.grow.compile_criterion`.
+        Search for a cut row by row; see `treekit.compiling.criterion`.
     use_terms : bool
         Whether `row_scan` gives the same scores as `score_cuts` for the rows of the tree.
     """

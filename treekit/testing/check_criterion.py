@@ -16,13 +16,13 @@ import numpy as np
 import numpy.typing as npt
 
 from treekit import registry
+from treekit.compiling.criterion import uses_vectors
+from treekit.compiling.functions import CompileFailure, try_compile
 from treekit.components.criteria import make_gini, make_squared_error
 from treekit.contracts import MAX_COUNT, Criterion, Layout, Ranks, Task
 from treekit.data.dataset import Dataset
 from treekit.discovery import find_custom_task
 from treekit.errors import DataError, PluginError, SettingError
-from treekit.grow.compile_criterion import uses_vectors
-from treekit.grow.compile_plugin import CompileFailure, try_compile
 from treekit.kernels.intrinsics import FROZEN_CELLS, FROZEN_MATRIX, PENALTY_SIGNATURE
 from treekit.testing.example_tables import (
     Counting,

@@ -13,10 +13,10 @@ import numpy as np
 import numpy.typing as npt
 
 from treekit import registry
+from treekit.compiling.splitter import write_checked_split
 from treekit.contracts import Splitter, SplitterFunctions
 from treekit.data.binning import encode_columns
 from treekit.errors import DataError
-from treekit.grow.compile_splitter import write_checked_split
 from treekit.kernels.compile import SplitterKernel
 from treekit.kernels.records import BAD_SPLIT, PLAIN_RULES, SPLIT_DTYPE, Node
 from treekit.model.tree import Split as SplitKind

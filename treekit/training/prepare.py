@@ -11,20 +11,20 @@ from weakref import WeakKeyDictionary
 import numpy as np
 import numpy.typing as npt
 
-from treekit.contracts import CriterionFunctions, Ranks, Sums
-from treekit.data.binning import encode_columns
-from treekit.data.dataset import Dataset
-from treekit.data.schema import Dtype, Schema
-from treekit.errors import DataError, SettingError
-from treekit.grow.compile_criterion import (
+from treekit.compiling.criterion import (
     CompiledCriterion,
     compile_before,
     compile_criterion,
     get_unconditional_pointer,
 )
-from treekit.grow.compile_plugin import Origin
-from treekit.grow.compile_splitter import compile_splitter
-from treekit.grow.function_identity import compute_identity
+from treekit.compiling.functions import Origin
+from treekit.compiling.identity import compute_identity
+from treekit.compiling.splitter import compile_splitter
+from treekit.contracts import CriterionFunctions, Ranks, Sums
+from treekit.data.binning import encode_columns
+from treekit.data.dataset import Dataset
+from treekit.data.schema import Dtype, Schema
+from treekit.errors import DataError, SettingError
 from treekit.grow.held_out import HeldOutRows, encode_held_table, make_held_target
 from treekit.grow.recipe import Recipe, SurrogateRule
 from treekit.grow.target_statistics import (
@@ -148,7 +148,7 @@ def _compile_recipe(data: EncodedData) -> Recipe:
     def compile_own(functions: CriterionFunctions, origin: Origin) -> CompiledCriterion:
         if not origin.is_foreign:
             return compile_criterion(functions, target.size, target.is_dense, origin, **options)
-        from treekit.grow.setting_arguments import compile_for_all_values  # imports numba
+        from treekit.compiling.settings import compile_for_all_values  # imports numba
 
         own = plan.criterion.settings
         return compile_for_all_values(

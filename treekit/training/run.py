@@ -12,14 +12,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from treekit.compiling.criterion import make_python_mean_impurity
+from treekit.compiling.functions import call_checked, make_read_only
 from treekit.components.pruning import Context, losses_of
 from treekit.contracts import CriterionFunctions
 from treekit.data.dataset import Dataset
 from treekit.data.schema import Schema
 from treekit.discovery import FOREIGN_ERRORS, describe_error
 from treekit.errors import DataError, ModelError, PluginError, SettingError, TreekitWarning
-from treekit.grow.compile_criterion import make_python_mean_impurity
-from treekit.grow.compile_plugin import call_checked, make_read_only
 from treekit.grow.forest_builder import (
     BootstrapSampler,
     VoteFunction,

@@ -142,7 +142,7 @@ def _name_task(record: Criterion, task: Task) -> str:
 
 def _get_task_inputs(dataset: Dataset) -> tuple[TaskColumn, dict[str, TaskColumn]]:
     """Return read-only views of the target and the additional columns."""
-    from treekit.grow.compile_plugin import make_read_only  # imports numba
+    from treekit.compiling.functions import make_read_only  # imports numba
 
     schema = dataset.schema
     target = TaskColumn(schema.target, dataset.y, schema.classes, dataset.weights)

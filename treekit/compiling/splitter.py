@@ -12,11 +12,7 @@ from typing import Any
 import numpy as np
 
 from treekit import splitting
-from treekit.contracts import SplitterFunctions
-from treekit.data.binning import Coding
-from treekit.discovery import FOREIGN_ERRORS, describe_error
-from treekit.errors import SettingError
-from treekit.grow.compile_plugin import (
+from treekit.compiling.functions import (
     Origin,
     describe_place,
     format_statistics,
@@ -26,8 +22,11 @@ from treekit.grow.compile_plugin import (
     thread_state,
     warn_of_python,
 )
-from treekit.grow.function_identity import compute_fingerprint, copy_for_compilation
-from treekit.grow.target_statistics import copy_rows
+from treekit.compiling.identity import compute_fingerprint, copy_for_compilation
+from treekit.contracts import SplitterFunctions
+from treekit.data.binning import Coding
+from treekit.discovery import FOREIGN_ERRORS, describe_error
+from treekit.errors import SettingError
 from treekit.kernels.compile import SplitterKernel
 from treekit.kernels.function_pointers import FunctionPointer, freeze_array
 from treekit.kernels.library import copy_types, describe_function, describe_types
@@ -340,7 +339,8 @@ def make_read_only_node(node):  # type: ignore[no-untyped-def]
 
 def copy_node(node: Node) -> Node:
     """Copy a node for a `find` that runs in the interpreter and may keep references to it."""
-    rows, stats = copy_rows(node.rows), node.stats.copy()
+    ids, cells, values = node.rows
+    rows, stats = Rows(ids.copy(), cells.copy(), values.copy()), node.stats.copy()
     copy: Node = make_read_only(node._replace(table=thread_state.table, rows=rows, stats=stats))
     return copy
 

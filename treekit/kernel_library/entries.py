@@ -1,7 +1,7 @@
 """Compile one kernel or function with numba, as LLVM's bitcode with an entry for C.
 
-The parts of numba that are private are used in `treekit.compiling` alone; a build fails if one has
-moved.
+The parts of numba that are private are used in `treekit.kernel_library` alone; a build fails if
+one has moved.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from hashlib import blake2b
 from itertools import count, islice
 from typing import Any
 
-from treekit.compiling.variants import iterate_kernels, iterate_pointers
+from treekit.kernel_library.variants import iterate_kernels, iterate_pointers
 from treekit.kernels.library import describe_functions, describe_types
 
 

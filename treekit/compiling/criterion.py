@@ -17,10 +17,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from treekit.compiling.functions import Origin, compile_function, get_python_function
+from treekit.compiling.identity import compute_fingerprint, copy_for_compilation
 from treekit.contracts import MAX_COUNT, CriterionFunctions, Ranks
 from treekit.errors import PluginError
-from treekit.grow.compile_plugin import Origin, compile_function, get_python_function
-from treekit.grow.function_identity import compute_fingerprint, copy_for_compilation
 from treekit.kernels.axis_splits import score_on_first_component
 from treekit.kernels.compile import LinkedFunction, jitted
 from treekit.kernels.function_pointers import (
@@ -38,7 +38,7 @@ from treekit.kernels.records import TOLERANCE, CriterionPointers, is_finite
 
 N_COMPONENTS = 2
 """Category orders tried besides one by each class's share; see
-`treekit.grow.compile_criterion.order_by_share`.
+`treekit.compiling.criterion.order_by_share`.
 """
 
 MAX_STACK_CELLS = 64

@@ -19,8 +19,8 @@ from numba.core.event import install_recorder
 import treekit
 from tests.kernels.library_flows import digest_model
 from treekit import Criterion, CriterionFunctions, Setting
+from treekit.compiling import settings as setting_arguments
 from treekit.errors import PluginError
-from treekit.grow import setting_arguments
 from treekit.training import prepare
 
 SCALE = 1.0

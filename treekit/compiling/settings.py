@@ -22,15 +22,15 @@ from numba import njit, types
 from numba.core.imputils import lower_constant
 from numba.extending import typeof_impl
 
-from treekit.contracts import CriterionFunctions
-from treekit.grow.compile_criterion import CompiledCriterion, compile_criterion
-from treekit.grow.compile_plugin import Origin, get_python_function
-from treekit.grow.function_identity import (
+from treekit.compiling.criterion import CompiledCriterion, compile_criterion
+from treekit.compiling.functions import Origin, get_python_function
+from treekit.compiling.identity import (
     NumberArgument,
     compute_identity,
     find_templates,
     get_package,
 )
+from treekit.contracts import CriterionFunctions
 from treekit.kernels.function_pointers import FunctionPointer
 from treekit.kernels.intrinsics import CompiledPointer
 from treekit.kernels.numba_compiler import KernelDispatcher
@@ -64,7 +64,7 @@ def compile_for_all_values(
     settings : mapping
         Values of the criterion's settings by name.
     functions, cells, dense, origin, **options
-        See `treekit.grow.compile_criterion.compile_criterion`.
+        See `treekit.compiling.criterion.compile_criterion`.
     """
     marks = _Marks(settings)
     found = ((f.name, getattr(functions, f.name)) for f in fields(functions))

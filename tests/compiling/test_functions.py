@@ -26,13 +26,13 @@ import treekit
 from tests.growing import built_in, grow, recipe_of, same_tree
 from tests.reference import grow as reference
 from treekit import Criterion, CriterionFunctions, splitting
+from treekit.compiling import identity as copies
+from treekit.compiling.criterion import CompiledCriterion, compile_criterion
+from treekit.compiling.functions import Origin, try_compile
+from treekit.compiling.identity import compute_fingerprint, compute_identity
+from treekit.compiling.splitter import _make_compiled_find
 from treekit.components import criteria as classes
 from treekit.errors import PluginError, TreekitWarning
-from treekit.grow import function_identity as copies
-from treekit.grow.compile_criterion import CompiledCriterion, compile_criterion
-from treekit.grow.compile_plugin import Origin, try_compile
-from treekit.grow.compile_splitter import _make_compiled_find
-from treekit.grow.function_identity import compute_fingerprint, compute_identity
 from treekit.grow.tree_builder import grow_tree
 from treekit.kernels import numba_compiler as kept
 from treekit.kernels import score_batch as predict
@@ -103,8 +103,8 @@ import sys
 import numpy as np
 from numba.core.event import install_recorder
 import plugin
-from treekit.grow.compile_plugin import Origin
-from treekit.grow.compile_criterion import compile_criterion
+from treekit.compiling.functions import Origin
+from treekit.compiling.criterion import compile_criterion
 
 told = []
 with install_recorder("numba:compile") as recorder:
@@ -596,7 +596,7 @@ def test_what_numba_cannot_compile_runs_as_python_with_a_warning_that_names_the_
         label = f"{stats[0]:.1f}".strip()  # numba has no such format
         return 1.0 - max(float(label), stats[1]) / stats.sum()
 
-    with pytest.warns(TreekitWarning, match=r"criterion 'mine'.*test_compile_plugins.py, line \d+"):
+    with pytest.warns(TreekitWarning, match=r"criterion 'mine'.*test_functions.py, line \d+"):
         slow = grow_plugins_criterion(impurity=by_words)
     assert grow(TWO, criterion=slow).tree.threshold[0] == 1.5
 

@@ -8,7 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from treekit.compiling.entries import BuildError, Part
+from treekit.kernel_library.entries import BuildError, Part
 
 
 class JoinedModule:

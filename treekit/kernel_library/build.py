@@ -1,8 +1,9 @@
 """Build the library of kernels: machine code of all variants, with a plain C entry for each.
 
-usage: python -m treekit.compiling.build [--usual] [--into DIR] [--no-linker] [--cache] [--verbose]
+usage: python -m treekit.kernel_library.build [--usual] [--into DIR] [--no-linker] [--cache]
+           [--verbose]
 
-numba compiles the variants of `treekit.compiling.variants` in several processes; their LLVM
+numba compiles the variants of `treekit.kernel_library.variants` in several processes; their LLVM
 modules are linked as one library.
 """
 
@@ -27,9 +28,9 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
-from treekit.compiling.entries import BuildError, Part, compile_part
-from treekit.compiling.link import JoinedModule, find_linkers, link
-from treekit.compiling.variants import iterate_kernels, iterate_pointers
+from treekit.kernel_library.entries import BuildError, Part, compile_part
+from treekit.kernel_library.link import JoinedModule, find_linkers, link
+from treekit.kernel_library.variants import iterate_kernels, iterate_pointers
 from treekit.kernels.library import FOLDER, MANIFEST, OBJECT, SHARED, digest_file, digest_sources
 
 _BASELINES = {"x86_64": "x86-64-v3", "AMD64": "x86-64-v3"}
@@ -228,7 +229,7 @@ def _copy_library(source: Path, folder: Path) -> bool:
 
 def main() -> None:
     """Build the library, and print its size and the time."""
-    parser = argparse.ArgumentParser("python -m treekit.compiling.build")
+    parser = argparse.ArgumentParser("python -m treekit.kernel_library.build")
     parser.add_argument("--into", metavar="DIR", default=str(FOLDER))
     parser.add_argument("--usual", action="store_true", help="leave out the rarer variants")
     parser.add_argument("--no-linker", action="store_true", help="keep the object file")

@@ -181,7 +181,7 @@ def iterate_kernels(*, usual: bool = False) -> Iterator[tuple[str, tuple[Any, ..
 
 def _type_search(arguments: tuple[Any, ...]) -> tuple[Any, ...]:
     """Return arguments whose pointer to a splitter, if any, has its signature."""
-    from treekit.grow.compile_splitter import make_find_signature
+    from treekit.compiling.splitter import make_find_signature
     from treekit.kernels.records import Rows, Scratch, SplitSearch, Table
 
     def find_record(kind: type, values: tuple[Any, ...]) -> Any:
@@ -349,9 +349,9 @@ def iterate_pointers(*, usual: bool = False) -> Iterator[FunctionPointer]:
 
 
 def _iterate_criteria(*, usual: bool) -> Iterator[FunctionPointer]:
+    from treekit.compiling.criterion import MAX_OWN_CELLS, compile_criterion
+    from treekit.compiling.functions import Origin
     from treekit.components import criteria
-    from treekit.grow.compile_criterion import MAX_OWN_CELLS, compile_criterion
-    from treekit.grow.compile_plugin import Origin
 
     origin = Origin("criterion", "built in", "treekit ")
     many = range(2, MAX_OWN_CELLS + 2)  # the last one stands for any larger number
@@ -386,9 +386,9 @@ C45_SETTINGS: dict[str, Any] = {"slack": 1e-3, "mdl": True, "many_levels": 0.3}
 
 def _iterate_rules(*, usual: bool) -> Iterator[FunctionPointer]:
     """Yield the functions of pruners that decide before a split is made."""
+    from treekit.compiling.criterion import compile_before, get_unconditional_pointer
+    from treekit.compiling.functions import Origin
     from treekit.components.pruners import make_chi_squared, make_holdout
-    from treekit.grow.compile_criterion import compile_before, get_unconditional_pointer
-    from treekit.grow.compile_plugin import Origin
 
     yield get_unconditional_pointer()
     if usual:
@@ -401,7 +401,7 @@ def _iterate_rules(*, usual: bool) -> Iterator[FunctionPointer]:
 
 def _iterate_searches(*, usual: bool) -> Iterator[FunctionPointer]:
     """Yield the searches of built-in splitters, for their types of codes."""
-    from treekit.grow.compile_splitter import get_builtin_pointer
+    from treekit.compiling.splitter import get_builtin_pointer
     from treekit.kernels import (
         axis_splits,
         levels,

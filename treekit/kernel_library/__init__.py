@@ -1,0 +1,1 @@
+"""Compilation: the library of kernels, made when the package is built."""
