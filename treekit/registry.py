@@ -150,25 +150,25 @@ def get(kind: Literal["explainer"], wanted: str | Explainer) -> Explainer: ...
 @overload
 def get(kind: str, wanted: Any) -> Any: ...
 def get(kind: str, wanted: Any) -> Any:
-    """Return the component of a kind called `wanted`.
+    """Return the record of a kind, such as a `Criterion`, by its name.
 
     Parameters
     ----------
     kind : str
         Such as ``"criterion"``, see `treekit.discovery.KINDS`.
     wanted : str, Criterion, Splitter, ...
-        A record is checked and returned unchanged.
+        A name; a record itself is checked and returned unchanged.
 
     Raises
     ------
     SettingError
-        If no installed component has that name.
+        If there is no such kind, or no installed component has that name.
     PluginError
         If two plugins provide it, or a given record is malformed.
     """
-    record_type = KINDS[kind].record
+    record_type = _get_kind(kind).record
     if isinstance(wanted, record_type):
-        check_record(wanted, KINDS[kind])
+        check_record(wanted, _get_kind(kind))
         return wanted
     if not isinstance(wanted, str):
         raise SettingError(
@@ -191,8 +191,14 @@ def get(kind: str, wanted: Any) -> Any:
 
 
 def list(kind: str) -> Catalogue:  # noqa: A001 - read as registry.list
-    """Return all components of a kind by name."""
-    return _get_host().catalogue(KINDS[kind])
+    """Return a mapping from name to `Component` of all that are installed of a kind."""
+    return _get_host().catalogue(_get_kind(kind))
+
+
+def _get_kind(kind: str) -> Kind:
+    if kind not in KINDS:
+        raise SettingError(f"unknown kind of component {kind!r}; known: {', '.join(KINDS)}")
+    return KINDS[kind]
 
 
 def explain_absence(kind: str, name: str) -> str:

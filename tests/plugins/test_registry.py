@@ -125,6 +125,12 @@ def test_an_unknown_name_lists_what_is_installed_and_what_is_close(install: Inst
     assert "did you mean" in str(e.value)
 
 
+def test_an_unknown_kind_is_refused():
+    for ask in (lambda: registry.get("criteria", "gini"), lambda: registry.list("criteria")):
+        with pytest.raises(SettingError, match="unknown kind of component 'criteria'; known: crit"):
+            ask()
+
+
 def test_plugins_of_this_repository_are_named_where_they_are_absent(
     monkeypatch: pytest.MonkeyPatch,
 ):

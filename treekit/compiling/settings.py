@@ -1,9 +1,9 @@
 """Compile a criterion once for all values of its numeric settings.
 
 A number that a plugin's function reads from its closure is a constant for numba: every value of
-a grid would compile anew.  Here the functions are compiled with a place in memory instead of the
-number, and the machine code is loaded once for each set of values, with a memory of its own: two
-trainings at a time do not share it, and kernels call the same pointers as for constants.
+a grid would compile anew.  Here functions read such numbers from memory.  The machine code is
+compiled once, and loaded for each set of values with its own copy of them, which two trainings
+at a time do not share; kernels call it by the same pointers as code with constants.
 """
 
 from __future__ import annotations
@@ -54,10 +54,10 @@ def compile_for_all_values(
 ) -> CompiledCriterion:
     """Compile a plugin's criterion as `compile_criterion` does, or reuse code for other numbers.
 
-    All floats in the closures of the functions, and of helpers in them, are arguments; an int is
-    if it is a setting that the function reads by its name, as it may be a length or a number of
-    classes, which is faster as a constant.  Results are those of constants, bit for bit.  What
-    does not compile with arguments is compiled with constants.
+    Treats as arguments all floats in the closures of the functions and of their helpers, and
+    the ints that are settings read by name.  Other ints, such as a number of classes, stay
+    constants, which are faster.  Results equal those compiled with constants, bit for bit.
+    What does not compile with arguments is compiled with constants.
 
     Parameters
     ----------
@@ -167,8 +167,8 @@ _PLACE = re.compile(
 _NEEDS_CONSTANTS = re.compile(
     r" = load [^@\n]*@_ZN08NumbaEnv| (?:fast|reassoc|arcp|contract|afn) (?:\w+ )*(?:double|<)"
 )
-"""Code that uses Python objects, as ``print`` does, which only numba's own memory has; or fast
-mathematics, whose results depend on what is a constant."""
+"""Code that must be compiled with constants: it uses Python objects, as ``print`` does, or fast
+mathematics, whose results depend on which values are constant."""
 
 
 @dataclass(frozen=True)
@@ -276,9 +276,10 @@ def _find_exponents(text: str) -> frozenset[int] | None:
 
 
 def _add_places(value: str, body: str, places: set[int], seen: set[str]) -> bool:
-    """Add the places from which an exponent is loaded; return whether it is loaded, or constant.
+    """Add the places that an exponent is read from; return False if it is computed.
 
     LLVM repeats the load in several blocks, merges values (``phi``) and copies them (``freeze``).
+    A merged constant counts as computed.
     """
     if not value.startswith("%") or value in seen:
         return True

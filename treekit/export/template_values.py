@@ -46,7 +46,7 @@ ABILITIES = {
     "costs": "misclassification costs that decide the label",
     "targets": "several targets",
     "links": "additive trees and link functions, as in boosting",
-    "wide": "sums of numbers beyond 2**53, for leaves that differ much in size",
+    "wide": "leaf values whose sums exceed 2**53, as they differ much in size",
 }
 """Optional features of a language; a model that needs a missing one is refused with its name."""
 
@@ -147,8 +147,9 @@ def template_values(
         ``unit_total``: votes of all trees, the divisor of probabilities;
         ``row_total`` and ``scale``: an output value is ``sum / row_total * scale``;
         ``wide``: 1 = sums may exceed 2**53, and are rounded to a double before the division.
-        If the language has no such integers, ``sums`` is twice ``outputs``: the leaves have
-        the high part of the sum of output k in column k, the low part in ``outputs + k``.
+        ``sum_columns``: ``outputs``; with wide sums and no 64-bit integers in the language,
+        twice that: column k of the leaves has the high part of output k, ``outputs + k`` the
+        low part.
         ``link``: link function from output values to predictions, "identity", "exp",
         "sigmoid" or "softmax", and ``exp`` its constants (`treekit.model.links`).
         ``blocks``: array, the classes of target t are blocks[t] .. blocks[t + 1].
@@ -188,7 +189,7 @@ def template_values(
             "unit_total": language.number(model.unit_total),
             "row_total": language.number(model.divisor),
             "wide": int(model.has_wide_sums),
-            "sums": leaves.vectors.shape[1],
+            "sum_columns": leaves.vectors.shape[1],
             **_make_scale_values(model, language),
             "link": Code(model.link),
             "exp": format_exp_constants(language),

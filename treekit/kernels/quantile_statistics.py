@@ -41,7 +41,7 @@ class RankedRows(NamedTuple):
     weight, total : float
         Weight and sum of the rows.
     at, before, sum_before : uint64, float, float
-        Row of the quantile, and weight and sum of the rows before it.
+        Index of the row at the quantile, and weight and sum of the rows before it.
     mass, place : (2 * rows,) float64
         ``w, w * (y - center)`` and ``y, y - center`` of each row.
     trees : (2, rows + 1, 2) float64

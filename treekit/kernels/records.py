@@ -100,14 +100,15 @@ class Limits(NamedTuple):
     max_leaves : int
         Maximum number of leaves, by best-first growth; 0 = no limit, and depth-first growth.
     n_try : int
-        Number of columns to try at a node (all if not below their number).
+        Number of columns to try at a node, like ``max_features``.
     min_impurity : float
         Make a node with an impurity up to this a leaf; -1 = no limit.
     min_variance : float
         The same for the mean squared error, for regression criteria without an
         impurity; -1 = no limit.
     min_decrease : float
-        Score times weight that a split needs at least; in a recipe, per weight of the root.
+        Least score times weight of a split; in a recipe divided by the weight of the root, like
+        ``min_impurity_decrease``.
     noise : float
         Bound on the rounding error of one row's dense statistics, 0 if they are exact: values
         and scores that differ by less are equal.
@@ -136,8 +137,8 @@ class SplitRules(NamedTuple):
     empty_branches : bool
         Give a multiway split a branch for categories without rows, too.
     min_side_share : float
-        Minimum share of the known weight on either side of a numeric split, as in
-        C4.5: clamped to `min_weight_leaf` and 25; 0 = no minimum.
+        Minimum share of the weight of rows without a missing value on either side of a numeric
+        split, as in C4.5, but at least `min_weight_leaf` and at most 25; 0 = no minimum.
     resolution : float
         Never separate neighbouring numeric values that differ by at most this.
     placement : int
@@ -151,8 +152,7 @@ class SplitRules(NamedTuple):
         Where no training value was missing and both branches weigh the same, missing values
         take the right one, as in scikit-learn; otherwise the left one.
     midpoints : bool
-        A threshold will be the midpoint to the next value present in the node instead of the
-        next value of the table.
+        Use the midpoint between neighbouring values in the node, not in the whole table.
     """
 
     known_only: bool = False
@@ -372,8 +372,8 @@ class SplitSearch(NamedTuple):
         The splitter; arguments as in `treekit.kernels.axis_splits.find_axis_split`.  None: a
         plain table, see `treekit.kernels.axis_splits.search_plain_columns`.
     lanes : bool or None
-        Of a plain table: class weights are counted side by side in words; None = statistics are
-        summed as doubles.
+        Only for a plain table.  True: the weights of several classes are packed in one integer;
+        None: statistics are summed as doubles.
     criterion : CriterionPointers
     rng : numpy.random.Generator
         For splitters of plugins.

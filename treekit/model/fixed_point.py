@@ -11,10 +11,9 @@ Classification
 Regression
     leaf values are fixed-point integers ``v`` with step ``2**exponent``
     (`Grid`); the prediction is ``(sum / T) * 2**exponent``: the sum as a double, one
-    division, then an exact scaling.  Sums are within 2**53, and within 2**60 if the leaves
-    of a model differ so much in size that a step of 2**53 were too coarse for the small ones.
-    A float32 graph stores v as two limbs or more.  Outputs of very different size have a
-    step each.
+    division, then an exact scaling.  Sums stay within 2**53, or within 2**60 if small leaf
+    values would otherwise lose digits.  A float32 graph stores v as two or more float32
+    parts (limbs).  Outputs of very different size have a step each.
 Sums (boosting)
     leaf values are fixed-point integers with a step so fine that the largest sum
     is 2**53 (`fit_sum_grid`); the number, or the margin of a class, is
@@ -48,7 +47,7 @@ UNIT_BUDGET: dict[Dtype, int] = {"float32": 2**24, "float64": 2**53}
 SUM_LIMIT = UNIT_BUDGET["float64"]
 """Limit of the `Grid` of additive leaf values, which bounds their sums as well."""
 WIDE_SUM_LIMIT = 2**60
-"""Limit of the sums of numbers whose sizes differ too much for sums within 2**53.
+"""Limit of sums if leaf values differ too much in size for sums within 2**53.
 
 They are exact in 64-bit integers; a language without these adds two parts.
 """
@@ -188,10 +187,11 @@ class Grid(NamedTuple):
 
 
 def list_grid_limits(n_trees: int, dtype: Dtype, mass: int = 1) -> list[int]:
-    """Return the limits of the `Grid` for `n_trees` trees and rows of this `mass`, ascending.
+    """Return the largest allowed integer leaf values, ascending; the first fine enough is used.
 
-    For T trees and an integer leaf value v, ``T * mass * |v|`` stays within 2**53 or 2**60.
-    With float32 and a mass of 1, the first limit is smaller: with ``v == high * base + low``,
+    `mass` is the integer mass of a row.  For T trees and an integer leaf value v,
+    ``T * mass * |v|`` stays within 2**53 or 2**60.  With float32 and a mass of 1, the first
+    limit is smaller: with ``v == high * base + low``,
     where base is a power of two and ``|low| <= base / 2``, ``T * |high|`` and ``T * |low|``
     stay within 2**24.
     """
@@ -226,7 +226,11 @@ _NEAR_ZERO = 0.05
 
 
 def is_fine_enough(grid: Grid, values: npt.NDArray[np.float64]) -> bool:
-    """Return whether a grid keeps `values` (leaves, outputs) exactly, or to `LEAF_ACCURACY`."""
+    """Return whether rounding to a grid changes no leaf value by more than `LEAF_ACCURACY`.
+
+    Values (leaves, outputs) that the grid keeps exactly are fine, too.  Of an output with values of
+    both signs, the 5% nearest to 0 do not count.
+    """
     halves = np.broadcast_to(scale_units(0.5, grid.exponent), values.shape[1:])
     for own, half in zip(values.T, halves.tolist(), strict=True):
         sizes = np.abs(own[own != 0.0])
@@ -283,7 +287,7 @@ up to the largest number of trees and mass."""
 
 
 def split_wide_units(units: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    """Split integers into parts whose sums over the trees are exact in double.
+    """Split integer leaf values into parts whose sums over the trees are exact in double.
 
     Parameters
     ----------

@@ -1,9 +1,9 @@
-"""Values of nodes, computed again for a target whose numbers differ much in size.
+"""Node values computed again, for targets whose values differ much in size.
 
-Growth sums the distances of the numbers from a center on one grid, whose step the largest
-numbers determine: too coarse for nodes of small numbers.  Here each number is a multiple of
-such a step and a rest, which are summed on a grid each.  Sums are exact in any order, so that
-values depend neither on the order of the rows nor on the number of threads.
+Growth sums the distances of the target values from a center on one grid, whose step the largest
+values determine: too coarse for nodes of small values.  Here each target value is split into a
+multiple of such a step and a remainder, and the two parts are summed separately.  Both sums are
+exact in any order, so that node values depend neither on the order of the rows nor on threads.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class ExactMeans:
         The encoded training rows.
     y : (rows, targets) float64
     steps, rests : (targets,) float64
-        Steps of the grids of numbers, and of what is left of them.
+        Grid step of the target values, and of their remainders.
     """
 
     recipe: Recipe
@@ -80,7 +80,7 @@ class ExactMeans:
     def _split_numbers(
         self, y: Numbers, w: Numbers, step: float, rest: float
     ) -> tuple[Numbers, Numbers]:
-        """Return weighted numbers (rows,) as multiples of `step` and of `rest`."""
+        """Return weighted target values (rows,) as multiples of `step` and of `rest`."""
         if self.recipe.target.noise == 0.0:  # w copies of a row add up to a row of weight w
             high = round_to_step(y, step)
             return w * high, w * round_to_step(y - high, rest)
@@ -99,7 +99,7 @@ def make_exact_means(
     y = dataset.y.astype(np.float64, copy=False)
     scale = scale_number_target(y, dataset.weights, drawn=drawn, centred=False)
     steps = np.broadcast_to(scale.step, y.reshape(dataset.n_rows, -1).shape[1])
-    # Of each row and each copy of it less than a step is left.
+    # The remainder of each row, or copy of a row, is less than one step.
     most = float(max(dataset.n_rows, scale.total_weight or 0.0, recipe.target.values[:, 0].max()))
     rests = np.array([choose_step(bound_sums(most, most) * step) for step in steps.tolist()])
     rows = y.reshape(dataset.n_rows, -1)

@@ -1,4 +1,4 @@
-"""Refuse targets whose numbers differ so much in size that leaves would be wrong.
+"""Refuse targets whose values differ so much in size that leaf values would be wrong.
 
 Sums of the target and of leaf values are exact because their terms are whole steps of a grid,
 and the largest number determines the step.  One extreme value, such as a fill value of 1e20,
@@ -17,10 +17,12 @@ Errors that targets without extreme values have as well are accepted, too: they 
 number of rows and, if missing values are fractional, with the number of trees.
 
 If all numbers have one sign, such as sizes from 1 to 1e12, small leaves need digits of their own.
-Not accepted are fewer than six digits of more than a twentieth of the numbers, fewer than two of
-one number, unless the step of any model would be as coarse, and, once the trees have grown, a
-leaf with fewer than nine digits.  A leaf smaller than any number, a mean with zeros, needs those
-of the smallest number.
+Training is then refused as well if
+
+- more than 5% of the numbers keep fewer than six digits, or one keeps fewer than two, unless the
+  step of any model would be as coarse;
+- once the trees have grown, a leaf value keeps fewer than nine digits.  A leaf value smaller than
+  each number, a mean with zeros, is measured against the smallest number.
 """
 
 from __future__ import annotations
@@ -75,7 +77,7 @@ _SHOWN_ROWS = 3
 
 
 def check_target_precision(dataset: Dataset, plan: Plan, target: TargetStatistics) -> bool:
-    """Refuse numbers so far from the others that leaves would be wrong.
+    """Refuse a target with extreme values that would make leaf values inaccurate.
 
     Parameters
     ----------
@@ -128,7 +130,9 @@ def check_target_precision(dataset: Dataset, plan: Plan, target: TargetStatistic
 
 
 def check_leaf_precision(dataset: Dataset, model: Model) -> None:
-    """Refuse the target if a leaf of the model does not keep nine digits.
+    """Refuse the target if a leaf value does not keep nine digits.
+
+    With target values of both signs, the 5% of leaf values nearest to 0 do not count.
 
     Raises
     ------
@@ -300,5 +304,5 @@ def _refuse_far_rows(
         f"target {name!r} has extreme values: {shown}{more} (rows count from 0). Because of them, "
         f"predictions could be off by about {error:.1e}, more than 1e-9 of the value in "
         f"{n_wrong:,} rows; drop the rows with extreme values if these are errors or stand for "
-        "missing ones, or transform the target, for example by a logarithm"
+        "missing values, or transform the target, for example by a logarithm"
     )

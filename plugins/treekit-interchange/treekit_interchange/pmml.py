@@ -95,8 +95,8 @@ def _check_model(model: Model) -> None:
         )
     if model.n_trees > 1 and model.has_wide_sums:
         raise SettingError(
-            "PMML adds doubles, and the leaves of this forest differ too much in size for exact "
-            "sums; write form 'text', or train one tree"
+            "PMML adds doubles, and the leaf values of this forest differ too much in size for "
+            "exact sums; write form 'text', or train one tree"
         )
     if model.n_trees > 1 and model.label_costs is not None:
         raise SettingError(
