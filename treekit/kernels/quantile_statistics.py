@@ -45,7 +45,7 @@ class RankedRows(NamedTuple):
     mass, place : (2 * rows,) float64
         ``w, w * (y - center)`` and ``y, y - center`` of each row.
     trees : (2, rows + 1, 2) float64
-        Working memory for trees of sums, or (2, 0, 2) if they are not needed.
+        Working memory for Fenwick trees (prefix sums), or (2, 0, 2) if they are not needed.
     """
 
     n: np.uint64
