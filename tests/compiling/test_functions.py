@@ -632,7 +632,7 @@ def test_an_undefined_name_is_an_error_that_names_it_and_its_line() -> None:
         return 1.0 - stats[0] / wieght  # noqa: F821
 
     line = misspells.__code__.co_firstlineno + 1
-    said = rf"the undefined name 'wieght' in impurity \(.*plugins.py, line {line}\)"
+    said = rf"the undefined name 'wieght' in impurity \(.*functions.py, line {line}\)"
     with pytest.raises(PluginError, match=said):
         grow_plugins_criterion(impurity=misspells)
 

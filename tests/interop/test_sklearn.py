@@ -452,7 +452,7 @@ def test_an_importer_that_fails_to_look_is_passed_over(monkeypatch: pytest.Monke
     (ours,) = (one for one in registry.list("importer").found if one.record.name == "scikit-learn")
     theirs = Component("importer", broken, "broken", "treekit-broken", "0.3")
     catalogue = registry.Catalogue(KINDS["importer"], [theirs, ours])
-    monkeypatch.setattr(registry, "importers", lambda: catalogue)
+    monkeypatch.setattr(registry, "list", lambda kind: catalogue)
     estimator = DecisionTreeClassifier().fit([[0.0], [1.0]], [0, 1])
     with pytest.warns(
         TreekitWarning, match=r"'a broken one' of treekit-broken 0\.3 failed.*no such"
@@ -465,7 +465,7 @@ def test_two_importers_of_one_name_are_an_error(monkeypatch: pytest.MonkeyPatch)
     (ours,) = (one for one in registry.list("importer").found if one.record.name == "scikit-learn")
     theirs = Component("importer", ours.record, "other", "treekit-other", "0.3")
     catalogue = registry.Catalogue(KINDS["importer"], [theirs, ours])
-    monkeypatch.setattr(registry, "importers", lambda: catalogue)
+    monkeypatch.setattr(registry, "list", lambda kind: catalogue)
     with pytest.raises(PluginError, match=r"treekit .*treekit-other .*uninstall one"):
         read_model(DecisionTreeClassifier().fit([[0.0], [1.0]], [0, 1]))
 

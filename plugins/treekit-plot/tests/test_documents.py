@@ -205,7 +205,7 @@ def test_a_notebook_shows_the_first_tree(horses):
 
 
 def test_a_notebook_without_the_plugin_shows_the_text(horses, monkeypatch):
-    monkeypatch.setattr(registry, "documents", dict)
+    monkeypatch.setattr(registry, "list", lambda kind: {})
     assert horses._repr_html_() is None
 
 
