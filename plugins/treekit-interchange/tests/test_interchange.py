@@ -297,6 +297,13 @@ def tied() -> Model:
     return make_model(schema, [build_tree(root, schema) for root in roots])
 
 
+def similar_numbers() -> Model:
+    """Return a forest of numbers of similar size, whose sums are exact doubles."""
+    drawn = EXTREMES["mixed64_numbers"]()
+    trees = [tree.with_value(np.clip(tree.value, 0.1, 10.0)) for tree in drawn.trees]
+    return make_model(drawn.schema, trees)
+
+
 MODELS: dict[str, Callable[[], Model]] = {
     name: EXTREMES[name]
     for name in (
@@ -304,13 +311,14 @@ MODELS: dict[str, Callable[[], Model]] = {
         *("float64_extremes", "float32_neighbours", "many_levels_in_two"),
         *("missing_only", "vanishing", "mark_levels", "hard_voting", "refuses_missing"),
         *("refuses_unseen", "refuses_both", "wide_sums", "bool_labels"),
-        *("float_labels", "mixed", "mixed64_numbers"),
+        *("float_labels", "mixed"),
     )
 } | {
     "one_tree": one_tree,
     "one_tree_of_costs": lambda: one_tree(costs=COSTS),
     "one_tree_refusing_missing": lambda: one_tree(missing="error"),
     "one_tree_refusing_unseen": lambda: one_tree(unknown="error"),
+    "similar_numbers": similar_numbers,
     "hostile": lambda: hostile(1, 40),
     "hostile_forest": lambda: hostile(2, 5),
     "tied": tied,
