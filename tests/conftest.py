@@ -123,6 +123,14 @@ def fresh_registry() -> Iterator[None]:
 
 
 @pytest.fixture
+def numba_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Compile kernels by numba, also those that are in the library."""
+    from treekit.kernels.compile import Kernel
+
+    monkeypatch.setattr(Kernel, "_find_variant", lambda *_: None)
+
+
+@pytest.fixture
 def without_plugins(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Discover treekit's own components only, whatever is installed."""
     from treekit import registry

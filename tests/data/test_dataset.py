@@ -1015,6 +1015,7 @@ def test_codes_that_memory_cannot_hold_lie_in_a_file(monkeypatch):
 
 
 @pytest.mark.matrix
+@pytest.mark.usefixtures("numba_alone")
 def test_subscripts_of_the_coding_kernels_are_unsigned():
     columns = [np.arange(5, dtype=np.float32), np.arange(5.0)]
     for coding in ("exact", "histogram"):

@@ -102,15 +102,23 @@ def test_the_number_of_workers_does_not_matter(workers: int, tmp_path: Path) -> 
     assert save(model, tmp_path) == expected
 
 
-def test_numbers_of_many_sizes_need_whole_trees(client: Any, tmp_path: Path) -> None:
+@pytest.mark.parametrize("settings", [{}, {"ensemble": "tree"}], ids=["forest", "tree"])
+@pytest.mark.parametrize("weights", [None, "w"])
+def test_numbers_of_many_sizes_give_the_same_means(
+    client: Any, settings: dict[str, Any], weights: str | None, tmp_path: Path
+) -> None:
     frame = make_frame()
     frame["number"] = 10.0 ** np.random.default_rng(0).uniform(0, 7, len(frame))
-    numbers = {**FOREST, "target": "number", "ignore": ["y", "w"], "task": "regression"}
-    rows = dd.from_pandas(frame, npartitions=3)
-    with pytest.raises(DataError, match="by levels; set cluster_mode='trees'"):
-        treekit.train(rows, **numbers, cluster=client, cluster_mode="levels")
-    model = treekit.train(rows, **numbers, cluster=client, cluster_mode="trees")
-    assert save(model, tmp_path) == save(treekit.train(frame, **numbers), tmp_path)
+    ignored = ["y"] if weights else ["y", "w"]
+    numbers = {**FOREST, "target": "number", "ignore": ignored, "task": "regression"}
+    numbers |= {"weights": weights, **settings}
+    if settings:
+        del numbers["trees"]
+    expected = save(treekit.train(frame, **numbers), tmp_path)
+    for mode, partitions in (("levels", 3), ("levels", 1), ("trees", 3)):
+        rows = dd.from_pandas(frame, npartitions=partitions)
+        model = treekit.train(rows, **numbers, cluster=client, cluster_mode=mode)
+        assert save(model, tmp_path) == expected, mode
 
 
 def test_a_plugin_s_criterion_is_used_unchanged(client: Any, tmp_path: Path) -> None:

@@ -705,7 +705,7 @@ def leaning(constant: Any, costs: list[float]) -> Criterion:
 
 @pytest.mark.matrix
 def test_arrays_are_constants_of_compiled_code_and_equal_ones_compile_once(monkeypatch):
-    from treekit.training import prepare as compiled
+    from treekit.compiling import settings as compiled
 
     made = []
 

@@ -170,6 +170,7 @@ def signed_in(*modules: Any) -> tuple[list[str], int]:
 
 
 @pytest.mark.system
+@pytest.mark.usefixtures("numba_alone")
 def test_subscripts_in_growth_are_unsigned() -> None:
     rng = random.Random(0)
     columns = [[rng.random() for _ in range(40)], [rng.randrange(3) for _ in range(40)]]
@@ -187,6 +188,7 @@ def test_subscripts_in_growth_are_unsigned() -> None:
 
 
 @pytest.mark.system
+@pytest.mark.usefixtures("numba_alone")
 def test_subscripts_in_searches_of_quantiles_are_unsigned() -> None:
     rng = random.Random(0)
     columns = [[rng.random() for _ in range(40)], [rng.randrange(3) for _ in range(40)]]
@@ -202,6 +204,7 @@ def test_subscripts_in_searches_of_quantiles_are_unsigned() -> None:
 
 
 @pytest.mark.system
+@pytest.mark.usefixtures("numba_alone")
 @pytest.mark.parametrize("missing", ["surrogate", "fractional"])
 def test_subscripts_in_scoring_are_unsigned(missing: Any) -> None:
     schema = Schema((Column("x"), Column("c", "nominal", ("a", "b"))), classes=(0, 1))
@@ -217,6 +220,7 @@ def test_subscripts_in_scoring_are_unsigned(missing: Any) -> None:
 
 
 @pytest.mark.system
+@pytest.mark.usefixtures("numba_alone")
 def test_subscripts_in_scoring_a_row_or_a_single_tree_are_unsigned() -> None:
     schema = Schema((Column("x"),), classes=(0, 1))
     model = make_model(schema, [build_tree(threshold(0, 1.0, leaf([1, 0]), leaf([0, 1])), schema)])

@@ -213,7 +213,7 @@ def parse_leaf_values(text: str, arrays: dict[str, Array], schema: Schema) -> Ar
     units, n_values = arrays["leaf_units"], schema.n_values
     if units.dtype == np.uint8:  # stored as differences from the least value
         width = re.search(r"_leaf_units\[i / \d+\] \+ i % \d+ \* ([1248]);", text)
-        least = re.search(r"\)more \+ \((-?\d{1,18})\);", text)
+        least = re.search(r"\)more \+ \((-?\d{1,19})\);", text)
         if width is None or least is None:
             raise VerificationError("leaves not written by treekit")
         units = units.view(f"<u{width[1]}").astype(np.int64) + int(least[1])
@@ -233,7 +233,7 @@ def parse_leaf_values(text: str, arrays: dict[str, Array], schema: Schema) -> Ar
 # Text that C would read differently from this module is refused: each number must have
 # the spelling of the exporter and fit its table's type, and each table the declared length.
 
-_DECIMAL = r"(?:0|-?[1-9][0-9]{0,17})"  # within 64 bits; C would read 061 as 49
+_DECIMAL = r"(?:0|-?[1-9][0-9]{0,18})"  # within 64 bits; C would read 061 as 49
 _DECIMAL_LIST = re.compile(f"{_DECIMAL}(?:, {_DECIMAL})*")
 _WORD = "0x[0-9a-f]{16}"
 _WORD_LIST = re.compile(f"{_WORD}(?:, {_WORD})*")

@@ -87,11 +87,15 @@ GetRecipe = Callable[[], Recipe]
 
 @dataclass(frozen=True)
 class Partition:
-    """Some of the training rows, and their bootstrap sampler if trees draw rows."""
+    """Some of the training rows, and their bootstrap sampler if trees draw rows.
+
+    `numbers` are the target values (rows,) or (rows, targets), if they are needed after growth.
+    """
 
     table: Table
     target: TargetStatistics
     sampler: BootstrapSampler | None = None
+    numbers: npt.NDArray[np.float64] | None = None
 
 
 class Bags(NamedTuple):

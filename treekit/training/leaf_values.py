@@ -8,14 +8,13 @@ exact in any order, so that node values depend neither on the order of the rows 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import replace
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from treekit.data.dataset import Dataset
-from treekit.data.schema import Schema
 from treekit.grow.recipe import GrownTree, Recipe
 from treekit.grow.target_statistics import (
     bound_sums,
@@ -31,85 +30,108 @@ from treekit.model.tree import Tree, node_levels
 Numbers = npt.NDArray[np.float64]
 
 
-@dataclass(frozen=True)
-class ExactMeans:
-    """What exact means are computed from.
+class NumberGrids(NamedTuple):
+    """The grids of exact sums of target values.
 
     Attributes
     ----------
-    recipe : Recipe
-    schema : Schema
-    missing : str
-        Treatment of missing cells.
-    matrix : (rows, features)
-        The encoded training rows.
-    y : (rows, targets) float64
     steps, rests : (targets,) float64
         Grid step of the target values, and of their remainders.
+    copies : bool
+        Whether a row of weight w counts as w copies of a row.
     """
 
-    recipe: Recipe
-    schema: Schema
-    missing: MissingPolicy
-    matrix: npt.NDArray[Any]
-    y: Numbers
     steps: Numbers
     rests: Numbers
-
-    def set_values(self, grown: GrownTree) -> GrownTree:
-        """Return the tree with the exact mean of its training rows as the value of each node."""
-        tree, ids, w = grown.tree, grown.rows.ids, grown.rows.values[:, 0]
-        alone = make_model(self.schema, [tree], missing=self.missing)
-        leaf = leaf_indices(alone, self.matrix[ids])[:, 0]
-        weight = _sum_over_nodes(tree, leaf, w)
-        reached, values = weight > 0.0, tree.value.copy()
-        for k, (step, rest) in enumerate(zip(self.steps, self.rests, strict=True)):
-            high, low = (
-                _sum_over_nodes(tree, leaf, own)
-                for own in self._split_numbers(self.y[ids, k], w, step, rest)
-            )
-            values[reached, k] = (high[reached] + low[reached]) / weight[reached]
-        parent = tree.parent
-        for node in np.flatnonzero(~reached):  # a parent has a lower number
-            values[node] = values[parent[node]]
-        tree = replace(tree, value=values)
-        if self.recipe.monotonic_signs is not None:
-            tree = clip_tree(tree, self.recipe.monotonic_signs)
-        return replace(grown, tree=tree)
-
-    def _split_numbers(
-        self, y: Numbers, w: Numbers, step: float, rest: float
-    ) -> tuple[Numbers, Numbers]:
-        """Return weighted target values (rows,) as multiples of `step` and of `rest`."""
-        if self.recipe.target.noise == 0.0:  # w copies of a row add up to a row of weight w
-            high = round_to_step(y, step)
-            return w * high, w * round_to_step(y - high, rest)
-        product = w * y
-        high = round_to_step(product, step)
-        return high, round_to_step(product - high, rest)
+    copies: bool
 
 
-def make_exact_means(
-    dataset: Dataset, recipe: Recipe, missing: MissingPolicy, *, drawn: bool
-) -> ExactMeans:
-    """Choose the grids of exact means from all training rows.
+def choose_number_grids(dataset: Dataset, *, copies: bool, drawn: bool) -> NumberGrids:
+    """Choose the grids from all training rows.
 
     `drawn`: whether rows are drawn in proportion to their weight, not weighted by it.
     """
     y = dataset.y.astype(np.float64, copy=False)
     scale = scale_number_target(y, dataset.weights, drawn=drawn, centred=False)
-    steps = np.broadcast_to(scale.step, y.reshape(dataset.n_rows, -1).shape[1])
+    steps = np.broadcast_to(scale.step, y.shape[1] if y.ndim > 1 else 1)
     # The remainder of each row, or copy of a row, is less than one step.
-    most = float(max(dataset.n_rows, scale.total_weight or 0.0, recipe.target.values[:, 0].max()))
+    most = float(max(dataset.n_rows, scale.total_weight or 0.0))
     rests = np.array([choose_step(bound_sums(most, most) * step) for step in steps.tolist()])
-    rows = y.reshape(dataset.n_rows, -1)
-    return ExactMeans(recipe, dataset.schema, missing, dataset.to_matrix(), rows, steps, rests)
+    return NumberGrids(steps, rests, copies)
 
 
-def _sum_over_nodes(tree: Tree, leaf: npt.NDArray[np.int32], rows: Numbers) -> Numbers:
-    """Return the sums (nodes,) of numbers of rows, whose leaves are given."""
-    sums = np.bincount(leaf, rows, tree.n_nodes).astype(np.float64, copy=False)
-    parent = tree.parent
+def sum_leaf_numbers(
+    grids: NumberGrids, leaf: npt.NDArray[np.signedinteger[Any]], y: Numbers, w: Numbers, n: int
+) -> Numbers:
+    """Sum the weights, and both parts of the target values, of the rows of each leaf.
+
+    Parameters
+    ----------
+    leaf : (rows,) int
+        The node that each row reaches.
+    y : (rows, targets) float64
+    w : (rows,) float64
+    n : int
+        Number of nodes.
+
+    Returns
+    -------
+    (1 + 2 * targets, nodes) float64
+        Exact; those of parts of the rows add up to those of all.
+    """
+    sums = [np.bincount(leaf, w, n)]
+    for own, step, rest in zip(y.T, grids.steps, grids.rests, strict=True):
+        if grids.copies:
+            high = round_to_step(own, step)
+            parts = w * high, w * round_to_step(own - high, rest)
+        else:
+            high = round_to_step(w * own, step)
+            parts = high, round_to_step(w * own - high, rest)
+        sums += [np.bincount(leaf, part, n) for part in parts]
+    return np.array(sums, dtype=np.float64)
+
+
+def set_means(tree: Tree, sums: Numbers, signs: Numbers | None) -> Tree:
+    """Return a tree with exact means as the values of its nodes.
+
+    Parameters
+    ----------
+    sums : (1 + 2 * targets, nodes) float64
+        From `sum_leaf_numbers`.
+    signs : (features,) float64, or None
+        Monotonic constraints.
+    """
+    parent, sums = tree.parent, sums.copy()
     for _, children in reversed(list(node_levels(tree, np.zeros(1, np.int64)))):
-        np.add.at(sums, parent[children], sums[children])
-    return sums
+        for own in sums:
+            np.add.at(own, parent[children], own[children])
+    weight, values = sums[0], tree.value.copy()
+    reached = weight > 0.0
+    for k, (high, low) in enumerate(zip(sums[1::2], sums[2::2], strict=True)):
+        values[reached, k] = (high[reached] + low[reached]) / weight[reached]
+    for node in np.flatnonzero(~reached):  # a parent has a lower number
+        values[node] = values[parent[node]]
+    tree = replace(tree, value=values)
+    return tree if signs is None else clip_tree(tree, signs)
+
+
+class ExactMeans:
+    """Exact means of the rows of grown trees, for a table in memory."""
+
+    def __init__(
+        self, dataset: Dataset, recipe: Recipe, missing: MissingPolicy, *, drawn: bool
+    ) -> None:
+        self._schema, self._missing = dataset.schema, missing
+        self._signs, copies = recipe.monotonic_signs, recipe.target.noise == 0.0
+        self._grids = choose_number_grids(dataset, copies=copies, drawn=drawn)
+        self._matrix = dataset.to_matrix()
+        self._y = dataset.y.astype(np.float64, copy=False).reshape(dataset.n_rows, -1)
+
+    def set_values(self, grown: GrownTree) -> GrownTree:
+        """Return the tree with the exact mean of its training rows as the value of each node."""
+        tree, rows = grown.tree, grown.rows
+        alone = make_model(self._schema, [tree], missing=self._missing)
+        leaf = leaf_indices(alone, self._matrix[rows.ids])[:, 0]
+        y, w = self._y[rows.ids], rows.values[:, 0]
+        sums = sum_leaf_numbers(self._grids, leaf, y, w, tree.n_nodes)
+        return replace(grown, tree=set_means(tree, sums, self._signs))

@@ -70,6 +70,12 @@ from treekit.kernels.route_rows import sum_votes
 from treekit.model.tree import Tree
 from treekit.training import Fitted, check_no_missing, make_fitted, warn_of_small_weights
 from treekit.training.class_weights import BALANCED_BAGS, apply_class_weights
+from treekit.training.leaf_values import (
+    NumberGrids,
+    choose_number_grids,
+    set_means,
+    sum_leaf_numbers,
+)
 from treekit.training.plan import Plan, make_plan
 from treekit.training.prepare import EncodedData, get_coding_weights, scale_criterion_target
 from treekit.training.run import (
@@ -152,16 +158,14 @@ def train_by_levels(
     warn_of_small_weights(dataset, plan)
     check_supported(plan)
     whole = _scale_target(dataset, plan)
+    grids = None
     if check_target_precision(dataset, plan, whole):
-        raise DataError(
-            "the numbers of the target differ too much in size for the sums of training by "
-            "levels; set cluster_mode='trees', or transform the target, for example by a logarithm"
-        )
-    data, partitions = _encode(engine, chunks, plan, empty.schema, whole)
+        grids = choose_number_grids(dataset, copies=whole.noise == 0.0, drawn=plan.draws_rows)
+    data, partitions = _encode(engine, chunks, plan, empty.schema, whole, exact=grids is not None)
     del chunks, chunk
     if plan.draws_rows:
         partitions = _add_samplers(engine, partitions, plan, n_rows)
-    outcome = _grow(engine, data, partitions, dataset, max(sizes), resources, progress)
+    outcome = _grow(engine, data, partitions, dataset, grids, max(sizes), resources, progress)
     return make_fitted(dataset, plan, outcome, digest)
 
 
@@ -518,11 +522,17 @@ _COUNTED_COLUMNS = 512
 
 
 def _encode(
-    engine: Engine, chunks: Sequence[Any], plan: Plan, schema: Schema, whole: TargetStatistics
+    engine: Engine,
+    chunks: Sequence[Any],
+    plan: Plan,
+    schema: Schema,
+    whole: TargetStatistics,
+    *,
+    exact: bool,
 ) -> tuple[EncodedData, list[Any]]:
     """Find the bins, encode the chunks, and return them as partitions.
 
-    The data returned are without rows.
+    The data returned are without rows.  `exact`: values of nodes will be computed again.
     """
     settings, weighting = plan.settings, (plan.class_weights, whole.weight_step)
     numeric = np.flatnonzero(~schema.nominal).tolist()
@@ -559,7 +569,8 @@ def _encode(
         low=np.concatenate([np.empty(0), *low]),
         high=np.concatenate([np.empty(0), *high]),
     )
-    data = EncodedData(schema, plan, table, whole, rounded=plan.class_weights is not None)
+    rounded = plan.class_weights is not None
+    data = EncodedData(schema, plan, table, whole, rounded, needs_exact_means=exact)
     sent = engine.send(data)
     partitions = [
         engine.submit(make_partition, chunk, own, sent)
@@ -620,7 +631,8 @@ def make_partition(chunk: Dataset, coded: tuple[Any, Any], data: EncodedData) ->
     factors = apply_class_weights(chunk, data.plan.class_weights).factors
     y = data.plan.criterion.place_rows(chunk)
     target = place_target(data.target, y, chunk.weights, factors)
-    return Partition(data.table._replace(codes=coded[0]), target)
+    numbers = y.astype(np.float64) if data.needs_exact_means else None
+    return Partition(data.table._replace(codes=coded[0]), target, numbers=numbers)
 
 
 # ---------------------------------------------------------------- bags
@@ -749,11 +761,15 @@ def _grow(
     data: EncodedData,
     partitions: Sequence[Any],
     dataset: Dataset,
+    grids: NumberGrids | None,
     largest: int,
     resources: Resources,
     progress: Callable[[int, int], None] | None,
 ) -> Outcome:
-    """Grow the trees in batches that fit into memory, and add up the out-of-bag votes."""
+    """Grow the trees in batches that fit into memory, and add up the out-of-bag votes.
+
+    Values of nodes are computed again if `grids` are given.
+    """
     plan, whole, settings = data.plan, data.target, data.plan.settings
     n_trees = settings["trees"] if settings["ensemble"] == "forest" else 1
     seeds = draw_tree_seeds(np.random.SeedSequence(settings["seed"]), n_trees)
@@ -770,6 +786,12 @@ def _grow(
         grown, drawn = grow_by_levels(
             engine, data(), source, partitions, seeds[k : k + wave], sizes
         )
+        if grids is not None:
+            sent = engine.send(grown)
+            asked = [engine.submit(sum_numbers, part, sent, drawn, grids) for part in partitions]
+            sums = [sum(own[1:], own[0]) for own in zip(*engine.take(asked), strict=True)]
+            pairs = zip(grown, sums, strict=True)
+            grown = [set_means(tree, own, plan.monotonic_signs) for tree, own in pairs]
         if scored:
             sent = engine.send(grown)
             votes = [
@@ -782,6 +804,22 @@ def _grow(
     if not scored:
         return Outcome(trees)
     return Outcome(trees, report={"oob": _score_out_of_bag(engine, dataset, source, votes)})
+
+
+def sum_numbers(
+    partition: Partition, trees: Sequence[Tree], drawn: Sequence[int], grids: NumberGrids
+) -> list[npt.NDArray[np.float64]]:
+    """Return the sums of a partition's rows for each tree, see `sum_leaf_numbers`."""
+    target, sampler, numbers = partition.target, partition.sampler, partition.numbers
+    assert numbers is not None  # noqa: S101 - for the type checker
+    ids, found = np.arange(len(target.values), dtype=np.uint32), []
+    for tree, seed in zip(trees, drawn, strict=True):
+        own = (ids, None) if sampler is None else (sampler.ids, sampler.draw_once(seed)[0])
+        rows = target.select_rows(*own)
+        leaf = find_leaves(tree, partition.table, rows.ids)
+        y = numbers.reshape(len(ids), -1)[rows.ids]
+        found.append(sum_leaf_numbers(grids, leaf, y, rows.values[:, 0], tree.n_nodes))
+    return found
 
 
 def _score_out_of_bag(

@@ -39,7 +39,7 @@ from treekit.model.scoring import leaf_indices
 from treekit.model.tree import Tree
 from treekit.model.validation import check_tree
 from treekit.training.importance import compute_score
-from treekit.training.leaf_values import make_exact_means
+from treekit.training.leaf_values import ExactMeans
 from treekit.training.plan import Plan
 from treekit.training.prepare import get_origin, make_recipe
 from treekit.training.tasks import use_prediction_schema
@@ -151,7 +151,7 @@ def _grow_single_tree(dataset: Dataset, recipe: Recipe, plan: Plan) -> Outcome:
     )
     if recipe.needs_exact_means:
         missing = plan.settings["missing"]
-        grown = make_exact_means(dataset, recipe, missing, drawn=False).set_values(grown)
+        grown = ExactMeans(dataset, recipe, missing, drawn=False).set_values(grown)
 
     def grow_folds(k: int) -> list[GrownTree]:
         mixed = mix_rows(recipe, ids, seed + k)
@@ -201,7 +201,7 @@ def grow_share(
     means = None
     if recipe.needs_exact_means:
         missing, drawn = settings["missing"], plan.draws_rows
-        means = make_exact_means(dataset, recipe, missing, drawn=drawn)
+        means = ExactMeans(dataset, recipe, missing, drawn=drawn)
     pruned = has_finish(plan, validated=recipe.held_out is not None)
     matrix = dataset.to_matrix() if pruned and not recipe.fractional else np.empty((0, 0))
 

@@ -6,8 +6,8 @@ makes it so coarse that all other leaves would be wrong.  This is checked before
 
 Growth needs the sums only to compare splits: training is refused if ordinary numbers would keep
 fewer than two digits.  Where its sums are too coarse for values of nodes, these are computed
-again (`treekit.training.leaf_values`), except for criteria with a `leaf_value` of their own,
-fractional missing values, and training by levels.
+again (`treekit.training.leaf_values`), except for criteria with a `leaf_value` of their own and
+fractional missing values.
 
 A leaf is rounded to the model's grid (`treekit.model.fixed_point`).  The error is accepted up to
 1e-9 of each number, or a sixteenth of 1e-9 of the ordinary size, since a leaf near 0 needs no
