@@ -302,7 +302,10 @@ def _parse_integers(lines: list[str], type_: str) -> Array:
         return np.frombuffer(bytes.fromhex(digits), dtype=">u8").astype(np.uint64)
     if type_ == "unsigned char" or not all(map(_DECIMAL_LIST.fullmatch, lines)):
         raise VerificationError("numbers not written by treekit")
-    numbers = np.array(", ".join(lines).split(", "), dtype=np.int64)
+    try:
+        numbers = np.array(", ".join(lines).split(", "), dtype=np.int64)
+    except OverflowError:
+        raise VerificationError("numbers not written by treekit") from None
     limits = np.iinfo(type_.removesuffix("_t"))
     if numbers.min() < limits.min or numbers.max() > limits.max:
         raise VerificationError("numbers out of range for the type of their table")
