@@ -67,9 +67,10 @@ def compile_for_all_values(
         See `treekit.compiling.criterion.compile_criterion`.
     """
     marks = _Marks(settings)
-    found = ((f.name, getattr(functions, f.name)) for f in fields(functions))
-    marked = {name: marks.mark_function(each) for name, each in found if callable(each)}
-    marked |= {"loss": None, "leaf_value": None}  # called as Python
+    marked: dict[str, Any] = {"loss": None, "leaf_value": None}  # called as Python
+    for name in (field.name for field in fields(functions) if field.name not in marked):
+        if callable(own := getattr(functions, name)):
+            marked[name] = marks.mark_function(own)
     code = marks.values and _get_code(replace(functions, **marked), cells, dense, origin, options)
     if not code or any(marks.values[at] in _FOLDED_EXPONENTS for at in code.exponents):
         return compile_criterion(functions, cells, dense, origin, **options)
