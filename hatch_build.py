@@ -71,8 +71,10 @@ class KernelHook(BuildHookInterface):  # type: ignore[type-arg]
             folder = self.folder = Path(tempfile.mkdtemp(prefix="treekit-"))
         command = [sys.executable, "-m", "treekit.kernel_library.build", "--into", str(folder)]
         command += ["--cache", *(["--usual"] if _choose_kernels() == "usual" else [])]
+        # What pip installs for the build is on the path of this process alone.
+        path = os.pathsep.join([str(root), *filter(None, sys.path)])
         done = subprocess.run(  # noqa: S603 - this interpreter
-            command, cwd=root, env=os.environ | {"PYTHONPATH": str(root)}, check=False
+            command, cwd=root, env=os.environ | {"PYTHONPATH": path}, check=False
         )
         if done.returncode:
             if _choose_kernels() == "all":
