@@ -168,7 +168,8 @@ def get(kind: str, wanted: Any) -> Any:
     """
     record_type = _get_kind(kind).record
     if isinstance(wanted, record_type):
-        check_record(wanted, _get_kind(kind))
+        if _find_component(wanted) is None:  # others were checked when they were found
+            check_record(wanted, _get_kind(kind))
         return wanted
     if not isinstance(wanted, str):
         raise SettingError(
@@ -256,7 +257,7 @@ def is_foreign(record: Record) -> bool:
 
 def _find_component(record: Record) -> Component | None:
     """Return the component of this record object, or None if no plugin provides it."""
-    return next((c for c in list(find_kind(record).name).found if c.record is record), None)
+    return list(find_kind(record).name).by_record.get(id(record))
 
 
 def make(
@@ -286,6 +287,9 @@ def make(
         If ``record.make`` fails, or returns something else.
     """
     settings = settings_of(record, given)
+    key = id(record), *((type(value), value) for value in settings.values())
+    if layout is None and key in _own_functions:
+        return _own_functions[key], settings
     own = {setting.name: settings[setting.name] for setting in record.settings}
     first = () if find_custom_task(record) is None else (layout,)
     who = described(record)
@@ -298,7 +302,13 @@ def make(
             f"{who} failed in make with settings {own}: {describe_error(error)}"
         ) from error
     check_functions(functions, record, who)
+    if layout is None and not is_foreign(record):
+        _own_functions[key] = functions
     return functions, settings
+
+
+_own_functions: dict[tuple[Any, ...], Any] = {}
+"""Functions of treekit's own records, which are module constants, by record and settings."""
 
 
 def settings_of(record: Record, given: Mapping[str, Any]) -> dict[str, Any]:
@@ -340,6 +350,7 @@ class Catalogue(Mapping[str, Component]):
     def __init__(self, kind: Kind, found: Iterable[Component]) -> None:
         self.kind = kind
         self.found = tuple(sorted(found, key=lambda c: (c.name, c.distribution)))
+        self.by_record = {id(component.record): component for component in self.found}
         self._offers: dict[str, builtins.list[Component]] = {}
         for component in self.found:
             self._offers.setdefault(component.name, []).append(component)

@@ -25,7 +25,7 @@ from tests.kernels.test_kernels import signed_in
 from tests.reference.coding import code_column
 from tests.reference.grow import Problem
 from treekit import DecisionTreeClassifier, RandomForestRegressor
-from treekit.data import DEMO_TARGET, demo_table
+from treekit.data import DEMO_TARGET, demo_table, features
 from treekit.data import binning as matrix
 from treekit.data import out_of_core as room
 from treekit.data.binning import encode_columns
@@ -1008,6 +1008,7 @@ def test_codes_that_memory_cannot_hold_lie_in_a_file(monkeypatch):
     arguments = (columns, np.zeros(2, np.int64), np.zeros(2, bool), "exact")
     inside = encode_columns(*arguments)
     monkeypatch.setattr(room, "_get_free_memory", lambda: 600)
+    monkeypatch.setattr(room, "_SMALL_BYTES", 0)
     mapped = encode_columns(*arguments)
     assert isinstance(mapped.codes.base, np.memmap)
     assert not isinstance(inside.codes.base, np.memmap)
@@ -1024,3 +1025,21 @@ def test_subscripts_of_the_coding_kernels_are_unsigned():
     assert not found
     assert checked
     assert matrix.MAX_BINS == 255
+
+
+@given(
+    st.lists(
+        st.one_of(
+            st.floats(-1e39, 1e39),
+            st.sampled_from([0.0, -0.0, 1.0, 1.0 + 2.0**-30, 1e-60, np.nan]),
+        ),
+        min_size=1,
+    )
+)
+def test_a_quick_look_at_few_numbers_changes_no_input_type(numbers):
+    column = np.array(numbers)
+    quick = features.find_loss(column)
+    with pytest.MonkeyPatch.context() as patch, warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)  # a column of NaN alone
+        patch.setattr(features, "_FEW_CELLS", 0)
+        assert quick == features.find_loss(column)

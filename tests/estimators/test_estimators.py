@@ -792,3 +792,20 @@ def test_min_impurity_decrease_is_scikit_learn_s(decrease, weighted):
     theirs = sk_tree.DecisionTreeClassifier(random_state=0, min_impurity_decrease=decrease)
     leaves = theirs.fit(x, y, weights).get_n_leaves()
     assert ours.fit(x, y, weights).get_n_leaves() == leaves > 1
+
+
+@pytest.mark.parametrize("missing", ["direction", "surrogate", "error"])
+@pytest.mark.parametrize("pruner", [None, "reduced_error", "cost_complexity", "holdout"])
+def test_rows_are_counted_in_the_nodes_they_reach(missing, pruner):
+    rng = np.random.default_rng(3)
+    x = rng.integers(0, 6, (300, 3)).astype(float)
+    y = (x[:, 0] + x[:, 1] * rng.random(300) > 4).astype(int)
+    if missing != "error":
+        x[rng.random(x.shape) < 0.2] = np.nan
+    tree = DecisionTreeClassifier(missing=missing, pruner=pruner, random_state=0).fit(x, y)
+    tree = pickle.loads(pickle.dumps(tree))
+    counts = np.bincount(tree.apply(x), minlength=tree.model_.n_nodes)
+    for node in range(tree.model_.n_nodes - 1, 0, -1):  # a parent has a lower number
+        counts[tree.model_.trees[0].parent[node]] += counts[node]
+    n_samples, _ = tree._statistics
+    np.testing.assert_array_equal(n_samples, counts)

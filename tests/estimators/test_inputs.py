@@ -14,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import treekit
+import treekit.estimators.base as estimators
 from treekit import (
     DataError,
     DecisionTreeClassifier,
@@ -325,3 +326,45 @@ def test_the_front_door_and_the_estimators_read_text_in_rows_alike():
     with pytest.warns(TreekitWarning, match="text cells that are all numbers"):
         tree = DecisionTreeClassifier().fit(frame, y)
     assert tree.model_.schema.columns[0].kind == "nominal"
+
+
+FRAMES = {
+    "floats": {"a": [0.5, 2.5, np.nan], "b": [1.0, -3.0, 4.0]},
+    "two types": {"a": np.array([0.5, 2.5, 1.0], np.float32), "b": [1, -3, 4]},
+    "integers": {"a": [0, 2**53 + 1, -5], "b": np.array([1, 200, 4], np.uint8)},
+    "unsigned": {"a": np.array([0, 2**64 - 1, 5], np.uint64), "b": [1, -3, 4]},
+}
+
+
+@pytest.mark.parametrize("kind", FRAMES)
+@pytest.mark.parametrize("missing", ["direction", "error"])
+def test_frames_of_numbers_are_read_as_tables_are(kind, missing, monkeypatch):
+    training = pd.DataFrame({"a": np.arange(20.0), "b": np.arange(20.0) % 3})
+    tree = DecisionTreeClassifier(missing=missing).fit(training, np.arange(20) // 5)
+    rows = pd.DataFrame(FRAMES[kind])
+    read = estimators._read_numeric_frame(tree, rows)
+    assert isinstance(read, np.ndarray)
+    if missing == "error" and kind == "floats":
+        with pytest.raises(DataError, match="'a' is missing in row 2"):
+            tree.predict(rows)
+        return
+    quick = tree.predict_proba(rows)
+    monkeypatch.setattr(estimators, "_read_numeric_frame", lambda *_: None)
+    np.testing.assert_array_equal(quick, tree.predict_proba(rows))
+
+
+def test_other_frames_are_not_read_as_arrays():
+    training = pd.DataFrame({"a": np.arange(20.0), "b": np.arange(20.0) % 3})
+    tree = DecisionTreeClassifier().fit(training, np.arange(20) // 5)
+    two = {"a": [1.0, 2.0], "b": [1.0, 2.0]}
+    for rows in (
+        pd.DataFrame(two).assign(b=[True, False]),
+        pd.DataFrame(two).assign(b=pd.array([1, None], "Int64")),
+        pd.DataFrame(two).assign(b=["1", "2"]),
+        pd.DataFrame(two).iloc[:0],
+        pl.DataFrame(two),
+        np.ones((2, 2)),
+    ):
+        assert estimators._read_numeric_frame(tree, rows) is None
+    with pytest.raises(ValueError, match="should match those that were passed during fit"):
+        tree.predict(pd.DataFrame(two)[["b", "a"]])

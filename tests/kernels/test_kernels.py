@@ -437,6 +437,7 @@ def test_lines_are_the_matrix_row_by_row(rows: int) -> None:
 
 def test_there_are_no_lines_where_memory_is_short(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(room, "_get_free_memory", lambda: 1_000.0)
+    monkeypatch.setattr(room, "_SMALL_BYTES", 0)
     assert copy_row_major(np.zeros((2, 51), np.uint8)) is None
     assert copy_row_major(np.zeros((2, 50), np.uint8)) is not None
 

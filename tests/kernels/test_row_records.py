@@ -147,6 +147,7 @@ def test_records_are_left_out_where_memory_is_short(monkeypatch: pytest.MonkeyPa
     recipe = recipe_of(problem(classes=2))
     most = 32 * ROWS * (1 + 2 * (os.cpu_count() or 1))  # the table, and two for each tree
     monkeypatch.setattr(out_of_core, "_get_free_memory", lambda: most * 10.0 + 1.0)
+    monkeypatch.setattr(out_of_core, "_SMALL_BYTES", 0)
     assert recipe.records is not None
     monkeypatch.setattr(out_of_core, "_get_free_memory", lambda: most * 10.0 - 100.0)
     assert replace(recipe).records is None

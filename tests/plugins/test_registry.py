@@ -6,6 +6,7 @@ The distributions are real to `importlib.metadata`: a module and a
 
 from __future__ import annotations
 
+import dataclasses
 import re
 import subprocess
 import sys
@@ -568,3 +569,13 @@ def test_every_version_since_the_oldest_says_what_it_changed():
 
 def test_a_module_that_says_nothing_is_of_the_oldest_contract():
     assert read_contract_version(None) == read_contract_version(pytest) == OLDEST_CONTRACT
+
+
+def test_own_functions_are_made_once_for_each_setting():
+    record = registry.get("criterion", "quantile")
+    first, settings = registry.make(record, {})
+    assert registry.make(record, dict(settings))[0] is first
+    other, _ = registry.make(record, {"quantile": 0.25})
+    assert (first.statistics.quantile, other.statistics.quantile) == (0.5, 0.25)
+    given = dataclasses.replace(record)  # an author's own record may be changed and made again
+    assert registry.make(given, {})[0] is not registry.make(given, {})[0]

@@ -149,15 +149,18 @@ def _read_numeric(table: Table, name: str, cells: Cells) -> Floats:
     return values
 
 
+_FEW_CELLS = 1 << 16
+"""Cells that are sorted in no time and take little memory."""
+
 # ---------------------------------------------------------------- lazy columns
 
 ColumnArray = npt.NDArray[Any]
 
 
 class LazyColumns(Sequence[ColumnArray]):
-    """The input columns (rows,) of a dataset, each created on access and not cached.
+    """The input columns (rows,) of a dataset, each created on access; small ones are kept.
 
-    A column that must be rounded, or that is in a file, would take four bytes per cell or
+    A large column that must be rounded, or that is in a file, would take four bytes per cell or
     more for the life of the dataset, and encoding uses one column at a time.
 
     Parameters
@@ -171,6 +174,7 @@ class LazyColumns(Sequence[ColumnArray]):
 
     def __init__(self, table: Table, sources: Sequence[ColumnArray | str], dtype: Dtype) -> None:
         self.table, self._sources, self._dtype = table, tuple(sources), dtype
+        self._kept: dict[int, ColumnArray] = {}
 
     def __reduce__(self) -> Any:
         """Pickle the columns of a file: another process may not have it."""
@@ -184,7 +188,14 @@ class LazyColumns(Sequence[ColumnArray]):
     def __getitem__(self, position: Any) -> Any:
         if isinstance(position, slice):
             return LazyColumns(self.table, self._sources[position], self._dtype)
-        source = self._sources[position]
+        if position in self._kept:
+            return self._kept[position]
+        column = self._make_column(self._sources[position])
+        if len(column) * len(self) <= _FEW_CELLS:
+            self._kept[position] = column
+        return column
+
+    def _make_column(self, source: ColumnArray | str) -> ColumnArray:
         if isinstance(source, str):
             source = convert_to_numbers(self.table, source)
         elif source.dtype.kind == "i":
@@ -476,10 +487,10 @@ def find_loss(column: Floats) -> RoundingLoss:
     so they must not force float64.
     """
     rounded = round_to_dtype(column, "float32")
+    if rounded is column or (len(column) <= _FEW_CELLS and _keeps_all_values(column)):
+        return None
     head = slice(0, 1000)  # often enough
-    if rounded is column or (
-        _are_equal(rounded[head], column[head]) and _are_equal(rounded, column)
-    ):
+    if _are_equal(rounded[head], column[head]) and _are_equal(rounded, column):
         return None
     zeros = column == 0.0
     if 2 * np.count_nonzero(zeros) > len(column):  # only distinct values matter: one zero is enough
@@ -496,6 +507,14 @@ def find_loss(column: Floats) -> RoundingLoss:
         if 2 * count_some_distinct(singles) >= len(singles):
             return None  # found faster than by `_loses_values`
     return "values" if _loses_values(np.sort(column[known])) else None
+
+
+def _keeps_all_values(column: Floats) -> bool:
+    """Return whether distinct numbers remain distinct and finite in float32."""
+    ordered = np.sort(column)
+    singles = round_to_dtype(ordered, "float32")
+    merged = (singles[1:] == singles[:-1]) & (ordered[1:] != ordered[:-1])
+    return not (merged.any() or np.isinf(singles).any())
 
 
 def _are_equal(rounded: npt.NDArray[np.float32], column: Floats) -> bool:

@@ -128,7 +128,7 @@ def allocate_code_matrix(shape: tuple[int, int], dtype: npt.DTypeLike) -> npt.ND
     pages that are not in use to the file.
     """
     size = shape[0] * shape[1] * np.dtype(dtype).itemsize
-    if size <= MATRIX_MEMORY_SHARE * _get_free_memory():
+    if _fits(size, MATRIX_MEMORY_SHARE):
         return np.empty(shape, dtype)
     with tempfile.TemporaryFile(prefix="treekit-codes-") as file:
         return np.memmap(file, dtype, "w+", shape=shape).view(np.ndarray)
@@ -136,7 +136,15 @@ def allocate_code_matrix(shape: tuple[int, int], dtype: npt.DTypeLike) -> npt.ND
 
 def may_use(n_bytes: int) -> bool:
     """Check whether bytes are at most `SPARE_MEMORY_SHARE` of the free memory."""
-    return n_bytes <= SPARE_MEMORY_SHARE * _get_free_memory()
+    return _fits(n_bytes, SPARE_MEMORY_SHARE)
+
+
+_SMALL_BYTES = 1 << 22
+"""Size up to which memory is used without asking how much is free."""
+
+
+def _fits(n_bytes: int, share: float) -> bool:
+    return n_bytes <= _SMALL_BYTES or n_bytes <= share * _get_free_memory()
 
 
 def copy_row_major(codes: npt.NDArray[Any]) -> npt.NDArray[Any] | None:

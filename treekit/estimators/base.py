@@ -120,10 +120,9 @@ def read_input(estimator: Any, x: Any, *, reset: bool) -> npt.NDArray[Any] | Tab
         estimator._matches_names = False
     if isinstance(x, np.ma.MaskedArray):
         x = fill_masked(x)
-    cells: npt.NDArray[Any] = check_array(
-        x, dtype=None, ensure_all_finite=False, estimator=estimator, input_name="X"
+    cells: npt.NDArray[Any] = validate_data(
+        estimator, x, reset=reset, dtype=None, ensure_all_finite=False
     )
-    validate_data(estimator, cells, reset=reset, skip_check_array=True)
     if cells.dtype.kind == "b":
         return cells.astype(np.float64)
     if cells.dtype.kind == "O":
@@ -136,6 +135,23 @@ def read_input(estimator: Any, x: Any, *, reset: bool) -> npt.NDArray[Any] | Tab
             "cells, or use missing='direction'"
         )
     return cells
+
+
+def _read_numeric_frame(estimator: Any, x: Any) -> npt.NDArray[Any] | None:
+    """Return the numbers of a pandas dataframe with the columns of training; None for others.
+
+    Reading it as an array is four times as fast as reading it as a table.
+    """
+    library = type(x).__module__.partition(".")[0]
+    if library != "pandas" or not hasattr(estimator, "feature_names_in_"):
+        return None
+    if not is_dataframe(x) or 0 in x.shape or not x.columns.is_unique:
+        return None
+    if any(dtype.kind not in "fiu" for dtype in x.dtypes):
+        return None
+    validate_data(estimator, x, reset=False, skip_check_array=True)  # names, in the same order
+    cells: npt.NDArray[Any] = x.to_numpy()
+    return cells if cells.dtype.kind in "fiu" else None
 
 
 def _read_sparse(estimator: Any, x: Any, *, reset: bool) -> Table:
@@ -584,7 +600,8 @@ class EstimatorBase(Parameters, BaseEstimator):
         """Encode rows for the fitted model: those of a sparse matrix in blocks."""
         check_is_fitted(self, "model_")
         model = self.model_
-        x = read_input(self, X, reset=False)
+        numbers = None if model.schema.nominal.any() else _read_numeric_frame(self, X)
+        x = read_input(self, X, reset=False) if numbers is None else numbers
         parts: Iterable[Any] = [x]
         if isinstance(x, Table) and isinstance(x.cells, SparseColumns):
             parts = x.iterate_blocks(x.n_rows)
@@ -698,14 +715,16 @@ class ClassifierBase(ClassifierMixin, ClassParameters, EstimatorBase):
     def _read_target(self, y: Any) -> npt.NDArray[Any]:
         """Return the codes of `y`, (rows,) or (rows, outputs) int64, and set ``classes_``."""
         columns = list(_read_labels(self, y).values())
+        coded = []
         for labels in columns:
             if labels.dtype.kind == "f":
                 assert_all_finite(labels, input_name="y")
-            if labels.dtype.kind == "f" or len(columns) == 1:
+            coded.append(np.unique(labels, return_inverse=True))
+            # Integers are always classes; scikit-learn warns only if they are many.
+            is_plain = labels.dtype.kind in "bi" and len(coded[-1][0]) <= len(labels) // 2
+            if not is_plain and (labels.dtype.kind == "f" or len(columns) == 1):
                 check_classification_targets(labels)
-        classes, codes = zip(
-            *(np.unique(labels, return_inverse=True) for labels in columns), strict=True
-        )
+        classes, codes = zip(*coded, strict=True)
         self.classes_ = list(classes) if len(columns) > 1 else classes[0]
         return np.column_stack(codes) if len(columns) > 1 else codes[0]
 
@@ -889,6 +908,8 @@ def compute_node_statistics(
         dataset, model.settings["class_weight"], model.settings["priors"]
     )
     weights = apply_class_weights(dataset, factors).statistical_weights
+    if weights is None and model.schema.classes and tree.weight[0] == dataset.n_rows:
+        return tree.weight.astype(np.int64), None
     from treekit.kernels.pruning import sum_leaves_below
 
     weights = np.ones(dataset.n_rows) if weights is None else weights

@@ -304,7 +304,7 @@ def split_block(
     arguments = (counted, arrays, bounds, needs_counts, rules, search, scratch)
     totals = counts[: int(table.n_codes[0]) + 1]
     whole = Rows(none, np.empty(0, np.uint32), totals)
-    grown, n, status = call_kernel(recipe, lambda *_: split_nodes, arguments, table, whole)
+    grown, n, status = call_kernel(recipe, split_nodes, arguments, table, whole)
     if status:
         raise error_for_status(recipe, status, grown, n, scratch.best)
     return _copy_growth(grown, n, needs_counts, bounds[: n if len(bounds) > 1 else 0])

@@ -142,8 +142,7 @@ def attribute_exception(recipe: Recipe, error: Exception, whole: Numbers) -> Exc
     """
     if isinstance(error, (MemoryError, PluginError)):
         return error
-    origins = [recipe.criterion.origin, recipe.splitter.origin]
-    origins += [recipe.before.origin] if recipe.use_before else []
+    origins = _list_origins(recipe)
     foreign = [origin for origin in origins if origin.is_foreign]
     if recipe.criterion.origin in foreign:
         failure = _find_failing_call(recipe, _iterate_calls(recipe, whole, whole * 0.5))
@@ -157,6 +156,12 @@ def attribute_exception(recipe: Recipe, error: Exception, whole: Numbers) -> Exc
         f"{names} raised {describe_error(error)}{remedy}; training was stopped and no model was "
         "made"
     )
+
+
+def _list_origins(recipe: Recipe) -> list[Origin]:
+    """Return the origins of the components whose functions growth calls."""
+    before = [recipe.before.origin] if recipe.use_before else []
+    return [recipe.criterion.origin, recipe.splitter.origin, *before]
 
 
 def check_branch_weights(recipe: Recipe, grown: GrowthArrays, n: int) -> None:
@@ -350,7 +355,7 @@ def grow_rows(
         search,
         scratch,
     )
-    grown, n, status = call_kernel(recipe, _get_compiled_grow, arguments, table, rows)
+    grown, n, status = call_kernel(recipe, grow_nodes, arguments, table, rows)
     if status:
         raise error_for_status(recipe, status, grown, n, scratch.best)
     check_branch_weights(recipe, grown, n)
@@ -443,27 +448,22 @@ def grow_with_validation(recipe: Recipe, rows: Rows, held: Rows, seed: int) -> G
 
 
 def call_kernel(
-    recipe: Recipe,
-    get_kernel: Callable[[tuple[Any, ...]], Any],
-    arguments: tuple[Any, ...],
-    table: Table,
-    rows: Rows,
+    recipe: Recipe, kernel: Any, arguments: tuple[Any, ...], table: Table, rows: Rows
 ) -> Any:
     """Call a kernel whose last arguments are a `SplitSearch` and working memory.
-
-    `get_kernel` returns the kernel for the arguments.
 
     Raises
     ------
     PluginError
         If a plugin stopped it.
     """
+    call = kernel.find_call(arguments)
 
     def run_kernel() -> Any:
         thread_state.score, thread_state.rng = recipe.criterion.pointers.score, arguments[-2].rng
         thread_state.table, thread_state.failures = table, []
         try:
-            outcome = get_kernel(arguments)(*arguments)
+            outcome = _get_compiled(kernel, arguments)(*arguments) if call is None else call()
         except Exception as error:
             failures = thread_state.failures or [
                 attribute_exception(recipe, error, _sum_rows(recipe, rows))
@@ -473,7 +473,15 @@ def call_kernel(
             raise thread_state.failures[0]
         return outcome
 
+    is_foreign = any(origin.is_foreign for origin in _list_origins(recipe))
+    is_brief = len(rows.ids) * len(table.codes) <= _BRIEF_CELLS
+    if call is not None and is_brief and not is_foreign:
+        return run_kernel()  # starting a thread would take longer
     return _call_off_main_thread(run_kernel)
+
+
+_BRIEF_CELLS = 1 << 16
+"""Cells of a table whose trees grow in some milliseconds, for which Ctrl-C may wait."""
 
 
 def _sum_rows(recipe: Recipe, rows: Rows) -> Numbers:
@@ -508,27 +516,24 @@ def _call_off_main_thread(function: Callable[[], Any]) -> Any:
     return outcome.result()
 
 
-def _get_compiled_grow(arguments: tuple[Any, ...]) -> Any:
-    """Return `grow_nodes` for the types of the arguments: of the library, or compiled.
+def _get_compiled(kernel: Any, arguments: tuple[Any, ...]) -> Any:
+    """Return a kernel as compiled by numba for the types of the arguments.
 
     numba's typing of thirty arrays takes longer than growing a small tree.
     """
-    kernel: Any = grow_nodes
-    if kernel.has_variant(arguments):
-        return kernel
-    key = _describe_types(arguments)
-    if key not in _compiled_grow:
+    key = kernel, _describe_types(arguments)
+    if key not in _compiled:
         import numba as nb
 
         types = tuple(nb.typeof(argument) for argument in arguments)
         kernel.compile(types)
-        _compiled_grow[key] = kernel.overloads[types].entry_point
-    entry = _compiled_grow[key]
+        _compiled[key] = kernel.overloads[types].entry_point
+    entry = _compiled[key]
     return lambda *given: entry(*compile_pointers(given))
 
 
-_compiled_grow: dict[Any, Any] = {}
-"""Entry points of `grow_nodes` by `_describe_types` of their arguments."""
+_compiled: dict[Any, Any] = {}
+"""Entry points by kernel and `_describe_types` of the arguments."""
 
 
 def _describe_types(value: Any) -> Any:

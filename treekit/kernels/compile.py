@@ -110,11 +110,13 @@ class Kernel:
             self._variants[types] = variant
             return variant
 
-    def has_variant(self, arguments: tuple[Any, ...]) -> bool:
-        """Return whether the library has the variant for the types of some arguments."""
+    def find_call(self, arguments: tuple[Any, ...]) -> Callable[[], Any] | None:
+        """Return a call of the library's variant with some arguments; None if it has none."""
         types: list[Any] = []
-        library.flatten(arguments, types, [])
-        return self._find_variant(tuple(types), arguments) is not None
+        words: list[Any] = []
+        library.flatten(arguments, types, words)
+        variant = self._find_variant(tuple(types), arguments)
+        return None if variant is None else functools.partial(variant.call, words)
 
     def bind(self, *arguments: Any) -> Callable[[Any, Any], Any]:
         """Return the kernel as a function of its first and its last argument, both arrays.

@@ -376,9 +376,9 @@ def scale_criterion_target(
 # ---------------------------------------------------------------- compilation cache
 # Compiled components, cached for the process: a second training compiles nothing.
 #
-# Keys are the identity of the functions, the settings and the shape of the statistics, never
-# only a name: plugins of the same name are distinguished, and so is a function before and
-# after a change of a constant that it uses.
+# Keys are the settings, the shape of the statistics and, for a plugin, the identity of its
+# functions, never only a name: plugins of the same name are distinguished, and so is a function
+# before and after a change of a constant that it uses.
 
 MAX_CACHED_COMPONENTS = 256
 """Number of compiled components cached by a process; the oldest is dropped first."""
@@ -402,7 +402,8 @@ def _get_compiled(
         compiled_functions = replace(functions, loss=None, leaf_value=None)
     try:
         values = tuple((type(value), value) for value in part.settings.values())
-        key = (origin, values, compute_identity(compiled_functions), shape)
+        known = compute_identity(compiled_functions) if origin.is_foreign else ()
+        key = (origin, values, known, shape)
         kept = _cached_components.get(key)
     except (TypeError, ValueError):  # the key cannot be hashed, or a closure cell is not bound
         return compile_part(functions, origin)
