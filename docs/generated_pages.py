@@ -137,6 +137,51 @@ def format_command(command: click.Command, context: click.Context) -> Iterator[s
         yield from format_command(child, click.Context(child, parent=context, info_name=name))
 
 
+# ---------------------------------------------------------------- JSON of commands
+
+_TYPE_NAMES = {
+    "str": "text",
+    "int": "integer",
+    "float": "number",
+    "bool": "true or false",
+    "dict[str, Any]": "object",
+}
+
+
+def write_json_page() -> Iterator[str]:
+    """Yield the lines of the page of the JSON that commands print."""
+    from treekit.cli import json_reports
+
+    yield "# JSON of commands\n\nWith `--json` these commands print one object. `columns`, `evaluate`"
+    yield "and `explain` print JSON as well; `verify --json` prints the certificate. Fields are added"
+    yield "in later releases, and none is renamed or removed.\n"
+    records = [one for one in vars(json_reports).values() if inspect.isclass(one)]
+    own = [one for one in records if issubclass(one, json_reports.Record)]
+    for record in sorted(own, key=lambda one: not one.__name__.endswith("Report")):
+        fields = {name: str(kind) for name, kind in inspect.get_annotations(record).items()}
+        if fields:
+            text, _, described = inspect.cleandoc(record.__doc__ or "").partition("\nAttributes\n")
+            yield f"## {record.__name__}\n\n{text.strip()}\n\n| field | value | |\n|---|---|---|"
+            for name, kind in fields.items():
+                yield f"| `{name}` | {name_type(kind)} | {find_meaning(described, name)} |"
+            yield ""
+
+
+def find_meaning(described: str, name: str) -> str:
+    """Return what a docstring's section of attributes says of one; empty if nothing."""
+    pattern = rf"^(?:\w+, )*{name}(?:, \w+)* : .*\n((?:    .*\n?)*)"
+    found = re.search(pattern, described, re.MULTILINE)
+    return " ".join(found[1].split()) if found else ""
+
+
+def name_type(annotation: str) -> str:
+    """Return the words for an annotation of a field."""
+    kind, _, rest = annotation.partition(" | None")
+    several = kind.removeprefix("list[").removesuffix("]") if kind.startswith("list[") else ""
+    words = f"list of {name_type(several)}" if several else _TYPE_NAMES.get(kind, kind)
+    return words + (" or null" if rest or annotation.endswith("| None") else "")
+
+
 def escape(text: str) -> str:
     """Escape what Markdown would read as emphasis or HTML."""
     return re.sub(r"([*<])", r"\\\1", text)
@@ -151,6 +196,7 @@ def write_pages(app: Any) -> None:
     app.config.sphinx_gallery_conf["source_suffix"] = {".rst": "restructuredtext"}
     pages = {path.relative_to(ROOT): copy_page(path) for path in list_copied_pages()}
     pages[Path("settings.md")] = "\n".join(write_settings_page()) + "\n"
+    pages[Path("json.md")] = "\n".join(write_json_page()) + "\n"
     pages[Path("commands.md")] = "\n".join(write_commands_page()) + "\n"
     for name, text in pages.items():
         path = GENERATED / name

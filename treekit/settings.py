@@ -153,13 +153,17 @@ def _list_types(setting: Setting) -> tuple[type, ...]:
     return tuple(sorted(types, key=lambda t: order.index(t) if t in order else -1))
 
 
+_MAX_LISTED = 12
+"""Number of settings that a message lists."""
+
+
 def _find_setting(declared: Mapping[str, Setting], name: str, where: str) -> Setting:
     if name in declared:
         return declared[name]
-    known = f"settings: {', '.join(declared)}" if declared else "it has no settings"
-    raise SettingError(
-        f"{where} has no setting {name!r}{suggestion(name, declared) or ';'} {known}"
-    )
+    known = f"; settings: {', '.join(declared)}" if declared else "; it has no settings"
+    if len(declared) > _MAX_LISTED:
+        known = "; treekit train --help-settings all lists them"
+    raise SettingError(f"{where} has no setting {name!r}{suggestion(name, declared) or known}")
 
 
 def _check_value(setting: Setting, value: Any, where: str) -> Any:

@@ -120,12 +120,14 @@ def test_a_near_choice_is_suggested_whatever_its_case():
             resolve(forms, {"form": text}, "training")
 
 
-def test_an_unknown_setting_gets_a_suggestion_and_the_list():
+def test_an_unknown_setting_gets_a_suggestion_or_the_list():
     with pytest.raises(SettingError) as error:
         resolved(max_dept=3)
-    assert str(error.value).startswith(
-        "training has no setting 'max_dept'; did you mean 'max_depth'? settings: max_depth, rate"
-    )
+    assert str(error.value) == "training has no setting 'max_dept'; did you mean 'max_depth'?"
+    with pytest.raises(SettingError, match="no setting 'zz'; settings: max_depth, rate"):
+        resolved(zz=3)
+    with pytest.raises(SettingError, match="no setting 'zz'; treekit train --help-settings all"):
+        resolve(SETTINGS, {"zz": 3}, "training")
 
 
 def test_a_component_without_settings_says_so():

@@ -15,6 +15,7 @@ import click
 
 from treekit._version import __version__
 from treekit.cli.columns import columns_command
+from treekit.cli.completion import completion_command
 from treekit.cli.demo import demo_command
 from treekit.cli.evaluate import evaluate_command
 from treekit.cli.explain import explain_command, importances_command, plot_command
@@ -31,29 +32,22 @@ from treekit.progress import report_compilation
 __all__ = ["main"]
 
 
+SECTIONS: dict[str, list[click.Command]] = {
+    "Train": [columns_command, train_command, evaluate_command],
+    "Look into a model": [
+        inspect_command, rules_command, explain_command, importances_command, plot_command,
+    ],
+    "Use a model": [predict_command, export_command, verify_command, serve_command],
+    "Change a model": [simplify_command, revise_command, import_command],
+    "Plugins": [plugins_command, plugin_group],
+    "Installation": [demo_command, completion_command, warm_up_command],
+}  # fmt: skip
+"""All commands, in the order of use."""
+
+
 @click.group(
     cls=Commands,
-    commands=[
-        columns_command,
-        train_command,
-        evaluate_command,
-        inspect_command,
-        predict_command,
-        rules_command,
-        simplify_command,
-        revise_command,
-        explain_command,
-        plot_command,
-        importances_command,
-        import_command,
-        export_command,
-        verify_command,
-        serve_command,
-        plugins_command,
-        plugin_group,
-        demo_command,
-        warm_up_command,
-    ],
+    sections=SECTIONS,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
 @click.version_option(__version__, message="%(prog)s %(version)s", prog_name="treekit")

@@ -8,12 +8,13 @@ from typing import Any
 import click
 
 from treekit.cli.options import get_reading_options, read_training_rows, table_options
+from treekit.cli.streams import INPUT
 from treekit.cli.terminal import print_table
 from treekit.errors import TreekitWarning
 
 
 @click.command("columns", short_help="Show how the columns of a table are read.")
-@click.argument("table")
+@click.argument("table", type=INPUT)
 @click.option(
     *("--target", "targets"),
     multiple=True,

@@ -10,6 +10,7 @@ from treekit.cli.options import (
     cluster_option,
     file_option,
     get_reading_options,
+    json_option,
     number_option,
     read_rows,
     read_training_rows,
@@ -17,6 +18,7 @@ from treekit.cli.options import (
     table_options,
 )
 from treekit.cli.settings_arguments import SETTING_OPTIONS, parse_training_settings
+from treekit.cli.streams import INPUT, name_output
 from treekit.cli.terminal import check_output_path, escape_text, write_text
 from treekit.cli.train import make_training_set
 from treekit.errors import ModelFileError
@@ -34,7 +36,7 @@ _CROSS_VALIDATION_OPTIONS = (
 
 
 @click.command("evaluate", short_help="Score a model on a table, or cross-validate settings.")
-@click.argument("inputs", nargs=-1, required=True, metavar="[MODEL] TABLE")
+@click.argument("inputs", nargs=-1, required=True, metavar="[MODEL] TABLE", type=INPUT)
 @click.option(
     *("--target", "targets"),
     multiple=True,
@@ -48,8 +50,8 @@ _CROSS_VALIDATION_OPTIONS = (
     "--repeats", "Number of cross-validations, each with new folds.  [default: 1]", least=1
 )
 @click.option("--groups", metavar="COL", help="Keep rows with equal values of COL in one fold.")
-@click.option("--like", metavar="MODEL", help="Start from the settings of this model.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@click.option("--like", metavar="MODEL", type=INPUT, help="Start from the settings of this model.")
+@json_option
 @file_option(
     "--html", "Also write an HTML report with confusion matrix, ROC and calibration curves."
 )
@@ -80,7 +82,7 @@ def evaluate_command(**given: Any) -> None:
     for line in str(found).split("\n"):
         click.secho(escape_text(line), fg="yellow" if line and line == found.warning else None)
     if given["html"] is not None:
-        click.echo(f"\nwritten to {str(given['html'])!r}")
+        click.echo(f"\nwritten to {name_output(given['html'])}")
 
 
 def _score_model(given: dict[str, Any]) -> Evaluation:
@@ -89,7 +91,7 @@ def _score_model(given: dict[str, Any]) -> Evaluation:
 
     for name in _CROSS_VALIDATION_OPTIONS:
         if given[name] not in (None, ()):
-            option = "--set" if name == "assignments" else f"--{name}"
+            option = "--set" if name == "assignments" else f"--{name.replace('_', '-')}"
             raise click.UsageError(f"{option} is for cross-validation: use it with --target")
     if given["dtype"] != "auto":
         raise click.UsageError("--dtype is for cross-validation: use it with --target")

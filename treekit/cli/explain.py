@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from treekit.cli.json_reports import Importance, ImportancesReport, print_json
 from treekit.cli.options import (
     assignments_option,
     find_tree,
+    json_option,
     language_option,
     marks_option,
     number_option,
@@ -22,12 +24,12 @@ from treekit.cli.options import (
     row_option,
     text_output_option,
 )
+from treekit.cli.streams import INPUT, OutputPath
 from treekit.cli.terminal import check_output_path, escape_text, print_table, write_text
 
 if TYPE_CHECKING:
     from treekit.data.table import Table
     from treekit.model.model import Model
-    from treekit.training.importance import Importances
 
 
 # ---------------------------------------------------------------- treekit explain
@@ -40,12 +42,13 @@ Examples:
 
 
 @click.command("explain", short_help="Explain the prediction for one row.", epilog=_EXAMPLES)
-@click.argument("model")
+@click.argument("model", type=INPUT)
 @row_option("The row: cells as in a CSV line, a JSON object, or its number in --table, from 0.")
 @assignments_option("Cell of the row; the value is used literally.  May be repeated.", "COL=VALUE")
 @click.option(
     "--table",
     metavar="TABLE",
+    type=INPUT,
     help="Table for --row N; also used to scale changes of numeric columns.",
 )
 @number_option("--tree", "Show the decision path of this tree.", least=1)
@@ -192,8 +195,11 @@ Examples:
 
 
 @click.command("plot", short_help="Draw a tree, importances or curves.", epilog=_PLOT_EXAMPLES)
-@click.argument("model")
-@output_option("Picture to write; the suffix selects the format: .svg, or for a tree .dot.")
+@click.argument("model", type=INPUT)
+@output_option(
+    "Picture to write; the suffix selects the format: .svg, or for a tree .dot.",
+    kind=OutputPath(".svg"),
+)
 @click.option(
     *("--of", "picture"),
     type=click.Choice(_PICTURES),
@@ -204,6 +210,7 @@ Examples:
 @click.option(
     "--table",
     metavar="TABLE",
+    type=INPUT,
     help="Table with the target, for histograms at the splits or permutation importances; "
     "required for roc and calibration.",
 )
@@ -274,8 +281,8 @@ def _choose_picture(given: dict[str, Any]) -> str:
 
 
 @click.command("importances", short_help="Print feature importances.")
-@click.argument("model")
-@click.argument("table", required=False)
+@click.argument("model", type=INPUT)
+@click.argument("table", required=False, type=INPUT)
 @click.option(
     "--out-of-bag",
     is_flag=True,
@@ -285,8 +292,13 @@ def _choose_picture(given: dict[str, Any]) -> str:
 @number_option("--seed", "Seed of the shuffles.", 0)
 @click.option("--weights", metavar="COL", help="Column of row weights.")
 @marks_option()
+@json_option
 def importances_command(
-    model: str, table: str | None, missing_marks: list[str] | None, **options: Any
+    model: str,
+    table: str | None,
+    missing_marks: list[str] | None,
+    as_json: bool,
+    **options: Any,
 ) -> None:
     """Print the share of each column in the gain of MODEL's splits, largest first.
 
@@ -298,25 +310,38 @@ def importances_command(
     from treekit.training.importance import gain_importances, permutation_importances
 
     loaded = load(model)
-    names, gains = loaded.schema.names, gain_importances(loaded)
+    names, gains = loaded.schema.names, gain_importances(loaded).tolist()
     if table is None:
         if options["out_of_bag"] or options["weights"] is not None:
             raise click.UsageError("--out-of-bag and --weights need a TABLE; give one")
-        order = (-gains).argsort(kind="stable").tolist()
-        print_table(["column", "gain"], [(names[f], f"{gains[f]:.4f}") for f in order])
+        rows = [Importance(*row, None, None) for row in zip(names, gains, strict=True)]
+        report = ImportancesReport(sorted(rows, key=lambda row: -row.gain), None, None)
+    else:
+        rows_of_table = read_rows(table, missing_marks, loaded)
+        found = permutation_importances(loaded, rows_of_table, **options)
+        cells = zip(names, gains, found.mean.tolist(), found.standard_error.tolist(), strict=True)
+        rows = sorted(
+            (Importance(*row) for row in cells), key=lambda row: (-(row.decrease or 0.0), -row.gain)
+        )
+        report = ImportancesReport(rows, found.measure, found.score)
+    if as_json:
+        print_json(report)
         return
-    found = permutation_importances(loaded, read_rows(table, missing_marks, loaded), **options)
-    _print_importances(loaded, found, gains.tolist())
+    _print_importances(report)
     if options["out_of_bag"]:
         click.echo("(mean of the single trees, each on its out-of-bag rows)")
 
 
-def _print_importances(model: Model, found: Importances, gains: list[float]) -> None:
-    name = {"accuracy": "accuracy", "r2": "R squared"}[found.measure]
-    rows = zip(model.schema.names, found.mean, found.standard_error, gains, strict=True)
-    ordered = sorted(rows, key=lambda row: (-row[1], -row[3]))
+def _print_importances(report: ImportancesReport) -> None:
+    if report.measure is None:
+        print_table(["column", "gain"], [(row.column, f"{row.gain:.4f}") for row in report.columns])
+        return
+    name = {"accuracy": "accuracy", "r2": "R squared"}[report.measure]
     print_table(
         ["column", f"{name} decrease", "standard error", "gain"],
-        [(column, *(f"{number:.4f}" for number in numbers)) for column, *numbers in ordered],
+        [
+            (one.column, *(f"{x:.4f}" for x in (one.decrease, one.standard_error, one.gain)))
+            for one in report.columns
+        ],
     )
-    click.echo(f"\n{name}: {found.score:.4f}")
+    click.echo(f"\n{name}: {report.score:.4f}")

@@ -14,6 +14,7 @@ from treekit.cli.options import (
     number_option,
     output_option,
 )
+from treekit.cli.streams import INPUT, MODEL_OUTPUT, is_standard_output, name_output
 from treekit.cli.terminal import (
     check_output_path,
     escape_text,
@@ -30,7 +31,7 @@ class _ExportCommand(click.Command):
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Parse arguments, with ``--target-runtime 1.20`` as ``--set target_runtime=1.20``."""
-        ctx.resilient_parsing = "--help-settings" in args
+        ctx.resilient_parsing |= "--help-settings" in args
         known = {name for option in self.params for name in option.opts} | {"--help"}
         words, rest = [], iter(args)
         for word in rest:
@@ -60,7 +61,7 @@ def _print_settings(target: str | None) -> None:
 @click.command(
     "export", cls=_ExportCommand, short_help="Export a model to another language or runtime."
 )
-@click.argument("model")
+@click.argument("model", type=INPUT)
 @click.option(
     "--to",
     "target",
@@ -94,6 +95,12 @@ def export_command(
     where = f"exporter {exporter.name!r}"
     settings = parse_assignments(exporter.settings, assignments, where)
     paths = export(load(model), exporter, output, **settings)
+    if is_standard_output(output):
+        if len(paths) > 1:
+            names = " and ".join(f"*{path.suffix}" for path in paths)
+            raise click.UsageError(f"{exporter.name} writes {names}; name the files with -o")
+        paths[0].rename(output)
+        return
     for path in paths:
         click.echo(escape_text(path))
     for header in paths:
@@ -112,7 +119,7 @@ def _list_output_paths(output: Path, suffix: str) -> list[Path]:
 
 
 @click.command("verify", short_help="Verify that artifacts equal a model, bit for bit.")
-@click.argument("model")
+@click.argument("model", type=INPUT)
 @click.argument("artifacts", nargs=-1, required=True, metavar="ARTIFACT...")
 @file_option("--certificate", "Write the result as JSON, with digests of the artifacts.")
 @number_option(
@@ -145,7 +152,8 @@ def _list_output_paths(output: Path, suffix: str) -> list[Path]:
 @click.option(
     "--templates", metavar="DIR", default="", help="Folder of templates for additional languages."
 )
-@click.option("--on", metavar="TABLE", help="Compare all rows of TABLE as well.")
+@click.option("--on", metavar="TABLE", type=INPUT, help="Compare all rows of TABLE as well.")
+@click.option("--json", "as_json", is_flag=True, help="Print the certificate.")
 @cluster_option
 @click.pass_context
 def verify_command(
@@ -155,6 +163,7 @@ def verify_command(
     artifacts: tuple[str, ...],
     certificate: Path | None,
     rows: int,
+    as_json: bool,
     **options: Any,
 ) -> None:
     """Run artifacts of MODEL (.onnx, .c, .py, .rules.txt, .mjs, .java, .rs, .go; .sql by a plugin).
@@ -184,7 +193,10 @@ def verify_command(
     options |= {"random_rows": rows, "certificate": certificate}
     with show_progress("files") as progress:
         report = verify(load(model), paths, progress=progress, **options)
-    print_report(report)
+    if as_json:
+        click.echo(report.to_json(), nl=False)
+    else:
+        print_report(report)
     ctx.exit(report.exit_code)
 
 
@@ -204,8 +216,8 @@ def _is_skipped(path: Path, model: str, artifacts: tuple[str, ...]) -> bool:
 
 
 @click.command("import", short_help="Convert a model file of another library.")
-@click.argument("source", metavar="FILE")
-@output_option("Model file to write.")
+@click.argument("source", metavar="FILE", type=INPUT)
+@output_option("Model file to write.", kind=MODEL_OUTPUT)
 @assignments_option("Setting of the importer: answer=margins, dtype=float64.")
 def import_command(source: str, output: Path, assignments: tuple[str, ...]) -> None:
     """Convert FILE, a model of another library, to a treekit model file.
@@ -226,4 +238,5 @@ def import_command(source: str, output: Path, assignments: tuple[str, ...]) -> N
     where = f"importer {importer.name!r}"
     model = read_model(path, **parse_assignments(importer.settings, assignments, where))
     model.save(output)
-    click.echo(f"{escape_text(str(output))}: {escape_text(repr(model))}, read by {importer.name}")
+    name = escape_text(name_output(output))
+    click.echo(f"{name}: {escape_text(repr(model))}, read by {importer.name}")

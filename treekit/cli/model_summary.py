@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from treekit.cli.json_reports import Estimate
 from treekit.cli.terminal import escape_text, print_facts, print_heading, print_table
 
 if TYPE_CHECKING:
@@ -79,47 +80,60 @@ def _join_some(texts: list[str]) -> str:
 
 
 def print_training(model: Model) -> None:
-    """Print the training table, the size, the main settings and the results of training."""
+    """Print the training table, the size and the main settings of a trained model."""
     rows = model.provenance["training_table"]["rows"]
     print_facts("trained on", [("rows", f"{rows:,}"), *_get_schema_facts(model)])
     print_facts("model", get_size_facts(model))
     print_facts("settings", _list_chosen_settings(model))
-    found = list(iterate_provenance(model.provenance, components=False))
-    if found:
-        print_facts("training results", found)
-    print_heading("estimated score on new rows")
-    click.echo(f"  {describe_estimate(model)}")
 
 
 def describe_estimate(model: Model) -> str:
-    """Describe the score on new rows, as estimated in training, and how it was estimated."""
+    """Describe the score on new rows, as estimated in training, or say why there is none."""
+    found = find_estimate(model)
+    if found is None:
+        return _explain_no_estimate(model)
+    text = f"{found.measure} {found.value:{'.4g' if 'mean' in found.measure else '.4f'}}"
+    if found.baseline is not None:
+        what = "mean" if model.schema.task == "regression" else "most frequent class"
+        text += f" ({what}: {found.baseline:{'.4f' if found.baseline else 'g'}})"
+    return f"{text}, {found.how}"
+
+
+def find_estimate(model: Model) -> Estimate | None:
+    """Return the score on new rows, as estimated in training."""
     found, schema = model.provenance, model.schema
     oob = found.get("oob")
     if isinstance(oob, dict) and oob.get("rows"):
+        how = f"out of bag on {oob['rows']:,} rows"
+        if "pruned_by_the_same_rows" in oob:
+            how += " (optimistic: trees were pruned on them)"
         if "accuracy" in oob:
-            score = f"accuracy {oob['accuracy']:.4f}"
-            if "majority" in oob:
-                score += f" (most frequent class: {oob['majority']:.4f})"
-        else:
-            score = f"R squared {oob['r2']:.4f} (mean: 0)"
-        pruned_on = "pruned_by_the_same_rows" in oob
-        also = " (optimistic: trees were pruned on them)" if pruned_on else ""
-        return f"{score}, out of bag on {oob['rows']:,} rows{also}"
-    risk, how = _find_pruner_risk(found) if isinstance(found.get("pruner"), dict) else (None, "")
+            return Estimate("accuracy", oob["accuracy"], oob.get("majority"), how)
+        return Estimate("R squared", oob["r2"], 0.0, how)
+    risk, how = _find_pruner_risk(found)
     if risk is None:
-        advice = f"run: treekit evaluate TABLE --target {schema.target!r} --like MODEL"
-        return how or ("not estimated" if schema.more else f"not estimated; {advice}")
+        return None
     if schema.task == "regression":
-        return f"mean loss {risk:.6g}, {how}"
+        return Estimate("mean loss", risk, None, how)
     if model.costs is not None:
-        return f"mean cost {risk:.6g}, {how}"
+        return Estimate("mean cost", risk, None, how)
     weighted = model.settings.get("class_weight") or model.settings.get("priors")
-    return f"{'weighted ' if weighted else ''}accuracy {1 - risk:.4f}, {how}"
+    return Estimate(f"{'weighted ' if weighted else ''}accuracy", 1 - risk, None, how)
+
+
+def _explain_no_estimate(model: Model) -> str:
+    _, how = _find_pruner_risk(model.provenance)
+    if how or model.schema.more:
+        return how or "not estimated"
+    target = model.schema.target
+    return f"not estimated; run: treekit evaluate TABLE --target {target!r} --like MODEL"
 
 
 def _find_pruner_risk(found: dict[str, Any]) -> tuple[float | None, str]:
     """Return the chosen tree's risk, as reported by a built-in pruner, and how it was estimated."""
-    pruned = found["pruner"]
+    pruned = found.get("pruner")
+    if not isinstance(pruned, dict):
+        return None, ""
     optimistic = "optimistic: it selected the pruned tree"
     if "weight_judged_by" in pruned:
         grown, judged = pruned["weight_grown_on"], pruned["weight_judged_by"]
@@ -175,16 +189,12 @@ def _format_setting(model: Model, key: str, value: Any) -> str:
     return _format_value(value)
 
 
-def iterate_provenance(
-    found: dict[str, Any], *, components: bool = True
-) -> Iterator[tuple[str, str]]:
+def iterate_provenance(found: dict[str, Any]) -> Iterator[tuple[str, str]]:
     """Yield the names and values of a provenance; nested objects have dotted names.
 
     The provenance in a file may be any JSON: no structure is assumed.
     """
     for key, value in found.items():
-        if key in ("components", "treekit", "training_table") and not components:
-            continue
         if key == "components" and isinstance(value, list):
             yield from map(_format_component, value)
         elif isinstance(value, dict):

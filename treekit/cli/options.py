@@ -5,11 +5,11 @@ from __future__ import annotations
 import csv
 from collections.abc import Callable, Collection
 from functools import reduce
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from treekit.cli.streams import INPUT, OutputPath, TextOutputPath
 from treekit.progress import show_progress
 
 if TYPE_CHECKING:
@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 
 _F = TypeVar("_F", bound=Callable[..., Any])
+
+_OUTPUT = OutputPath()
 
 
 def parse_list(ctx: click.Context, param: click.Parameter, text: str | None) -> list[str] | None:
@@ -32,15 +34,15 @@ def parse_list(ctx: click.Context, param: click.Parameter, text: str | None) -> 
 
 
 def output_option(
-    help_text: str, metavar: str = "FILE", *, required: bool = True
+    help_text: str,
+    metavar: str = "FILE",
+    *,
+    required: bool = True,
+    kind: Any = _OUTPUT,
 ) -> Callable[[_F], _F]:
-    """Return the option ``-o``: the file to write."""
+    """Return the option ``-o``: the file to write, or ``-``."""
     return click.option(
-        *("-o", "--output"),
-        required=required,
-        metavar=metavar,
-        type=click.Path(path_type=Path),
-        help=help_text,
+        *("-o", "--output"), required=required, metavar=metavar, type=kind, help=help_text
     )
 
 
@@ -71,7 +73,13 @@ def number_option(
 
 def file_option(name: str, help_text: str) -> Callable[[_F], _F]:
     """Return an option for another file to write."""
-    return click.option(name, metavar="FILE", type=click.Path(path_type=Path), help=help_text)
+    return click.option(name, metavar="FILE", type=_OUTPUT, help=help_text)
+
+
+def table_option(option: str, help_text: str, name: str | None = None) -> Callable[[_F], _F]:
+    """Return an option for another table to read."""
+    names = (option,) if name is None else (option, name)
+    return click.option(*names, metavar="TABLE", type=INPUT, help=help_text)
 
 
 def row_option(help_text: str) -> Callable[[_F], _F]:
@@ -79,7 +87,9 @@ def row_option(help_text: str) -> Callable[[_F], _F]:
     return click.option("--row", metavar="COL=VALUE,...|JSON|N", help=help_text)
 
 
-text_output_option = output_option("File to write.  [default: standard output]", required=False)
+text_output_option = output_option(
+    "File to write.  [default: standard output]", required=False, kind=TextOutputPath()
+)
 
 
 def marks_option(default: str = "those of the model") -> Callable[[_F], _F]:
@@ -91,6 +101,8 @@ def marks_option(default: str = "those of the model") -> Callable[[_F], _F]:
         help=f"Texts that mean missing, instead of {default}.",
     )
 
+
+json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 
 language_option = click.option(
     *("--lang", "lang"),
@@ -106,6 +118,18 @@ def _combine_options(*options: Callable[[Any], Any]) -> Callable[[Any], Any]:
     return lambda command: reduce(lambda made, option: option(made), reversed(options), command)
 
 
+def _make_component_option(kind: str, help_text: str) -> Callable[[_F], _F]:
+    """Return an option for a component, whose names the shell completes."""
+
+    def complete_name(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+        from treekit import registry
+
+        del ctx, param
+        return [name for name in registry.list(kind) if name.startswith(incomplete)]
+
+    return click.option(f"--{kind}", metavar="NAME", help=help_text, shell_complete=complete_name)
+
+
 settings_options = _combine_options(
     click.option(
         "--algorithm",
@@ -116,9 +140,18 @@ settings_options = _combine_options(
         "--ensemble", metavar="tree|forest", help="A single tree (default), or a random forest."
     ),
     click.option("--trees", metavar="N", help="Number of trees of a forest."),
-    click.option("--criterion", metavar="NAME", help="Split criterion: gini, entropy, ..."),
-    click.option("--splitter", metavar="NAME", help="Split search: auto, exact, histogram, ..."),
-    click.option("--pruner", metavar="NAME", help="Pruner: cost_complexity, reduced_error, ..."),
+    _make_component_option("criterion", "Split criterion: gini, entropy, ..."),
+    _make_component_option("splitter", "Split search: auto, exact, histogram, ..."),
+    _make_component_option("pruner", "Pruner: cost_complexity, reduced_error, ..."),
+    click.option("--max-depth", metavar="N", help="Maximum depth; a root alone has depth 0."),
+    click.option("--max-leaves", metavar="N", help="Maximum number of leaves."),
+    click.option("--min-weight-leaf", metavar="W", help="Minimum weight (rows) of a leaf."),
+    click.option("--max-features", metavar="N|SHARE|sqrt|all", help="Columns tried at each node."),
+    click.option(
+        "--missing",
+        metavar="NAME",
+        help="Where rows with a missing cell go: direction, surrogate, fractional, error.",
+    ),
     click.option("--seed", metavar="N", help="Random seed."),
     assignments_option(
         "Any setting; those of a component as criterion.KEY=VALUE.  May be repeated."
@@ -159,6 +192,7 @@ table_options = _combine_options(
     click.option(
         "--schema",
         metavar="FILE",
+        type=INPUT,
         help="Read columns as this JSON says, of 'treekit columns --json'; other options go first.",
     ),
     click.option(

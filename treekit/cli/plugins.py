@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from treekit.cli.options import assignments_option
+from treekit.cli.json_reports import ComponentRecord, PluginsReport, print_json
+from treekit.cli.options import assignments_option, json_option
 from treekit.cli.terminal import escape_text, print_heading, print_table
 from treekit.errors import SettingError, TreekitWarning
 from treekit.settings import parse_assignments, suggestion
@@ -156,7 +157,8 @@ def _style_text(text: str, role: str) -> str:
 
 
 @click.command("plugins", short_help="List installed components and their plugins.")
-def plugins_command() -> None:
+@json_option
+def plugins_command(as_json: bool) -> None:
     """List all components with their distributions, and the faults of plugins."""
     from treekit import registry
 
@@ -166,7 +168,6 @@ def plugins_command() -> None:
     rows = [
         (c.kind, c.name, c.distribution, c.version, c.contract, c.record.summary) for c in found
     ]
-    print_table(["kind", "name", "distribution", "version", "contract", "summary"], rows)
     offers = Counter((component.kind, component.name) for component in found)
     faults = [
         f"{kind} {name!r} is provided {times} times and cannot be chosen; uninstall all but one"
@@ -174,6 +175,10 @@ def plugins_command() -> None:
         if times > 1
     ]
     faults += registry.faults()
+    if as_json:
+        print_json(PluginsReport([ComponentRecord(*row) for row in rows], faults))
+        return
+    print_table(["kind", "name", "distribution", "version", "contract", "summary"], rows)
     if faults:
         click.echo()
         print_heading("faults")

@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from treekit.cli.options import cluster_option, marks_option, read_rows
+from treekit.cli.json_reports import make_inspect_report, print_json
+from treekit.cli.options import cluster_option, json_option, marks_option, read_rows
+from treekit.cli.streams import INPUT, STREAM
 from treekit.cli.terminal import check_output_path, escape_text, write_text
 from treekit.errors import DataError
 from treekit.progress import show_progress
@@ -31,8 +33,9 @@ _ROWS_PER_BLOCK = 200_000
 
 
 @click.command("inspect", short_help="Show the contents of a model file.")
-@click.argument("model")
-def inspect_command(model: str) -> None:
+@click.argument("model", type=INPUT)
+@json_option
+def inspect_command(model: str, as_json: bool) -> None:
     """Show the columns, policies, size, digests, settings and provenance of MODEL.
 
     model_sha256 is the digest of all that determines predictions, as in certificates and exported
@@ -46,12 +49,16 @@ def inspect_command(model: str) -> None:
 
     loaded = load(model)
     with Path(model).open("rb") as stream:
-        print_inspection(loaded, hashlib.file_digest(stream, "sha256").hexdigest())
+        digest = hashlib.file_digest(stream, "sha256").hexdigest()
+    if as_json:
+        print_json(make_inspect_report(loaded, digest))
+    else:
+        print_inspection(loaded, digest)
 
 
 @click.command("predict", short_help="Predict the rows of a table.")
-@click.argument("model")
-@click.argument("table")
+@click.argument("model", type=INPUT)
+@click.argument("table", type=INPUT)
 @click.option(  # text, as `Path` would change a URL
     *("-o", "--output"), metavar="FILE", help="File to write.  [default: standard output]"
 )
@@ -79,6 +86,8 @@ def predict_command(**given: Any) -> None:
     """
     if given["url"] is not None and given["cluster"] is not None:
         raise click.UsageError("--url and --cluster exclude each other; leave one out")
+    if given["output"] == STREAM:
+        given["output"] = None
     path = (
         None if given["output"] is None or given["cluster"] is not None else Path(given["output"])
     )

@@ -16,8 +16,10 @@ from treekit.cli.options import (
     number_option,
     output_option,
     read_rows,
+    table_option,
     text_output_option,
 )
+from treekit.cli.streams import INPUT, MODEL_OUTPUT, name_output
 from treekit.cli.terminal import check_output_path, escape_text, write_text
 from treekit.settings import parse_assignments
 
@@ -29,7 +31,7 @@ if TYPE_CHECKING:
 
 
 @click.command("rules", short_help="Print a model as rules.")
-@click.argument("model")
+@click.argument("model", type=INPUT)
 @text_output_option
 @click.option(
     *("--as", "form"),
@@ -42,9 +44,10 @@ if TYPE_CHECKING:
 @click.option(
     "--table",
     metavar="TABLE",
+    type=INPUT,
     help="Measure the rules on this table, instead of the training rows.",
 )
-@click.option("--against", metavar="TABLE", help="Report the performance of each rule on TABLE.")
+@table_option("--against", "Report the performance of each rule on TABLE.")
 @click.option("--overlaps", is_flag=True, help="Report rules that overlap or are never reached.")
 @click.option(
     "--decisions", is_flag=True, help="Merge rules with the same label; drops class shares."
@@ -142,9 +145,9 @@ def _generate_output(model: Model, given: dict[str, Any]) -> Iterator[str]:
 
 
 @click.command("simplify", short_help="Make a short rule list from a model.")
-@click.argument("model")
-@click.argument("table")
-@output_option("Model file of the rule list to write.", "LIST")
+@click.argument("model", type=INPUT)
+@click.argument("table", type=INPUT)
+@output_option("Model file of the rule list to write.", "LIST", kind=MODEL_OUTPUT)
 @click.option(
     "--method",
     default="c45rules",
@@ -154,7 +157,7 @@ def _generate_output(model: Model, given: dict[str, Any]) -> Iterator[str]:
 )
 @number_option("--rules", "Maximum number of rules.", least=1)
 @assignments_option("Setting of the method; may be repeated.")
-@click.option("--test", metavar="TABLE", help="Report on this table instead of the training one.")
+@table_option("--test", "Report on this table instead of the training one.")
 @language_option
 @marks_option()
 def simplify_command(**given: Any) -> None:
@@ -188,19 +191,20 @@ def simplify_command(**given: Any) -> None:
     for line in learned.lines(words):
         click.echo(line)
     where = given["table"] if test is None else given["test"]
-    click.echo(f"measured on the rows of {where!r}; written to {str(given['output'])!r}")
+    click.echo(f"measured on the rows of {where!r}; written to {name_output(given['output'])}")
 
 
 # ---------------------------------------------------------------- treekit revise
 
 
 @click.command("revise", short_help="Turn rules edited by hand back into a model.")
-@click.argument("model")
-@click.argument("rules")
-@output_option("Model file to write.", "NEW")
+@click.argument("model", type=INPUT)
+@click.argument("rules", type=INPUT)
+@output_option("Model file to write.", "NEW", kind=MODEL_OUTPUT)
 @click.option(
     "--table",
     metavar="TABLE",
+    type=INPUT,
     help="Show the effect of the edit on this table, and measure the new rules on it.",
 )
 @language_option
@@ -238,4 +242,4 @@ def revise_command(**given: Any) -> None:
     after.save(given["output"])
     for line in lines:
         click.echo(escape_text(line))
-    click.echo(f"written to {str(given['output'])!r}")
+    click.echo(f"written to {name_output(given['output'])}")

@@ -15,7 +15,10 @@ if TYPE_CHECKING:
 
 COMPONENT_KINDS = ("criterion", "splitter", "pruner")
 
-SETTING_OPTIONS = ("algorithm", "ensemble", "trees", *COMPONENT_KINDS, "seed")
+SETTING_OPTIONS = (
+    *("algorithm", "ensemble", "trees", *COMPONENT_KINDS, "seed"),
+    *("max_depth", "max_leaves", "min_weight_leaf", "max_features", "missing"),
+)
 """Settings with an option of their own."""
 
 

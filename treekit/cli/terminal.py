@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import signal
 import sys
@@ -74,12 +75,32 @@ def _print_wrapped(head: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
 
 
 class Commands(click.Group):
-    """Command group that prints `TreekitError` and `OSError` as messages and exits with code 2."""
+    """Command group that prints `TreekitError` and `OSError` as messages and exits with code 2.
+
+    Parameters
+    ----------
+    sections : dict of str to list of click.Command
+        The commands under each heading of the help, in the order of use.
+    """
+
+    def __init__(self, sections: dict[str, list[click.Command]], **options: Any) -> None:
+        super().__init__(commands=list(itertools.chain(*sections.values())), **options)
+        self.sections = sections
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """List the commands in the order of use, not alphabetically."""
         del ctx
         return list(self.commands)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the commands under their headings."""
+        del ctx
+        width = max(map(len, self.commands))
+        for heading, commands in self.sections.items():
+            with formatter.section(heading):
+                formatter.write_dl(
+                    [(f"{one.name:<{width}}", one.get_short_help_str(100)) for one in commands]
+                )
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run a command."""

@@ -6,19 +6,25 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from treekit.cli.json_reports import TestScore, TrainReport, make_size, print_json
 from treekit.cli.options import (
     cluster_option,
     get_reading_options,
+    json_option,
     output_option,
     read_training_rows,
     settings_options,
+    table_option,
     table_options,
 )
-from treekit.cli.terminal import check_output_path, print_table
+from treekit.cli.streams import INPUT, MODEL_OUTPUT, is_standard_output, name_output
+from treekit.cli.terminal import check_output_path, escape_text, print_heading, print_table
 from treekit.errors import DataError, SettingError
 from treekit.progress import show_progress
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from treekit.data.dataset import Dataset
     from treekit.data.table import Table
     from treekit.model.model import Model
@@ -35,11 +41,12 @@ class _TrainCommand(click.Command):
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Parse arguments; with ``--help-settings`` no parameter is required."""
-        ctx.resilient_parsing = "--help-settings" in args
+        asked = "--help-settings" in args
+        ctx.resilient_parsing |= asked
         given = list(args)  # the parser consumes its argument
         try:
             rest = super().parse_args(ctx, args)
-            if ctx.resilient_parsing and ctx.params["help_settings"] is None:
+            if asked and ctx.params["help_settings"] is None:
                 word = given[given.index("--help-settings") + 1]
                 raise click.UsageError(f"--help-settings: {word!r} is not one of 'common', 'all'")
             return rest
@@ -68,7 +75,7 @@ def _suggest_setting(option: str, args: list[str]) -> str | None:
 
 
 @click.command("train", cls=_TrainCommand, short_help="Train a model on a table.")
-@click.argument("table")
+@click.argument("table", type=INPUT)
 @click.option(
     *("--target", "targets"),
     required=True,
@@ -76,7 +83,7 @@ def _suggest_setting(option: str, args: list[str]) -> str | None:
     metavar="COL",
     help="Column to predict; repeat it for a model with several targets.",
 )
-@output_option("Model file to write.", "MODEL")
+@output_option("Model file to write.", "MODEL", kind=MODEL_OUTPUT)
 @settings_options
 @click.option(
     "--help-settings",
@@ -86,11 +93,10 @@ def _suggest_setting(option: str, args: list[str]) -> str | None:
     help="List the common settings, or all of them, and exit.",
 )
 @table_options
-@click.option("--like", metavar="MODEL", help="Start from the settings of this model.")
-@click.option(
-    "--validation", metavar="TABLE", help="Rows for pruning, instead of a share of TABLE's rows."
-)
-@click.option("--test", "test_table", metavar="TABLE", help="Score the model on this table.")
+@click.option("--like", metavar="MODEL", type=INPUT, help="Start from the settings of this model.")
+@table_option("--validation", "Rows for pruning, instead of a share of TABLE's rows.")
+@table_option("--test", "Score the model on this table.", name="test_table")
+@json_option
 @cluster_option
 @click.option(
     "--cluster-mode",
@@ -133,8 +139,7 @@ def train_command(**given: Any) -> None:
 
 
 def _train_and_report(given: dict[str, Any], settings: dict[str, Any]) -> None:
-    from treekit.cli.model_summary import print_training
-    from treekit.cli.predict import compute_scores
+    from treekit.cli.model_summary import describe_estimate, print_training
     from treekit.data.table import names_many_files
     from treekit.training.tasks import predicts_numbers
 
@@ -162,18 +167,44 @@ def _train_and_report(given: dict[str, Any], settings: dict[str, Any]) -> None:
         validation = given["validation"] and _read_validation(given, settings, reading, dataset)
         model = fit_with_progress(dataset, settings, validation)
     model.save(given["output"])
+    scores = [] if test is None else _score_test_rows(model, test)
+    if given["as_json"]:
+        print_json(_make_report(model, given["output"], scores))
+        return
+    if test is None:
+        print_heading("score on new rows")
+        click.echo(f"  {describe_estimate(model)}")
+    else:
+        print_heading(f"score on {test.n_rows:,} rows of {given['test_table']!r}")
+        for score in scores:
+            click.echo(f"  {escape_text(score.measure)} {score.value:.4f}")
+        if scores[0].is_training_table:
+            click.secho("  the training rows: the score on new rows will be lower", fg="yellow")
     print_training(model)
-    if test is not None:
-        click.echo()
-        seen = _is_training_table(model, test)
-        for name, value in compute_scores(model, test):
-            rows = f"{test.n_rows:,} rows of {given['test_table']!r}"
-            click.echo(f"{'training ' * seen}{name} on {rows}: {value:.4f}")
-        if seen:
-            click.secho(
-                "--test is the training table: the score on new rows will be lower", fg="yellow"
-            )
-    click.echo(f"\nwritten to {str(given['output'])!r}")
+    click.echo(f"\nwritten to {name_output(given['output'])}")
+
+
+def _score_test_rows(model: Model, test: Table) -> list[TestScore]:
+    from treekit.cli.predict import compute_scores
+
+    scores, seen = compute_scores(model, test), _is_training_table(model, test)
+    return [TestScore(name, value, test.n_rows, seen) for name, value in scores]
+
+
+def _make_report(model: Model, output: Path, scores: list[TestScore]) -> TrainReport:
+    from treekit.cli.model_summary import find_estimate
+    from treekit.model.model import hash_model
+
+    return TrainReport(
+        model=None if is_standard_output(output) else str(output),
+        model_sha256=hash_model(model),
+        rows=model.provenance["training_table"]["rows"],
+        targets=[output.name for output in model.schema.outputs],
+        size=make_size(model),
+        settings=model.settings,
+        estimate=find_estimate(model),
+        test=scores,
+    )
 
 
 def make_training_set(

@@ -214,7 +214,7 @@ def read_table(
         A 2-D or structured NumPy array; a mapping of names to columns; a list
         of mappings (rows); a list of rows of cells; a pandas, polars or Arrow
         table, or any dataframe supported by narwhals; the path of a ``.csv``,
-        ``.tsv`` (also ``.gz``), ``.parquet``, ``.feather`` or ``.arrow`` file;
+        ``.tsv`` or ``.jsonl`` (also ``.gz``), ``.parquet``, ``.feather`` or ``.arrow`` file;
         a `Table`.
     missing : collection of str, optional
         Texts that mean missing, compared without surrounding white space; default:
@@ -558,6 +558,7 @@ LARGE = 1 << 25
 """Size (bytes of CSV, cells of Arrow files) above which columns are not kept in memory."""
 
 _SEPARATORS = {".csv": ",", ".tsv": "\t", ".tab": "\t"}
+_JSON_LINES = (".jsonl", ".ndjson")
 _ARROW_FORMATS = {
     ".parquet": "parquet",
     ".feather": "feather",
@@ -584,9 +585,11 @@ def read_file(
     ``.csv`` (commas) and ``.tsv`` or ``.tab`` (tabs), also with ``.gz``: UTF-8 with or
     without a byte order mark, a header line, quotes as in RFC 4180.  Blank lines are
     skipped (in a file of one column they are missing cells); a first line such as ``sep=;``
-    sets the separator.  The columns of a large file are stored in an unnamed temporary file
-    (in ``TMPDIR``, for the life of the table) and read from it one at a time, those of a large
-    ``.parquet``, ``.feather``, ``.arrow`` or ``.ipc`` file from the file itself.
+    sets the separator.  ``.jsonl`` and ``.ndjson``, also with ``.gz``: a JSON object per row,
+    where an absent key is a missing cell.  The columns of a large CSV file are stored in an
+    unnamed temporary file (in ``TMPDIR``, for the life of the table) and read from it one at a
+    time, those of a large ``.parquet``, ``.feather``, ``.arrow`` or ``.ipc`` file from the file
+    itself.
 
     Parameters
     ----------
@@ -605,8 +608,9 @@ def read_file(
     suffixes = [suffix.lower() for suffix in path.suffixes]
     packed = suffixes[-1:] == [".gz"]
     ending = (suffixes[:-1] if packed else suffixes)[-1:] or [""]
-    if ending[0] not in _SEPARATORS and (packed or ending[0] not in _ARROW_FORMATS):
-        known = ", ".join([*_SEPARATORS, ".csv.gz", *_ARROW_FORMATS])
+    as_text = ending[0] in (*_SEPARATORS, *_JSON_LINES)
+    if not as_text and (packed or ending[0] not in _ARROW_FORMATS):
+        known = ", ".join([*_SEPARATORS, ".csv.gz", *_JSON_LINES, *_ARROW_FORMATS])
         raise DataError(f"unknown file suffix of {path.name!r}; known: {known}")
     if not path.is_file():
         raise DataError(f"there is no file {os.fspath(source)!r}; check the path")
@@ -614,6 +618,10 @@ def read_file(
         from treekit.data.arrow_files import read_arrow_file
 
         return read_arrow_file(path, _ARROW_FORMATS[ending[0]])
-    from treekit.data.csv_files import read_csv_file  # both make a `Table`
+    if ending[0] in _JSON_LINES:
+        from treekit.data.json_lines import read_json_rows
+
+        return _read_rows(read_json_rows(path, packed=packed))
+    from treekit.data.csv_files import read_csv_file  # makes a `Table`
 
     return read_csv_file(path, _SEPARATORS[ending[0]], packed, how, progress)

@@ -146,8 +146,12 @@ class Report:
         """0 if all are equal, else 1."""
         return 0 if self.equal else 1
 
-    def __str__(self) -> str:
+    def to_json(self) -> str:
+        """Return the certificate as JSON."""
+        plain = _replace_infinities(make_certificate(self))
+        return json.dumps(plain, indent=2, allow_nan=False) + "\n"
 
+    def __str__(self) -> str:
         return "\n".join(format_lines(self))
 
 
@@ -377,11 +381,9 @@ def write_certificate(report: Report, path: Path) -> None:
     VerificationError
         If the file cannot be written.
     """
-    content = json.dumps(
-        _replace_infinities(make_certificate(report)), indent=2, allow_nan=False
-    ).encode()
+    content = report.to_json().encode()
     try:
         with replace_atomically(path) as stream:
-            stream.write(content + b"\n")
+            stream.write(content)
     except OSError as error:
         raise VerificationError(f"cannot write {str(path)!r}: {error.strerror}") from error
