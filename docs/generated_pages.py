@@ -152,9 +152,9 @@ def write_json_page() -> Iterator[str]:
     """Yield the lines of the page of the JSON that commands print."""
     from treekit.cli import json_reports
 
-    yield "# JSON of commands\n\nWith `--json` these commands print one object. `columns`, `evaluate`"
-    yield "and `explain` print JSON as well; `verify --json` prints the certificate. Fields are added"
-    yield "in later releases, and none is renamed or removed.\n"
+    yield "# JSON of commands\n\nWith `--json` these commands print one object. `columns`,"
+    yield "`evaluate` and `explain` print JSON as well; `verify --json` prints the certificate."
+    yield "Fields are added in later releases, and none is renamed or removed.\n"
     records = [one for one in vars(json_reports).values() if inspect.isclass(one)]
     own = [one for one in records if issubclass(one, json_reports.Record)]
     for record in sorted(own, key=lambda one: not one.__name__.endswith("Report")):
