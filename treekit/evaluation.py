@@ -29,6 +29,7 @@ from treekit.model.model import as_model
 from treekit.model.scoring import compute_label_codes, sum_leaf_values
 from treekit.settings import check_integer
 from treekit.training import fit, has_training_digest
+from treekit.training.settings import expand_settings
 from treekit.training.tasks import check_scorable, get_reading_options, predicts_numbers
 
 if TYPE_CHECKING:
@@ -293,6 +294,7 @@ def evaluate(
         )
     if groups == target:
         raise SettingError(f"groups={groups!r} is the target; give another column")
+    settings = expand_settings(settings)
     options = {name: settings.pop(name) for name in _DATASET_OPTIONS if name in settings}
     rows = read_table(
         model,

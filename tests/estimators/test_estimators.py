@@ -809,3 +809,53 @@ def test_rows_are_counted_in_the_nodes_they_reach(missing, pruner):
         counts[tree.model_.trees[0].parent[node]] += counts[node]
     n_samples, _ = tree._statistics
     np.testing.assert_array_equal(n_samples, counts)
+
+
+# ------------------------------------------------------------------ settings of components
+
+
+def test_settings_of_components_can_be_searched():
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(120, 3))
+    y = x[:, 0] + rng.normal(size=120) > 0
+    grid = {"pruner__alpha": [0.0, 0.02, 0.5], "criterion__base": [2.0]}
+    tree = DecisionTreeClassifier(
+        criterion="entropy", pruner="cost_complexity", pruner_settings={"risk": "impurity"}
+    )
+    search = GridSearchCV(tree, grid, cv=3).fit(x, y)
+    best = search.best_estimator_
+    assert best.pruner_settings == {"risk": "impurity", "alpha": best.get_params()["pruner__alpha"]}
+    assert best.model_.settings["criterion.base"] == 2.0
+    assert best.model_.settings["pruner.alpha"] == search.best_params_["pruner__alpha"]
+    assert clone(best).get_params() == best.get_params()
+    assert tree.pruner_settings == {"risk": "impurity"}  # a search changes copies
+    assert "pruner__alpha" not in best.get_params(deep=False)
+    with pytest.raises(treekit.errors.SettingError, match="no setting 'alpa'; did you mean"):
+        tree.set_params(pruner__alpa=1.0).fit(x, y)
+
+
+def test_the_constructor_says_how_settings_of_components_are_given():
+    with pytest.raises(TypeError, match=r"write criterion_settings=\{'balance': \.\.\.\}"):
+        DecisionTreeClassifier(criterion="ks", criterion__balance=1.0)
+    with pytest.raises(TypeError, match="unexpected keyword argument 'critrion__balance'"):
+        DecisionTreeClassifier(critrion__balance=1.0)
+
+
+@pytest.mark.parametrize("make", [pd.Series, pl.Series])
+def test_a_named_target_names_the_predictions(make):
+    x = pd.DataFrame({"a": np.arange(20.0)})
+    y = np.arange(20) // 10
+    series = make(y, name="ill") if make is pd.Series else make("ill", y)
+    tree = DecisionTreeClassifier().fit(x, series)
+    assert tree.model_.schema.target == "ill"
+    assert "Predicts ill" in str(tree.model_.rules())
+    assert DecisionTreeRegressor().fit(x, series).model_.schema.target == "ill"
+    assert DecisionTreeClassifier().fit(x, make(y)).model_.schema.target == "target"
+    several = pd.DataFrame({"u": y, "v": y % 3})
+    names = [one.name for one in DecisionTreeClassifier().fit(x, several).model_.schema.outputs]
+    assert names == ["u", "v"]
+    # A column of the inputs keeps its name alone.
+    own = DecisionTreeRegressor().fit(x, x["a"])
+    assert own.model_.schema.target == "target"
+    tree.score(x, make(y))
+    assert tree.model_.schema.target == "ill"

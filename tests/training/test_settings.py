@@ -409,3 +409,18 @@ def test_a_forest_of_many_rows_has_leaves_of_five_rows(
     assert classes.settings["min_weight_leaf"] == leaf
     numbers = treekit.train({"x": x, "y": x * 1.0}, "y", seed=0, **chosen)
     assert numbers.settings["min_weight_leaf"] == settings.get("min_weight_leaf", 1.0)
+
+
+def test_settings_of_components_may_be_a_dict():
+    table = noisy(60), "y"
+    dotted = treekit.train(*table, pruner="cost_complexity", seed=0, **{"pruner.alpha": 0.03})
+    given = {"pruner": "cost_complexity", "pruner_settings": {"alpha": 0.03}, "seed": 0}
+    assert treekit.train(*table, **given).settings == dotted.settings
+    with pytest.raises(SettingError, match=r"pruner\.alpha is given twice"):
+        treekit.train(*table, **given, **{"pruner.alpha": 0.03})
+    with pytest.raises(SettingError, match="pruner_settings is 3; give a dict"):
+        treekit.train(*table, pruner="cost_complexity", pruner_settings=3)
+    scores = treekit.evaluate(table[0], target=table[1], cv=2, **given).to_dict()
+    same = {**given, "pruner.alpha": 0.03}
+    del same["pruner_settings"]
+    assert scores == treekit.evaluate(table[0], target=table[1], cv=2, **same).to_dict()

@@ -613,7 +613,7 @@ def read_targets(y: Any, target: str | None = None) -> Table:
     name = name if isinstance(name, str) and name else "target"
     if is_dataframe(y):
         table = read_table(y)
-        if len(table.names) > 1:
+        if len(table.names) > 1 or target is None:
             return table
         levels = dict.fromkeys([name], *table.levels.values()) if table.levels else {}
         untyped = frozenset([name] if table.untyped else [])

@@ -77,6 +77,7 @@ from treekit.training.class_weights import (
     rescale_factors,
 )
 from treekit.training.importance import Importances, gain_importances, measure_importances
+from treekit.training.plan import COMPONENT_KINDS
 from treekit.training.settings import count_features_to_try, select_settings
 from treekit.training.tasks import predicts_numbers
 
@@ -298,7 +299,42 @@ class EstimatorBase(Parameters, BaseEstimator):
 
     _ensemble: Literal["tree", "forest"]
     _task: Literal["classification", "regression"]
+    _target_names: Sequence[str] = ()
     model_: Model
+
+    def __new__(cls, *args: Any, **parameters: Any) -> Any:
+        """Make an estimator; refuse settings of components by name."""
+        del args
+        for name in parameters:
+            kind, sign, setting = name.partition("__")
+            if sign and kind in COMPONENT_KINDS:
+                raise TypeError(
+                    f"{name} is set by set_params and searches only; in the constructor write "
+                    f"{kind}_settings={{{setting!r}: ...}}"
+                )
+        return super().__new__(cls)
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """Return the parameters; with `deep` also settings of components, as criterion__NAME."""
+        found: dict[str, Any] = super().get_params(deep)
+        for kind in COMPONENT_KINDS if deep else ():
+            own = found.get(f"{kind}_settings")
+            if isinstance(own, Mapping):
+                found |= {f"{kind}__{name}": value for name, value in own.items()}
+        return found
+
+    def set_params(self, **parameters: Any) -> Any:
+        """Set parameters, and settings of components as criterion__NAME."""
+        own = {}
+        for name in list(parameters):
+            kind, sign, setting = name.partition("__")
+            if sign and kind in COMPONENT_KINDS:
+                own[kind, setting] = parameters.pop(name)
+        super().set_params(**parameters)
+        for (kind, setting), value in own.items():
+            given = self._get_settings(f"{kind}_settings")
+            setattr(self, f"{kind}_settings", given | {setting: value})
+        return self
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None, validation: Any = None) -> Any:
         """Fit to inputs `X` (rows, features) and targets `y` (rows,) or (rows, outputs).
@@ -341,6 +377,7 @@ class EstimatorBase(Parameters, BaseEstimator):
         if len(getattr(y, "shape", ())) == 2 and y.shape[1] == 1:
             column_or_1d(np.empty(y.shape), warn=True)
         target = self._read_target(y)
+        self._target_names = () if isinstance(y, np.ndarray | list) else read_targets(y).names
         check_consistent_length(X, target)
         weights = self._compute_training_weights(sample_weight, target)
         if self._has_nothing_to_fit():
@@ -529,9 +566,16 @@ class EstimatorBase(Parameters, BaseEstimator):
         kinds: Mapping[str, Any],
     ) -> Dataset:
         """Make the training dataset."""
-        return make_dataset_from_xy(
+        dataset = make_dataset_from_xy(
             x, target, target="target", task=self._task, weights=weights, dtype=self.dtype, **kinds
         )
+        schema = dataset.schema
+        names = [name for name in self._target_names if name not in schema.names]
+        if len(names) != len(schema.outputs):
+            return dataset
+        more = [Output(name, one.classes) for name, one in zip(names[1:], schema.more, strict=True)]
+        named = msgspec.structs.replace(schema, target=names[0], more=tuple(more))
+        return replace(dataset, schema=named)
 
     def _make_settings(self, dataset: Dataset) -> dict[str, Any]:
         """Convert the parameters to settings of `treekit.training`."""
@@ -557,7 +601,7 @@ class EstimatorBase(Parameters, BaseEstimator):
             self._compute_node_weights(dataset.scale_weights()),
             self._compute_draw_rate(dataset),
         )
-        for kind in ("criterion", "splitter", "pruner"):
+        for kind in COMPONENT_KINDS:
             own = self._get_settings(f"{kind}_settings")
             settings |= {f"{kind}.{name}": value for name, value in own.items()}
         return settings | self._make_pruner_settings()

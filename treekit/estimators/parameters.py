@@ -79,7 +79,8 @@ class Parameters:
     dtype : {"auto", "float32", "float64"}
         Input type of the model; ``auto`` is float32 unless a column would lose precision.
     criterion_settings, splitter_settings, pruner_settings : dict, optional
-        Settings of the components by name, such as ``{"alpha": 0.01}``.
+        Settings of the components by name, such as ``{"alpha": 0.01}``; `set_params` and
+        searches set one of them as ``pruner__alpha``.
     max_bins : int
         Histogram splitter: bins per numeric column, at most 255.
     monotonic_cst : sequence of int or dict, optional

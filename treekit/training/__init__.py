@@ -25,7 +25,7 @@ from treekit.model.validation import check_trees
 from treekit.training.class_weights import BALANCED_BAGS, apply_class_weights
 from treekit.training.plan import Plan, make_plan
 from treekit.training.retrain import get_settings_like
-from treekit.training.settings import SETTINGS
+from treekit.training.settings import SETTINGS, expand_settings
 from treekit.training.tasks import describe_task, get_reading_options, use_prediction_schema
 
 if TYPE_CHECKING:
@@ -122,9 +122,9 @@ def train(
     progress : callable, optional
         ``progress(done, total)`` after each tree of a forest.
     **settings
-        Training settings; ``treekit train --help-settings`` lists them.  Settings of
-        components are written ``**{"criterion.base": 2.718}``; components are given by
-        name or as records.
+        Training settings; ``treekit train --help-settings`` lists them.  Components are given by
+        name or as records, and their settings as ``criterion_settings={"base": 2.718}`` or
+        ``**{"criterion.base": 2.718}``.
 
     Returns
     -------
@@ -136,6 +136,7 @@ def train(
     ClusterError
         If workers differ from this process, or run out of memory.
     """
+    settings = expand_settings(settings)
     if like is not None:
         settings = get_settings_like(like, settings)
     given = {

@@ -312,6 +312,26 @@ def select_settings(kind: str, settings: Mapping[str, Any]) -> dict[str, Any]:
     return {key[len(prefix) :]: v for key, v in settings.items() if key.startswith(prefix)}
 
 
+def expand_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Return settings with those in ``criterion_settings={...}`` under dotted names.
+
+    Raises
+    ------
+    SettingError
+        If it is no mapping, or a setting is given in both forms.
+    """
+    expanded = dict(settings)
+    for kind in ("criterion", "splitter", "pruner"):
+        own = expanded.pop(f"{kind}_settings", None)
+        if own is not None and not isinstance(own, Mapping):
+            raise SettingError(f"{kind}_settings is {own!r}; give a dict of settings by name")
+        for name, value in (own or {}).items():
+            if f"{kind}.{name}" in expanded:
+                raise SettingError(f"{kind}.{name} is given twice, also in {kind}_settings")
+            expanded[f"{kind}.{name}"] = value
+    return expanded
+
+
 def check_n_jobs(n_jobs: Any) -> None:
     """Raise `SettingError` unless `n_jobs` is a number of threads, -1 or None."""
     whole = isinstance(n_jobs, numbers.Integral) and not isinstance(n_jobs, bool)

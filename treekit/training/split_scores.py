@@ -17,6 +17,7 @@ from treekit.model.model import Model
 from treekit.model.tree import Split
 from treekit.training.class_weights import apply_class_weights
 from treekit.training.plan import make_plan
+from treekit.training.settings import expand_settings
 from treekit.training.tasks import get_reading_options
 
 _UNUSED_SETTINGS = ("pruner", "trees", "max_leaves", "max_samples", "monotonic", "validation")
@@ -147,6 +148,7 @@ def split_scores(
     ------
     DataError, SettingError, PluginError
     """
+    settings = expand_settings(settings)
     dataset = make_dataset(
         source,
         target,
