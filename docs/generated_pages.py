@@ -145,6 +145,7 @@ _TYPE_NAMES = {
     "float": "number",
     "bool": "true or false",
     "dict[str, Any]": "object",
+    "tuple[str, str]": "two texts",
 }
 
 

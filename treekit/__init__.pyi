@@ -1,5 +1,7 @@
 """Public names of treekit, imported on first use (`lazy_loader`)."""
 
+from .comparison import Comparison as Comparison
+from .comparison import compare as compare
 from .contracts import Criterion as Criterion
 from .contracts import CriterionFunctions as CriterionFunctions
 from .contracts import Document as Document

@@ -189,21 +189,10 @@ class Evaluation:
 
     def to_html(self, title: str = "") -> str:
         """Return one HTML page with scores, confusion matrix, ROC and calibration curves."""
-        from jinja2 import Environment, FileSystemLoader, StrictUndefined
+        from treekit.documents.pages import render_page
 
-        from treekit.export.literals import list_shipped_folders
-
-        folders = [
-            folder / part for folder in list_shipped_folders() for part in ("evaluation", "page")
-        ]
-        environment = Environment(
-            loader=FileSystemLoader(folders, encoding="utf-8"),
-            undefined=StrictUndefined,
-            trim_blocks=True,
-            lstrip_blocks=True,
-            autoescape=True,
-        )
-        return environment.get_template("page.html.jinja").render(
+        return render_page(
+            "evaluation",
             found=self,
             title=title or self.title,
             number=_format_number,

@@ -43,7 +43,7 @@ ROOT = Path(__file__).resolve().parents[2]
 MELONS = ROOT / "examples" / "tables" / "watermelon"
 COMMANDS = [
     *("columns", "train", "evaluate"),
-    *("inspect", "rules", "explain", "importances", "plot"),
+    *("inspect", "rules", "explain", "importances", "plot", "diff"),
     *("predict", "export", "verify", "serve"),
     *("simplify", "revise", "import"),
     *("plugins", "plugin", "demo", "completion", "warm-up"),
@@ -1237,9 +1237,9 @@ def test_an_edit_comes_back_as_a_model_and_says_what_it_changed(here):
     said = cli_rules_call(
         "revise", "m.treekit", "e.txt", "-o", "n.treekit", "--table", "rows.csv"
     ).stdout
-    assert "+ if sugar <= 0.25 and colour is blue, or is missing then no (no: 1)" in said
+    assert "  - then yes (yes: 1)\n  + then no (no: 1)\n" in said
     assert "ripe: the prediction changes for 1 of 4 rows" in said
-    assert re.search(r"accuracy on these rows \S+ before, \S+ after; optimistic if", said)
+    assert re.search(r"accuracy \S+ before, \S+ after, difference -\S+ \(95% interval", said)
     assert treekit.load("n.treekit").predict("rows.csv").tolist()[1] == "no"
     cli_rules_call("revise", "m.treekit", "r.txt", "-o", "same.treekit", "--lang", "zh")
 

@@ -198,6 +198,7 @@ def test_each_report_has_the_documented_fields(small, tmp_path):
         "inspect": ["inspect", small],
         "importances": ["importances", small, table],
         "plugins": ["plugins"],
+        "diff": ["diff", small, small, "--table", table, "--by", "b"],
     }
     assert calls.keys() == REPORTS.keys()
     found = {}

@@ -25,13 +25,14 @@ from treekit.model.model import Model, hash_model, make_model
 from treekit.model.scoring import predict_from_sums, sum_leaf_values
 from treekit.model.tree import Split
 from treekit.rules import measured, parse_rules, rules, training_measures
+from treekit.rules.compare import compare_rules
 from treekit.rules.language import (
     GRAMMAR_PREFIXES,
     Language,
     load_language,
 )
 from treekit.rules.read_text import read_edited
-from treekit.rules.revise import changed, edits, revise_and_match, revise_model
+from treekit.rules.revise import revise_and_match, revise_model
 from treekit.rules.rule_list import RuleList, take_rules
 from treekit.rules.wording import render_conditions
 
@@ -729,9 +730,13 @@ def test_what_was_edited_is_said_rule_by_rule():
     model = rules_edited_melons()
     text = text_of(model).replace("yes   support 4   yes: 1", "no")
     found = revise_and_match(model, read_edited(text))[1]
-    assert list(edits(found.before, found.after)) == [
-        "- if sugar <= 0.25 and colour is blue, or is missing then yes (yes: 1)",
-        "+ if sugar <= 0.25 and colour is blue, or is missing then no (no: 1)",
+    assert list(compare_rules(found.before, found.after).lines()) == [
+        "rules: 3 unchanged, 1 changed, 0 added, 0 removed",
+        "changed: rule 2, now rule 2",
+        "    if sugar <= 0.25",
+        "    and colour is blue, or is missing",
+        "  - then yes (yes: 1)",
+        "  + then no (no: 1)",
     ]
 
 
@@ -788,85 +793,3 @@ def test_rules_of_new_conditions_are_measured_by_nobody_until_rows_are_given(mod
     assert np.array_equal(told.weight[reached], wanted.weight[reached])
     targetless = {name: cells for name, cells in ROWS.items() if name in model.schema.names}
     assert not revise_model(model, read_edited(text), targetless).rules().support.any()
-
-
-# ---------------------------------------------------------------- rules changed
-# What an edit of rules changes, row by row.
-
-RULES_CHANGED_COLUMNS = (Column("age"), Column("sugar"))
-CLASSES = Schema(RULES_CHANGED_COLUMNS, "ripe", "classification", classes=("no", "yes"))
-RULES_CHANGED_NUMBERS = Schema(RULES_CHANGED_COLUMNS, "weight", "regression")
-TABLE = {
-    "age": [1.0, 2.0, 3.0, 4.0],
-    "sugar": [0.0, 0.0, 1.0, 1.0],
-    "ripe": ["no", "yes", "yes", "yes"],
-    "weight": [1.0, 1.0, 5.0, 5.0],
-}
-
-
-def _classes(at: float) -> Model:
-    return make_model(
-        CLASSES, [build_tree(threshold("age", at, leaf([1, 0]), leaf([0, 1])), CLASSES)]
-    )
-
-
-def _numbers(high: float) -> Model:
-    tree = build_tree(threshold("age", 2.0, leaf(1.0), leaf(high)), RULES_CHANGED_NUMBERS)
-    return make_model(RULES_CHANGED_NUMBERS, [tree])
-
-
-def test_rows_that_switch_are_named_and_counted() -> None:
-    (change,) = changed(_classes(2.5), _classes(1.5), TABLE)
-    assert change.changed.tolist() == [1]
-    assert change.switches == (("no", "yes", 1),)
-    assert (change.before, change.after) == (0.75, 1.0)
-
-
-def test_an_edit_that_changes_no_answer_says_so() -> None:
-    (change,) = changed(_classes(2.5), _classes(2.25), TABLE)
-    assert change.switches == ()
-    assert change.before == change.after == 0.75
-    assert change.lines()[0] == "ripe: the prediction changes for 0 of 4 rows"
-
-
-def test_a_table_without_the_target_still_shows_what_switches() -> None:
-    (change,) = changed(_classes(3.5), _classes(1.5), {"age": [2.0, 3.0], "sugar": [None, None]})
-    assert change.changed.tolist() == [0, 1]
-    assert np.isnan(change.before)
-    assert len(change.lines()) == 2
-
-
-def test_rows_whose_target_is_missing_are_not_judged() -> None:
-    (change,) = changed(_classes(2.5), _classes(1.5), {**TABLE, "ripe": [None, "yes", None, "yes"]})
-    assert (change.before, change.after) == (0.5, 1.0)
-
-
-def test_numbers_say_how_far_they_moved() -> None:
-    (change,) = changed(_numbers(3.0), _numbers(5.0), TABLE)
-    assert change.changed.tolist() == [2, 3]
-    assert (change.largest, change.mean) == (2.0, 1.0)
-    assert change.after == 1.0 > change.before == 1.0 - 8 / 16
-
-
-def test_what_changed_is_told_in_chinese() -> None:
-    (change,) = changed(_classes(2.5), _classes(1.5), TABLE)
-    assert change.lines(load_language("zh"))[0] == "ripe：4 行中有 1 行的回答改变"
-
-
-def test_models_of_other_targets_cannot_be_compared() -> None:
-    with pytest.raises(DataError, match="different targets"):
-        changed(_classes(1.5), _numbers(1.0), TABLE)
-
-
-def test_names_and_labels_are_told_visibly() -> None:
-    schema = Schema(
-        RULES_CHANGED_COLUMNS, "t\x1b[2J", "classification", classes=("no\u202e", "yes\n")
-    )
-    models = [
-        make_model(schema, [build_tree(threshold("age", at, leaf([1, 0]), leaf([0, 1])), schema)])
-        for at in (1.5, 2.5)
-    ]
-    (change,) = changed(*models, {"age": [1.0, 2.0, 3.0], "sugar": [0.0] * 3})
-    told = change.lines()
-    assert all(line.isprintable() for line in told)
-    assert told[0].startswith('"t\\u001b[2J": the prediction changes for 1 of 3 rows')

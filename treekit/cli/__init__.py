@@ -17,6 +17,7 @@ from treekit._version import __version__
 from treekit.cli.columns import columns_command
 from treekit.cli.completion import completion_command
 from treekit.cli.demo import demo_command
+from treekit.cli.diff import diff_command
 from treekit.cli.evaluate import evaluate_command
 from treekit.cli.explain import explain_command, importances_command, plot_command
 from treekit.cli.export import export_command, import_command, verify_command
@@ -36,6 +37,7 @@ SECTIONS: dict[str, list[click.Command]] = {
     "Train": [columns_command, train_command, evaluate_command],
     "Look into a model": [
         inspect_command, rules_command, explain_command, importances_command, plot_command,
+        diff_command,
     ],
     "Use a model": [predict_command, export_command, verify_command, serve_command],
     "Change a model": [simplify_command, revise_command, import_command],

@@ -205,11 +205,122 @@ class PluginsReport(Record, frozen=True):
     faults: list[str]
 
 
+class RuleChangeRecord(Record, frozen=True):
+    """A rule that has changed, or that one model lacks.
+
+    Attributes
+    ----------
+    kind : str
+        ``changed``, ``added`` or ``removed``.
+    tree : int
+        From 1.
+    before, after : int, optional
+        Number of the rule in each model, from 1.
+    lines : list of two texts
+        ``-`` before, ``+`` after or a blank for both, and the condition or prediction.
+    """
+
+    kind: str
+    tree: int
+    before: int | None
+    after: int | None
+    lines: list[tuple[str, str]]
+
+
+class RuleDifferences(Record, frozen=True):
+    """The differences of the rules; `unchanged` is a number of rules."""
+
+    unchanged: int
+    changes: list[RuleChangeRecord]
+
+
+class SwitchRecord(Record, frozen=True):
+    """Rows, by number from 0, whose label changes."""
+
+    before: str
+    after: str
+    rows: list[int]
+
+
+class ScoresRecord(Record, frozen=True):
+    """Scores of both models, and their difference with its 95% interval."""
+
+    before: float
+    after: float
+    difference: float
+    low: float
+    high: float
+
+
+class GroupRecord(Record, frozen=True):
+    """The rows of a group: their number, changed predictions, and scores."""
+
+    group: str
+    rows: int
+    changed: int
+    scores: ScoresRecord | None
+
+
+class TargetDifferences(Record, frozen=True):
+    """The differences of the predictions for a target.
+
+    Attributes
+    ----------
+    target : str
+    rows : int
+    changed : list of int
+        Rows with another prediction, from 0.
+    switches : list of SwitchRecord
+        Empty for numbers.
+    largest, mean : float
+        Absolute change of numbers, over all rows.
+    figure : str
+        ``accuracy`` or ``R squared``.
+    scores : ScoresRecord, optional
+        Null if the table lacks the target.
+    groups : list of GroupRecord
+        Empty without ``--by``.
+    """
+
+    target: str
+    rows: int
+    changed: list[int]
+    switches: list[SwitchRecord]
+    largest: float
+    mean: float
+    figure: str
+    scores: ScoresRecord | None
+    groups: list[GroupRecord]
+
+
+class DiffReport(Record, frozen=True):
+    """Printed by ``treekit diff --json``.
+
+    Attributes
+    ----------
+    before, after : str
+        Digests of the models, ``model_sha256``.
+    rules : RuleDifferences, optional
+        Null if the models have different numbers of trees.
+    targets : list of TargetDifferences
+        Empty without a table.
+    trained_on : list of str
+        Which models, ``before`` and ``after``, were trained on the rows of the table.
+    """
+
+    before: str
+    after: str
+    rules: RuleDifferences | None
+    targets: list[TargetDifferences]
+    trained_on: list[str]
+
+
 REPORTS: dict[str, type[Record]] = {
     "train": TrainReport,
     "inspect": InspectReport,
     "importances": ImportancesReport,
     "plugins": PluginsReport,
+    "diff": DiffReport,
 }
 """The record of each command."""
 

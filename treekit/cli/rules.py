@@ -222,10 +222,12 @@ def revise_command(**given: Any) -> None:
       treekit rules m.treekit -o rules.txt   (then edit rules.txt)
       treekit revise m.treekit rules.txt -o new.treekit --table rows.csv
     """  # noqa: D301  # \b keeps click from rewrapping the lines
+    from treekit.comparison import compare_models
     from treekit.documents.files import load_edited_rules
     from treekit.model.model_file import load
+    from treekit.rules.compare import compare_rules
     from treekit.rules.language import load_language
-    from treekit.rules.revise import changed, edits, revise_and_match
+    from treekit.rules.revise import revise_and_match
 
     check_output_path(given["output"], given["model"], given["rules"], given["table"])
     model = load(given["model"])
@@ -235,11 +237,9 @@ def revise_command(**given: Any) -> None:
     if given["table"] is not None:
         table = read_rows(given["table"], given["missing_marks"], model)
     after, found = revise_and_match(model, edited, table)
-    lines = list(edits(found.before, found.after, words)) or [words.say("edit_none")]
-    if table is not None:
-        for change in changed(model, after, table):
-            lines += change.lines(words)
+    rules = compare_rules(found.before, found.after, words)
+    comparison = compare_models(model, after, rules, table, None, words)
     after.save(given["output"])
-    for line in lines:
+    for line in comparison.lines(most=None):
         click.echo(escape_text(line))
     click.echo(f"written to {name_output(given['output'])}")

@@ -19,7 +19,7 @@ from treekit.cli.options import (
 )
 from treekit.cli.streams import INPUT, MODEL_OUTPUT, is_standard_output, name_output
 from treekit.cli.terminal import check_output_path, escape_text, print_heading, print_table
-from treekit.errors import DataError, SettingError
+from treekit.errors import SettingError
 from treekit.progress import show_progress
 
 if TYPE_CHECKING:
@@ -186,8 +186,9 @@ def _train_and_report(given: dict[str, Any], settings: dict[str, Any]) -> None:
 
 def _score_test_rows(model: Model, test: Table) -> list[TestScore]:
     from treekit.cli.predict import compute_scores
+    from treekit.training import has_training_rows
 
-    scores, seen = compute_scores(model, test), _is_training_table(model, test)
+    scores, seen = compute_scores(model, test), has_training_rows(model, test)
     return [TestScore(name, value, test.n_rows, seen) for name, value in scores]
 
 
@@ -240,19 +241,6 @@ def _train_on_cluster(given: dict[str, Any], settings: dict[str, Any]) -> Model:
         return train_on_cluster(
             table, targets, options, validation, settings, cluster, progress, mode
         ).model
-
-
-def _is_training_table(model: Model, test: Table) -> bool:
-    from treekit.data.dataset import make_validation
-    from treekit.training import is_training_table
-
-    table = model.provenance.get("training_table", {})
-    if table.get("rows") != test.n_rows:  # avoids encoding the rows twice
-        return False
-    try:
-        return is_training_table(model, make_validation(test, model.schema))
-    except DataError:  # for example a label not seen in training
-        return False
 
 
 def _read_validation(

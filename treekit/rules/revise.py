@@ -7,40 +7,28 @@ is not needed if the rules are proved to cover every row (`treekit.rules.cover`)
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from difflib import SequenceMatcher
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from treekit.data.encoding import encode_rows
-from treekit.data.schema import Column, Output, level_text
-from treekit.data.table import Table
+from treekit.data.schema import Column, Output
 from treekit.errors import DataError, ModelError
 from treekit.model.fixed_point import scale_units
 from treekit.model.model import Model, hash_model
-from treekit.model.scoring import compute_label_codes, predict_from_sums, sum_leaf_values
 from treekit.model.validation import check_model
 from treekit.rules.clean_text import fold_name
 from treekit.rules.cover import find_unmatched_row
 from treekit.rules.extract import rules
-from treekit.rules.language import Language, load_language
-from treekit.rules.measure import as_table, drop_support, encode_target, measure_support
+from treekit.rules.measure import drop_support, measure_support
 from treekit.rules.merge import merge_rules, regroup_rules
 from treekit.rules.rule_list import ConditionTuple, RuleList, list_conditions
-from treekit.rules.wording import (
-    OutcomeFormatter,
-    format_number,
-    quote_unprintable,
-    render_conditions,
-)
+from treekit.rules.wording import format_number
 
 # ---------------------------------------------------------------- revised
-
-Doubles = npt.NDArray[np.float64]
 
 
 def revise_model(model: Model, edited: RuleList, rows: Any = None) -> Model:
@@ -302,175 +290,3 @@ def _match_lists(before: RuleList, after: RuleList, home: Index) -> MatchedRules
 
 def _make_rule_key(rules: RuleList, rule: int) -> tuple[int, frozenset[ConditionTuple]]:
     return int(rules.tree[rule]), frozenset(list_conditions(rules, rule))
-
-
-# ---------------------------------------------------------------- changed predictions
-
-
-@dataclass(frozen=True)
-class Change:
-    """Changes in the predictions for one target.
-
-    Attributes
-    ----------
-    target : str
-    rows : int
-    changed : (changed,) int64
-        Rows with a different label or number, from 0.
-    switches : tuple of (str, str, int)
-        Classification: label before, label after and number of rows, the most frequent first.
-    largest, mean : float
-        Regression: absolute change of the number, over all rows; 0 for classes.
-    figure : {"accuracy", "R squared"}
-    before, after : float
-        That figure on the rows whose target is known; NaN if the table has none.
-    """
-
-    target: str
-    rows: int
-    changed: npt.NDArray[np.int64]
-    switches: tuple[tuple[str, str, int], ...]
-    largest: float
-    mean: float
-    figure: str
-    before: float
-    after: float
-
-    def lines(self, words: Language | None = None) -> list[str]:
-        """Return the changes as lines of text."""
-        say = (words or load_language()).say
-        counts = {"changed": f"{len(self.changed):,}", "rows": f"{self.rows:,}"}
-        found = [say("edit_changed", target=quote_unprintable(self.target), **counts)]
-        for *labels, rows in self.switches:
-            before, after = map(quote_unprintable, labels)
-            found.append(say("edit_switch", before=before, after=after, rows=f"{rows:,}"))
-        if self.figure != "accuracy" and len(self.changed):
-            moved = {"largest": f"{self.largest:.6g}", "mean": f"{self.mean:.6g}"}
-            found.append(say("edit_moved", **moved))
-        if not np.isnan(self.before):
-            key = "edit_accuracy" if self.figure == "accuracy" else "edit_r_squared"
-            found.append(say(key, before=f"{self.before:.4f}", after=f"{self.after:.4f}"))
-        return [found[0], *(f"  {line}" for line in found[1:])]
-
-
-def changed(before: Model, after: Model, rows: Any) -> tuple[Change, ...]:
-    """Compare the predictions of two models on the rows of a table, target by target.
-
-    Parameters
-    ----------
-    before, after : Model
-        With the same targets.
-    rows : table
-        Anything that `treekit.data.table.read_table` accepts; if it contains a target, the
-        predictions are compared with it.
-
-    Raises
-    ------
-    DataError
-        If the models have different targets, or the table lacks a column.
-    """
-    if before.schema.outputs != after.schema.outputs:
-        raise DataError(
-            "the models have different targets or classes; compare models with the same targets"
-        )
-    table = as_table(rows, before.schema)
-    predictions = [_predict_table(model, table) for model in (before, after)]
-    return tuple(
-        _compare_target(table, output, *(each[:, k] for each in predictions))
-        for k, output in enumerate(before.schema.outputs)
-    )
-
-
-def _predict_table(model: Model, table: Table) -> Doubles:
-    """Return (rows, targets) predicted class codes or numbers."""
-    matrix = encode_rows(
-        table,
-        model.schema,
-        missing=model.missing,
-        unknown=model.unknown,
-        missing_marks=table.missing,
-    )
-    sums = sum_leaf_values(model, matrix)
-    labels = model.schema.task == "classification"
-    found = compute_label_codes(model, sums) if labels else predict_from_sums(model, sums)
-    return found.reshape(table.n_rows, -1).astype(np.float64)
-
-
-def _compare_target(table: Table, output: Output, before: Doubles, after: Doubles) -> Change:
-    differ = np.flatnonzero(before != after)
-    largest = mean = 0.0
-    if not output.classes and len(before):
-        moved = np.abs(after - before)
-        largest, mean = float(moved.max()), float(moved.mean())
-    labels = [level_text(label) or "" for label in output.classes]
-    pairs = zip(before[differ].tolist(), after[differ].tolist(), strict=True)
-    counts = Counter(pairs).most_common() if labels else ()
-    switches = [(labels[int(old)], labels[int(new)], n) for (old, new), n in counts]
-    return Change(
-        target=output.name,
-        rows=len(before),
-        changed=differ,
-        switches=tuple(switches),
-        largest=largest,
-        mean=mean,
-        figure="accuracy" if labels else "R squared",
-        before=_score_target(table, output, before),
-        after=_score_target(table, output, after),
-    )
-
-
-def _score_target(table: Table, output: Output, predicted: Doubles) -> float:
-    """Return accuracy or R squared on the rows whose target is known; NaN if undefined."""
-    if output.name not in table.names:
-        return np.nan
-    actual = encode_target(table, output.name, output)
-    known = ~np.isnan(actual) & (actual != -1 if output.classes else True)
-    actual, predicted = actual[known], predicted[known]
-    if output.classes:
-        return float(np.mean(actual == predicted)) if len(actual) else np.nan
-    spread = float(np.var(actual)) if len(actual) else 0.0
-    return 1.0 - float(np.mean((actual - predicted) ** 2)) / spread if spread else np.nan
-
-
-def edits(before: RuleList, after: RuleList, words: Language | None = None) -> Iterator[str]:
-    """Generate the rules that only one of two lists has: ``-`` before the edit, ``+`` after it.
-
-    Unchanged trees are left out; rules are compared by conditions and predictions.
-    """
-    catalogue = words or load_language()
-    writers = [OutcomeFormatter(rules, catalogue) for rules in (before, after)]
-    for tree in range(before.n_trees):
-        old, new = (list(_format_rules(each, tree)) for each in writers)
-        if old == new:
-            continue
-        if before.n_trees > 1:
-            yield catalogue.say("edit_tree", tree=str(tree + 1), trees=str(before.n_trees))
-        for tag, a, b, c, d in SequenceMatcher(None, old, new, autojunk=False).get_opcodes():
-            if tag != "equal":
-                yield from (f"- {text}" for text in old[a:b])
-                yield from (f"+ {text}" for text in new[c:d])
-
-
-def _format_rules(outcomes: OutcomeFormatter, tree: int) -> Iterator[str]:
-    """Generate one line per rule of a tree, without its number and support."""
-    rules, words = outcomes.rules, outcomes.words
-    first, last = np.searchsorted(rules.tree, [tree, tree + 1]).tolist()
-    start, stop = rules.bounds(first)[0], rules.bounds(last - 1)[1]
-    conditions = render_conditions(rules, start, stop, words)
-    then = words.phrases["rule_then"].partition("{answer}")[0]
-    for number, targets in enumerate(outcomes.format_outcomes(first, last), first):
-        begin, end = rules.bounds(number)
-        lines = _format_condition_lines(conditions[begin - start : end - start], words)
-        answers = [
-            f"{one.text} ({outcomes.join_shares(one.shares)})" if outcomes.has_votes else one.text
-            for one in targets
-        ]
-        yield " ".join([*lines, then + "; ".join(answers)])
-
-
-def _format_condition_lines(conditions: list[str], words: Language) -> Iterator[str]:
-    if not conditions:
-        yield words.phrases["rule_always"]
-    for at, condition in enumerate(conditions):
-        before, after = words.around("rule_and" if at else "rule_if", "condition")
-        yield f"{before.strip()} {condition}{after}"

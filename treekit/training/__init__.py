@@ -29,6 +29,7 @@ from treekit.training.settings import SETTINGS, expand_settings
 from treekit.training.tasks import describe_task, get_reading_options, use_prediction_schema
 
 if TYPE_CHECKING:
+    from treekit.data.table import Table
     from treekit.grow.forest_builder import BootstrapSampler
     from treekit.training.run import Outcome
 
@@ -288,6 +289,17 @@ def prepare_fit(
 def is_training_table(model: Model, dataset: Dataset) -> bool:
     """Check whether a model was trained on these rows; False for models of older releases."""
     return has_training_digest(model, dataset.compute_digest())
+
+
+def has_training_rows(model: Model, table: Table) -> bool:
+    """Check whether a table with the target holds the rows that a model was trained on."""
+    trained = model.provenance.get("training_table")
+    if not isinstance(trained, dict) or trained.get("rows") != table.n_rows:
+        return False  # without encoding the rows
+    try:
+        return is_training_table(model, make_validation(table, model.schema))
+    except DataError:  # for example a label not seen in training
+        return False
 
 
 def has_training_digest(model: Model, digest: str) -> bool:
