@@ -14,8 +14,12 @@ from sklearn import metrics
 from sklearn.model_selection import StratifiedKFold
 
 import treekit
+from tests.cli.test_cli import call
+from tests.training.test_training import noisy
 from treekit.cli import main
+from treekit.data import DEMO_TARGET, demo_table
 from treekit.data.dataset import make_dataset
+from treekit.evaluation.groups import score_groups
 
 
 def table(rows: int = 240, seed: int = 0) -> dict[str, Any]:
@@ -359,10 +363,11 @@ def test_a_test_on_the_training_table_is_called_one(tmp_path: Path) -> None:
     path = write_csv(tmp_path / "t.csv", table())
     words = ("train", path, "--target", "kind", "-o", tmp_path / "m.treekit", "--test")
     told = run(*words, path)
-    assert "training accuracy on 240 rows" in told
-    assert "--test is the training table" in told
+    warning = "the training rows: the score on new rows will be lower"
+    assert told.startswith(f"score on 240 rows of {str(path)!r}\n  accuracy 1.0000\n  {warning}")
     other = run(*words, write_csv(tmp_path / "v.csv", table(240, 4)))
-    assert "\naccuracy on 240 rows" in other
+    assert other.startswith("score on 240 rows of")
+    assert warning not in other
 
 
 @pytest.mark.parametrize(
@@ -391,3 +396,87 @@ def test_an_out_of_bag_score_stands_beside_the_share_of_the_most_frequent_class(
     counts = [int((data["kind"] == label).sum()) for label in model.schema.classes]
     assert len(set(counts)) == 3
     assert model.provenance["oob"]["majority"] == max(counts) / 240
+
+
+# ---------------------------------------------------------------- groups
+
+
+def test_the_difference_of_two_shares_is_newcombe_s() -> None:
+    # Newcombe 1998, table II (a): 56 of 70 and 48 of 80, method 10: 0.0524 to 0.3339.
+    codes = np.repeat([0, 1], [70, 80])
+    y = np.ones(150, int)
+    predicted = np.concatenate([np.repeat([1, 0], [56, 14]), np.repeat([1, 0], [48, 32])])
+    first, second = score_groups(codes, ["a", "b"], y, predicted, None, 2)
+    assert first.score.value == first.rate.value == 0.8
+    assert np.round(first.score_difference, 4).tolist() == [0.2, 0.0524, 0.3339]
+    assert np.round(second.rate_difference, 4).tolist() == [-0.2, -0.3339, -0.0524]
+    assert first.observed == second.observed == 1.0
+
+
+def test_groups_are_scored_as_tables_of_their_own() -> None:
+    rows = noisy(200)
+    model = treekit.train(rows, "y", max_depth=2, seed=0)
+    found = treekit.evaluate(model, rows, by="town")
+    assert found.by == "town"
+    assert sum(one.rows for one in found.groups) == 200
+    town, said = np.array(rows["town"]), model.predict(rows)
+    for one in found.groups:
+        mine = town == one.group
+        part = {name: list(np.array(cells, object)[mine]) for name, cells in rows.items()}
+        alone = treekit.evaluate(model, part).scores["accuracy"]
+        assert (one.rows, one.score) == (mine.sum(), (alone.value, alone.low, alone.high))
+        rest = float(np.mean(said[~mine] == np.array(rows["y"])[~mine]))
+        assert one.score_difference.value == pytest.approx(one.score.value - rest)
+        assert one.rate.value == pytest.approx(np.mean(said[mine] == "yes"))
+        assert one.observed == pytest.approx(np.mean(np.array(rows["y"])[mine] == "yes"))
+    assert found.to_dict()["groups"][0]["score"].keys() == {"value", "low", "high"}
+    assert "Differences are from all other rows" in str(found)
+    assert "Groups by town" in found.to_html()
+    assert treekit.evaluate(model, rows).groups == []
+
+
+def test_groups_of_a_cross_validation_have_the_rows_of_the_table() -> None:
+    rows = noisy(150, task="regression")
+    # A column that is no input, whose groups differ in the target alone.
+    rows["half"] = ["low" if value < 0.3 else "high" for value in rows["y"]]
+    found = treekit.evaluate(
+        rows, target="y", cv=3, seed=0, max_depth=3, ignore=["half"], by="half"
+    )
+    y = np.array(rows["y"])
+    for one in found.groups:
+        mine = np.array(rows["half"]) == one.group
+        assert one.rows == mine.sum()
+        assert one.observed == pytest.approx(y[mine].mean())
+    low, high = sorted(found.groups, key=lambda one: one.observed)
+    assert low.rate.value < high.rate.value
+    assert low.rate_difference.high < 0.0
+
+
+def test_weighted_and_single_groups_have_no_intervals() -> None:
+    rows = noisy(120) | {"w": [1.0, 2.0] * 60, "one": ["same"] * 120}
+    model = treekit.train(rows, "y", weights="w", ignore=["one"], max_depth=2, seed=0)
+    heavy, light = treekit.evaluate(model, rows, weights="w", by="w").groups
+    assert (heavy.group, heavy.rows, light.rows) in (("1", 60.0, 120.0), ("2", 120.0, 60.0))
+    assert heavy.score.low is heavy.score_difference.low is None
+    rows["w"] = [0.0, 2.0] * 60  # rows of weight 0 do not count
+    options = {"weights": "w", "ignore": ["one"], "cv": 2, "max_depth": 2}
+    (counted,) = treekit.evaluate(rows, target="y", by="w", **options).groups
+    assert (counted.group, counted.rows) == ("2", 120.0)
+    (whole,) = treekit.evaluate(model, rows, by="one").groups
+    assert whole.score_difference is None
+    assert whole.score.value == treekit.evaluate(model, rows).scores["accuracy"].value
+
+
+def test_more_than_two_classes_have_no_rate() -> None:
+    rows = {"x": list(range(60)), "g": ["a", "b"] * 30, "y": ["u", "v", "w"] * 20}
+    found = treekit.evaluate(rows, target="y", cv=2, by="g")
+    assert [one.rate for one in found.groups] == [None, None]
+    assert found.list_group_rows()[0] == ["g", "rows", "accuracy", "difference", ""]
+
+
+def test_the_command_scores_groups(tmp_path: Path) -> None:
+    words = ["evaluate", demo_table(), "--target", DEMO_TARGET, "--cv", 3, "--max-depth", 2]
+    printed = json.loads(call(*words, "--by", "age", "--json").stdout)
+    assert {one["group"] for one in printed["groups"]} == {"adult", "young"}
+    said = call(*words, "--by", "hoof", code=2).stderr
+    assert "the table has no column of groups 'hoof'" in said

@@ -50,6 +50,7 @@ _CROSS_VALIDATION_OPTIONS = (
     "--repeats", "Number of cross-validations, each with new folds.  [default: 1]", least=1
 )
 @click.option("--groups", metavar="COL", help="Keep rows with equal values of COL in one fold.")
+@click.option("--by", metavar="COL", help="Also score the rows of each category of COL.")
 @click.option("--like", metavar="MODEL", type=INPUT, help="Start from the settings of this model.")
 @json_option
 @file_option(
@@ -103,6 +104,8 @@ def _score_model(given: dict[str, Any]) -> Evaluation:
             f"{error}; give a model and a table, or one table and one --target"
         ) from error
     if given["cluster"] is not None:
+        if given["by"] is not None:
+            raise click.UsageError("--by needs the table in this process; leave --cluster out")
         from treekit.data.parquet_files import find_files
 
         files = find_files(table)
@@ -111,10 +114,11 @@ def _score_model(given: dict[str, Any]) -> Evaluation:
                 model, files, given["cluster"], weights=given["weights"], progress=progress
             )
     rows = read_rows(table, given["missing_marks"], model)
-    return evaluate_model(model, rows, weights=given["weights"])
+    return evaluate_model(model, rows, weights=given["weights"], by=given["by"])
 
 
 def _cross_validate(given: dict[str, Any]) -> Evaluation:
+    from treekit.data.groups import read_groups
     from treekit.evaluation import cross_validate, encode_groups
 
     if given["cluster"] is not None:
@@ -136,5 +140,6 @@ def _cross_validate(given: dict[str, Any]) -> Evaluation:
     codes = encode_groups(table, groups)
     dataset = make_training_set(table, [target], reading, settings)
     counts = {"cv": given["cv"] or 10, "repeats": given["repeats"] or 1}
+    by = None if given["by"] is None else (given["by"], *read_groups(table, given["by"]))
     with show_progress("folds") as progress:
-        return cross_validate(dataset, settings, **counts, groups=codes, progress=progress)
+        return cross_validate(dataset, settings, **counts, groups=codes, by=by, progress=progress)

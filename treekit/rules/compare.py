@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from treekit.data.encoding import encode_rows
+from treekit.data.groups import read_groups
 from treekit.data.schema import Output, level_text
 from treekit.data.table import Table
 from treekit.errors import DataError
@@ -235,7 +236,6 @@ def _align_lines(old: list[str], new: list[str]) -> tuple[tuple[str, str], ...]:
 
 # ---------------------------------------------------------------- predictions
 
-_MAX_GROUPS = 50
 _SHOWN_ROWS = 5
 
 
@@ -355,7 +355,10 @@ def compare_predictions(
     """
     check_same_targets(before, after)
     table = as_table(rows, before.schema)
-    groups = {} if by is None else _find_groups(table, by)
+    groups = {}
+    if by is not None:
+        codes, names = read_groups(table, by)
+        groups = {f"{by}={name}": codes == code for code, name in enumerate(names)}
     predictions = [_predict_table(model, table) for model in (before, after)]
     return tuple(
         _compare_target(table, output, groups, *(each[:, k] for each in predictions))
@@ -369,20 +372,6 @@ def check_same_targets(before: Model, after: Model) -> None:
         raise DataError(
             "the models have different targets or classes; compare models with the same targets"
         )
-
-
-def _find_groups(table: Table, name: str) -> dict[str, npt.NDArray[np.bool_]]:
-    """Return the rows of each cell of a column, the most frequent first."""
-    table.find_column(name, "column of groups")
-    texts = [level_text(cell) for cell in table.get_typed_cells(name).tolist()]
-    labels = np.array(["missing" if text in (None, "nan") else text for text in texts], object)
-    counts = Counter(labels.tolist()).most_common()
-    if len(counts) > _MAX_GROUPS:
-        raise DataError(
-            f"column {name!r} has {len(counts):,} different cells, too many for groups; give a "
-            f"column with at most {_MAX_GROUPS}"
-        )
-    return {f"{name}={label}": labels == label for label, _ in counts}
 
 
 def _predict_table(model: Model, table: Table) -> Doubles:

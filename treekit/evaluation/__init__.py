@@ -12,18 +12,21 @@ import json
 import math
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from treekit.data.dataset import Dataset, digest_rows, make_dataset, make_validation
+from treekit.data.encoding import read_rows_for
+from treekit.data.groups import read_groups
 from treekit.data.parquet_files import ParquetFiles, read_file
 from treekit.data.schema import Label, Schema, level_text
 from treekit.data.table import Table, read_table
 from treekit.distributed.cluster import connect, locate_part
 from treekit.errors import DataError, SettingError
+from treekit.evaluation.groups import Estimate, GroupScores, score_groups
 from treekit.model.links import convert_sums
 from treekit.model.model import as_model
 from treekit.model.scoring import compute_label_codes, sum_leaf_values
@@ -132,6 +135,10 @@ class Evaluation:
     confusion : list of lists of int
         Rows, or their weight, of each true class (first index) and predicted class; of a
         repeated cross-validation, the first repeat.
+    by : str or None
+        Column of the groups.
+    groups : list of GroupScores
+        Of a repeated cross-validation, those of the first repeat.
     """
 
     target: str
@@ -144,6 +151,8 @@ class Evaluation:
     scores: dict[str, Score]
     classes: list[ClassScores]
     confusion: list[list[float]]
+    by: str | None = None
+    groups: list[GroupScores] = field(default_factory=list)
 
     @property
     def title(self) -> str:
@@ -175,9 +184,37 @@ class Evaluation:
         before = "training " if self.trained_on else ""
         return {before + _SCORES[name][0]: score for name, score in self.scores.items()}
 
+    @property
+    def group_note(self) -> str:
+        """Description of the columns of the groups."""
+        note = "Differences are from all other rows, with 95% intervals."
+        if len(self.classes) > 2:
+            return note
+        shares = [f"share of {one.label!r} among predictions" for one in self.classes[1:]]
+        what = shares[0] if shares else "mean prediction"
+        return f"{note} rate: {what}; observed: that of the target."
+
+    def list_group_rows(self) -> list[list[str]]:
+        """Return the head and the rows of the table of groups."""
+        head = [str(self.by), "rows", "accuracy" if self.classes else "MAE", "difference", ""]
+        with_rate = bool(self.groups) and self.groups[0].rate is not None
+        rows = [[*head, *(["rate", "difference", "", "observed"] if with_rate else [])]]
+        for one in self.groups:
+            cells = [one.group, _format_count(one.rows), _format_number(one.score.value)]
+            cells += _format_difference(one.score_difference)
+            if one.rate is not None:
+                cells += [_format_number(one.rate.value), *_format_difference(one.rate_difference)]
+                cells.append(_format_number(one.observed))
+            rows.append(cells)
+        return rows
+
     def to_dict(self) -> dict[str, Any]:
         """Return plain values for JSON."""
         found = asdict(self)
+        for one, group in zip(found["groups"], self.groups, strict=True):
+            for name in ("score", "score_difference", "rate", "rate_difference"):
+                estimate = getattr(group, name)
+                one[name] = None if estimate is None else estimate._asdict()
         if self.trained_on:
             found["training_scores"] = found.pop("scores")
             found["warning"] = self.warning
@@ -217,6 +254,8 @@ class Evaluation:
             lines += _align_columns(
                 [["", *names], *([name, *map(_format_count, row)] for name, row in cells)]
             )
+        if self.groups:
+            lines += ["", *_align_columns(self.list_group_rows()), "", self.group_note]
         return "\n".join(lines)
 
 
@@ -228,6 +267,7 @@ def evaluate(
     cv: int = 10,
     repeats: int = 1,
     groups: str | None = None,
+    by: str | None = None,
     progress: Progress | None = None,
     **settings: Any,
 ) -> Evaluation:
@@ -249,6 +289,8 @@ def evaluate(
     groups : str, optional
         Column with the group of each row, such as a patient.  Rows of a group stay in the same
         fold; the column is not an input.
+    by : str, optional
+        Column, an input or not, whose categories are also scored one by one.
     progress : callable, optional
         ``progress(done, total)`` after each fold.
     **settings
@@ -275,7 +317,7 @@ def evaluate(
         unused += [name for name, value in (("cv", cv != 10), ("repeats", repeats != 1)) if value]
         if unused:
             raise SettingError(f"{unused[0]} is for a cross-validation; give target and no model")
-        return evaluate_model(as_model(model), table, weights=weights)
+        return evaluate_model(as_model(model), table, weights=weights, by=by)
     if table is not None:
         raise SettingError(
             f"got a model and target={target!r}, but a model has its own target; leave out target "
@@ -299,14 +341,30 @@ def evaluate(
         rows, target, **get_reading_options(settings, settings.pop("task", None)), **options
     )
     return cross_validate(
-        dataset, settings, cv=cv, repeats=repeats, groups=codes, progress=progress
+        dataset,
+        settings,
+        cv=cv,
+        repeats=repeats,
+        groups=codes,
+        by=None if by is None else (by, *read_groups(rows, by)),
+        progress=progress,
     )
 
 
-def evaluate_model(model: Model, table: Any, *, weights: str | None = None) -> Evaluation:
+Groups = tuple[str, npt.NDArray[np.int64], list[str]]
+"""A column, the group of each row, and the names of the groups."""
+
+
+def evaluate_model(
+    model: Model, table: Any, *, weights: str | None = None, by: str | None = None
+) -> Evaluation:
     """Score a model on a table that holds its target; see `evaluate`."""
     check_one_target(model)
-    return _score_rows(model, [_predict_table(model, table, weights)])
+    groups: Groups | None = None
+    if by is not None:
+        table = read_rows_for(table, model.schema)
+        groups = (by, *read_groups(table, by))
+    return _score_rows(model, [_predict_table(model, table, weights)], groups)
 
 
 def evaluate_files(
@@ -386,7 +444,9 @@ def _predict_table(model: Model, table: Any, weights: str | None) -> _PredictedT
     return _PredictedTable(dataset.y, dataset.weights, shares, predicted, dataset.hash_rows())
 
 
-def _score_rows(model: Model, tables: Sequence[_PredictedTable | None]) -> Evaluation:
+def _score_rows(
+    model: Model, tables: Sequence[_PredictedTable | None], groups: Groups | None = None
+) -> Evaluation:
     """Score the predictions of tables, joined in order."""
     filled = [table for table in tables if table is not None]
     if not filled:
@@ -398,13 +458,15 @@ def _score_rows(model: Model, tables: Sequence[_PredictedTable | None]) -> Evalu
     weighed = [table.weights for table in filled if table.weights is not None]
     weights = np.concatenate(weighed) if weighed else None
     constant = _find_constant(model.schema, y, weights)
+    numbers = np.arange(len(y))
     if weights is not None:  # rows of weight 0 do not count
-        used = weights > 0
-        y, shares, predicted, weights = y[used], shares[used], predicted[used], weights[used]
+        numbers = np.flatnonzero(weights > 0)
+        y, shares, predicted = y[numbers], shares[numbers], predicted[numbers]
+        weights = weights[numbers]
     if not len(y):
         raise DataError("every row of the table has a weight of 0; give some rows a weight > 0")
     rows = _PredictedRows(
-        model.schema, y, weights, shares, predicted, np.tile(constant, (len(y), 1))
+        model.schema, y, weights, shares, predicted, np.tile(constant, (len(y), 1)), numbers
     )
     whole, baseline = rows.compute_scores(), rows.compute_baseline()
     parts = range(_N_PARTS) if len(rows.y) >= 10 * _N_PARTS else ()
@@ -422,7 +484,7 @@ def _score_rows(model: Model, tables: Sequence[_PredictedTable | None]) -> Evalu
         low, high = _compute_wilson_interval(right, len(y))
         found["accuracy"] = Score(whole["accuracy"], low, high, baseline["accuracy"])
     seen = has_training_digest(model, digest_rows(model.schema, [np.sort(hashes)]))
-    return rows.make_evaluation(found, "table", trained_on=seen)
+    return rows.add_groups(rows.make_evaluation(found, "table", trained_on=seen), groups)
 
 
 def cross_validate(
@@ -432,6 +494,7 @@ def cross_validate(
     cv: int = 10,
     repeats: int = 1,
     groups: npt.NDArray[np.int64] | None = None,
+    by: Groups | None = None,
     progress: Progress | None = None,
 ) -> Evaluation:
     """Train and predict by folds; see `evaluate`.
@@ -452,7 +515,8 @@ def cross_validate(
     parts: list[_PredictedRows] = []
     for done, (grown, held) in enumerate(folds, start=1):
         training = dataset.take(grown)
-        parts.append(_predict_rows(fit(training, settings).model, dataset.take(held), training))
+        model = fit(training, settings).model
+        parts.append(_predict_rows(model, dataset.take(held), training, held))
         if progress is not None:
             progress(done, len(folds))
     scored = [part for part in parts if len(part.y)]
@@ -465,7 +529,8 @@ def cross_validate(
         for name in each[0]
     }
     pooled = _concatenate_rows(parts[:cv])  # each row once
-    return pooled.make_evaluation(found, "cross-validation", folds=cv, repeats=repeats)
+    whole = pooled.make_evaluation(found, "cross-validation", folds=cv, repeats=repeats)
+    return pooled.add_groups(whole, by)
 
 
 # ---------------------------------------------------------------- rows and their predictions
@@ -476,7 +541,7 @@ class _PredictedRows:
     """True and predicted targets of rows, as codes or numbers.
 
     `shares` and `constant` are (rows, classes) probabilities, or (rows, 1) numbers: of the
-    model, and of the constant prediction that is the baseline.
+    model, and of the constant prediction that is the baseline.  `numbers` are those of the rows.
     """
 
     schema: Schema
@@ -485,6 +550,7 @@ class _PredictedRows:
     shares: Floats
     predicted: npt.NDArray[Any]
     constant: Floats
+    numbers: Rows
 
     @property
     def classes(self) -> tuple[Label, ...]:
@@ -571,6 +637,16 @@ class _PredictedRows:
             confusion=confusion,
         )
 
+    def add_groups(self, evaluation: Evaluation, groups: Groups | None) -> Evaluation:
+        """Add the scores of groups of rows to an evaluation."""
+        if groups is None:
+            return evaluation
+        by, codes, names = groups
+        found = score_groups(
+            codes[self.numbers], names, self.y, self.predicted, self.weights, len(self.classes)
+        )
+        return replace(evaluation, by=by, groups=found)
+
     def _make_class_scores(self, code: int, confusion: list[list[float]]) -> ClassScores:
         from sklearn import metrics
         from sklearn.calibration import calibration_curve
@@ -609,14 +685,19 @@ class _PredictedRows:
         return Score(right / rows, *_compute_wilson_interval(int(right), int(rows)), None)
 
 
-def _predict_rows(model: Model, dataset: Dataset, training: Dataset) -> _PredictedRows:
+def _predict_rows(
+    model: Model, dataset: Dataset, training: Dataset, numbers: Rows
+) -> _PredictedRows:
     """Predict rows by a model, and by the class frequencies or the mean of the training rows."""
     if dataset.weights is not None:  # rows of weight 0 do not count
-        dataset = dataset.take(np.flatnonzero(dataset.weights > 0))
+        used = np.flatnonzero(dataset.weights > 0)
+        dataset, numbers = dataset.take(used), numbers[used]
     shares, predicted = _predict_shares(model, dataset)
     constant = _find_constant(training.schema, training.y, training.weights)
     constants = np.tile(constant, (dataset.n_rows, 1))
-    return _PredictedRows(dataset.schema, dataset.y, dataset.weights, shares, predicted, constants)
+    return _PredictedRows(
+        dataset.schema, dataset.y, dataset.weights, shares, predicted, constants, numbers
+    )
 
 
 def _predict_shares(model: Model, dataset: Dataset) -> tuple[Floats, npt.NDArray[Any]]:
@@ -639,7 +720,7 @@ def _find_constant(schema: Schema, y: npt.NDArray[Any], weights: Floats | None) 
 def _concatenate_rows(parts: Sequence[_PredictedRows]) -> _PredictedRows:
     columns: dict[str, Any] = {
         name: np.concatenate([getattr(part, name) for part in parts])
-        for name in ("y", "weights", "shares", "predicted", "constant")
+        for name in ("y", "weights", "shares", "predicted", "constant", "numbers")
         if getattr(parts[0], name) is not None
     }
     return _PredictedRows(parts[0].schema, **{"weights": None, **columns})
@@ -751,6 +832,15 @@ def _format_interval(score: Score) -> str:
 def _format_row(name: str, score: Score) -> list[str]:
     value, baseline = _format_number(score.value), _format_number(score.baseline)
     return [name, value, _format_interval(score), baseline]
+
+
+def _format_difference(estimate: Estimate | None) -> list[str]:
+    if estimate is None:
+        return ["-", "-"]
+    value = f"{estimate.value:+.4f}"
+    if estimate.low is None or estimate.high is None:
+        return [value, "-"]
+    return [value, f"{estimate.low:+.4f} to {estimate.high:+.4f}"]
 
 
 def _align_columns(rows: Sequence[Sequence[str]]) -> list[str]:
