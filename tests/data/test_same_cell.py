@@ -40,7 +40,7 @@ from treekit.export.onnx import export_onnx
 from treekit.export.readable import explain_unreadable
 from treekit.model.builder import build_tree, is_missing, leaf, subset, threshold
 from treekit.model.model import Model, make_model
-from treekit.rules.revise import changed
+from treekit.rules.compare import compare_predictions
 from treekit.serve.errors import InvalidRequestError
 from treekit.serve.http.json_rows import RowConverter
 from treekit.serve.models.served_model import Served
@@ -611,11 +611,12 @@ def test_the_truth_of_rows_is_found_in_any_words(weather: Path) -> None:
     assert model.schema.classes == (False, True)
     texts = pd.read_csv(weather, dtype=str)
     others = (texts, texts.assign(windy=texts["windy"].str.lower()), pd.read_csv(weather))
-    (known,), (change,) = compute_scores(model, read_table(weather)), changed(model, model, weather)
-    assert known[1] == change.before > 0.5
+    (known,) = compute_scores(model, read_table(weather))
+    (change,) = compare_predictions(model, model, weather)
+    assert known[1] == change.scores.before > 0.5
     for words in others:
         assert compute_scores(model, read_table(words)) == [known]
-        assert changed(model, model, words)[0].before == change.before
+        assert compare_predictions(model, model, words)[0].scores == change.scores
 
 
 def test_bools_of_onnx_are_the_words_of_a_file() -> None:

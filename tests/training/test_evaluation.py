@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from click.testing import CliRunner
+from scipy import stats
 from sklearn import metrics
 from sklearn.model_selection import StratifiedKFold
 
@@ -19,7 +20,10 @@ from tests.training.test_training import noisy
 from treekit.cli import main
 from treekit.data import DEMO_TARGET, demo_table
 from treekit.data.dataset import make_dataset
+from treekit.errors import SettingError
+from treekit.evaluation import cross_validate, run_folds
 from treekit.evaluation.groups import score_groups
+from treekit.evaluation.settings import compare_settings
 
 
 def table(rows: int = 240, seed: int = 0) -> dict[str, Any]:
@@ -480,3 +484,65 @@ def test_the_command_scores_groups(tmp_path: Path) -> None:
     assert {one["group"] for one in printed["groups"]} == {"adult", "young"}
     said = call(*words, "--by", "hoof", code=2).stderr
     assert "the table has no column of groups 'hoof'" in said
+
+
+# ---------------------------------------------------------------- values of a setting
+
+
+def test_values_of_a_setting_are_compared_by_the_same_folds() -> None:
+    data = table(150)
+    dataset = make_dataset(data, "kind")
+    choices = {str(depth): {"max_depth": depth, "seed": 3} for depth in (1, 2, 4)}
+    found = compare_settings(dataset, "max_depth", choices, cv=5, repeats=2)
+    alone = [cross_validate(dataset, own, cv=5, repeats=2) for own in choices.values()]
+    assert [one.scores for one in found.values] == [one.scores for one in alone]
+    assert found.values[0].differences == {}
+    # Nadeau and Bengio 2003: the variance over J = 10 folds of n2 / n1 = 1 / 4 counts 1/J + n2/n1.
+    folds = [
+        [part.compute_scores()["accuracy"] for part in run_folds(dataset, own, 5, 2, None, None)[0]]
+        for own in choices.values()
+    ]
+    for one, scores in zip(found.values[1:], folds[1:], strict=True):
+        each = np.subtract(scores, folds[0])
+        half = stats.t.ppf(0.975, 9) * math.sqrt(each.var(ddof=1) * (1 / 10 + 1 / 4))
+        expected = (each.mean(), each.mean() - half, each.mean() + half)
+        assert one.differences["accuracy"] == pytest.approx(expected)
+    page = found.to_html()
+    assert page.count("<circle") == 2
+    for value, middle, low, high in found.list_bars("accuracy"):
+        assert f">{value}</text>" in page
+        assert -1.0 <= low <= middle <= high <= 1.0
+    assert json.loads(found.to_json())["values"][0]["value"] == "1"
+    with pytest.raises(SettingError, match="give two or more"):
+        compare_settings(dataset, "max_depth", {"1": {"max_depth": 1}})
+
+
+def test_equal_scores_have_no_interval() -> None:
+    dataset = make_dataset(numbers(60), "price")
+    choices = {name: {"max_depth": 2} for name in ("a", "b")}
+    found = compare_settings(dataset, "x", choices, cv=3)
+    assert found.values[1].differences["r2"] == (0.0, None, None)
+    assert "+0.0000" in str(found)
+
+
+def test_the_command_compares_values(tmp_path: Path) -> None:
+    path = write_csv(tmp_path / "t.csv", table())
+    words = ("evaluate", path, "--target", "kind", "--cv", 3)
+    told = run(*words, "--compare", "criterion=gini,entropy", "--html", tmp_path / "s.html")
+    assert told.startswith("'kind' by 3-fold cross-validation on 240 rows, by criterion\n")
+    assert (tmp_path / "s.html").exists()
+    printed = json.loads(run(*words, "--compare", "min-gain=0,0.1", "--json"))
+    assert [one["value"] for one in printed["values"]] == ["0", "0.1"]
+    alone = json.loads(run(*words, "--set", "min_gain=0.1", "--json"))
+    assert printed["values"][1]["scores"] == alone["scores"]
+    for wrong, said in (
+        (("--compare", "criterion=gini"), "is not KEY=A,B,..."),
+        (("--compare", "criterion=gini,hue"), "unknown criterion 'hue'"),
+        (("--compare", "criterion=gini,entropy", "--by", "job"), "exclude each other"),
+    ):
+        assert said in run(*words, *wrong, code=2)
+    model = tmp_path / "m.treekit"
+    run("train", path, "--target", "kind", "-o", model)
+    assert "--compare is for cross-validation" in run(
+        "evaluate", model, path, "--compare", "criterion=gini,entropy", code=2
+    )

@@ -26,10 +26,11 @@ from treekit.progress import show_progress
 
 if TYPE_CHECKING:
     from treekit.evaluation import Evaluation
+    from treekit.evaluation.settings import SettingsComparison
 
 
 _CROSS_VALIDATION_OPTIONS = (
-    *("cv", "repeats", "groups", "like"),
+    *("cv", "repeats", "groups", "like", "compared"),
     *(*SETTING_OPTIONS, "assignments"),
     *("nominal", "numeric", "ignore", "task", "classes", "decimal", "thousands", "schema"),
 )
@@ -50,6 +51,11 @@ _CROSS_VALIDATION_OPTIONS = (
     "--repeats", "Number of cross-validations, each with new folds.  [default: 1]", least=1
 )
 @click.option("--groups", metavar="COL", help="Keep rows with equal values of COL in one fold.")
+@click.option(
+    *("--compare", "compared"),
+    metavar="KEY=A,B,...",
+    help="Cross-validate these values of a setting by the same folds, and compare the scores.",
+)
 @click.option("--by", metavar="COL", help="Also score the rows of each category of COL.")
 @click.option("--like", metavar="MODEL", type=INPUT, help="Start from the settings of this model.")
 @json_option
@@ -80,8 +86,9 @@ def evaluate_command(**given: Any) -> None:
     if given["as_json"]:
         click.echo(found.to_json(), nl=False)
         return
+    warning = getattr(found, "warning", "")
     for line in str(found).split("\n"):
-        click.secho(escape_text(line), fg="yellow" if line and line == found.warning else None)
+        click.secho(escape_text(line), fg="yellow" if line and line == warning else None)
     if given["html"] is not None:
         click.echo(f"\nwritten to {name_output(given['html'])}")
 
@@ -92,7 +99,8 @@ def _score_model(given: dict[str, Any]) -> Evaluation:
 
     for name in _CROSS_VALIDATION_OPTIONS:
         if given[name] not in (None, ()):
-            option = "--set" if name == "assignments" else f"--{name.replace('_', '-')}"
+            option = {"assignments": "--set", "compared": "--compare"}.get(name)
+            option = option or f"--{name.replace('_', '-')}"
             raise click.UsageError(f"{option} is for cross-validation: use it with --target")
     if given["dtype"] != "auto":
         raise click.UsageError("--dtype is for cross-validation: use it with --target")
@@ -117,29 +125,59 @@ def _score_model(given: dict[str, Any]) -> Evaluation:
     return evaluate_model(model, rows, weights=given["weights"], by=given["by"])
 
 
-def _cross_validate(given: dict[str, Any]) -> Evaluation:
+def _cross_validate(given: dict[str, Any]) -> Evaluation | SettingsComparison:
     from treekit.data.groups import read_groups
     from treekit.evaluation import cross_validate, encode_groups
+    from treekit.evaluation.settings import compare_settings
 
     if given["cluster"] is not None:
         raise click.UsageError(
             "--cluster scores a model; a cross-validation runs in this process: train on the "
             "cluster and score the model, or leave --cluster out"
         )
-    settings = parse_training_settings(given)
-    if given["like"]:
-        from treekit.training.retrain import get_settings_like
-
-        settings = get_settings_like(given["like"], settings)
+    if given["compared"] is not None and given["by"] is not None:
+        raise click.UsageError("--compare and --by exclude each other; leave one out")
+    setting, choices = _list_choices(given)
+    settings = next(iter(choices.values()))
     (target,), groups = given["targets"], given["groups"]
     if groups == target:
         raise click.UsageError(f"--groups {groups!r} is the target; give another column")
     ignore = [*given["ignore"], *([] if groups is None else [groups])]
     reading = get_reading_options(given | {"ignore": ignore})
     table = read_training_rows(given["inputs"][0], reading)
-    codes = encode_groups(table, groups)
+    folds: dict[str, Any] = {
+        "cv": given["cv"] or 10,
+        "repeats": given["repeats"] or 1,
+        "groups": encode_groups(table, groups),
+    }
     dataset = make_training_set(table, [target], reading, settings)
-    counts = {"cv": given["cv"] or 10, "repeats": given["repeats"] or 1}
     by = None if given["by"] is None else (given["by"], *read_groups(table, given["by"]))
     with show_progress("folds") as progress:
-        return cross_validate(dataset, settings, **counts, groups=codes, by=by, progress=progress)
+        if setting:
+            return compare_settings(dataset, setting, choices, **folds, progress=progress)
+        return cross_validate(dataset, settings, **folds, by=by, progress=progress)
+
+
+def _list_choices(given: dict[str, Any]) -> tuple[str, dict[str, dict[str, Any]]]:
+    """Return the setting of ``--compare``, and all settings for each of its values."""
+    from treekit.training.retrain import get_settings_like
+
+    def parse(options: dict[str, Any]) -> dict[str, Any]:
+        settings = parse_training_settings(options)
+        return get_settings_like(given["like"], settings) if given["like"] else settings
+
+    if given["compared"] is None:
+        return "", {"": parse(given)}
+    key, sign, text = given["compared"].partition("=")
+    name = key.strip().replace("-", "_")
+    values = list(dict.fromkeys(value.strip() for value in text.split(",") if value.strip()))
+    if not sign or len(values) < 2:
+        raise click.UsageError(
+            f"--compare {given['compared']!r} is not KEY=A,B,...; write criterion=gini,entropy"
+        )
+    choices = {}
+    for value in values:
+        own = {name: value} if name in SETTING_OPTIONS else {}
+        more = () if own else (f"{name}={value}",)
+        choices[value] = parse(given | own | {"assignments": (*given["assignments"], *more)})
+    return name, choices

@@ -48,7 +48,7 @@ _MAX_ROC_POINTS = 200
 _N_BINS = 10
 """Number of bins of a calibration curve, with equal numbers of rows."""
 
-_SCORES = {
+SCORES = {
     "accuracy": ("accuracy", 0.0, 1.0),
     "balanced_accuracy": ("balanced accuracy", 0.0, 1.0),
     "log_loss": ("log loss", 0.0, math.inf),
@@ -182,7 +182,7 @@ class Evaluation:
     def named_scores(self) -> dict[str, Score]:
         """Return the scores by readable names; training scores are marked as such."""
         before = "training " if self.trained_on else ""
-        return {before + _SCORES[name][0]: score for name, score in self.scores.items()}
+        return {before + SCORES[name][0]: score for name, score in self.scores.items()}
 
     @property
     def group_note(self) -> str:
@@ -200,11 +200,11 @@ class Evaluation:
         with_rate = bool(self.groups) and self.groups[0].rate is not None
         rows = [[*head, *(["rate", "difference", "", "observed"] if with_rate else [])]]
         for one in self.groups:
-            cells = [one.group, _format_count(one.rows), _format_number(one.score.value)]
-            cells += _format_difference(one.score_difference)
+            cells = [one.group, _format_count(one.rows), format_number(one.score.value)]
+            cells += format_difference(one.score_difference)
             if one.rate is not None:
-                cells += [_format_number(one.rate.value), *_format_difference(one.rate_difference)]
-                cells.append(_format_number(one.observed))
+                cells += [format_number(one.rate.value), *format_difference(one.rate_difference)]
+                cells.append(format_number(one.observed))
             rows.append(cells)
         return rows
 
@@ -232,8 +232,8 @@ class Evaluation:
             "evaluation",
             found=self,
             title=title or self.title,
-            number=_format_number,
-            interval=_format_interval,
+            number=format_number,
+            interval=format_interval,
             count=_format_count,
         )
 
@@ -241,21 +241,21 @@ class Evaluation:
         lines = [self.title, *([self.warning] if self.warning else []), ""]
         rows = [["", "score", "95% interval", "baseline"]]
         rows += [_format_row(name, score) for name, score in self.named_scores().items()]
-        lines += [*_align_columns(rows), "", self.baseline]
+        lines += [*align_columns(rows), "", self.baseline]
         if self.classes:
             table = [["class", "rows", "precision", "95% interval", "recall", "95% interval"]]
             for one in self.classes:
                 parts = [_format_row("", score)[1:3] for score in (one.precision, one.recall)]
                 table.append([repr(one.label), _format_count(one.rows), *parts[0], *parts[1]])
-            lines += ["", *_align_columns(table), ""]
+            lines += ["", *align_columns(table), ""]
             lines.append("rows by true class (down) and predicted class")
             names = [repr(one.label) for one in self.classes]
             cells = zip(names, self.confusion, strict=True)
-            lines += _align_columns(
+            lines += align_columns(
                 [["", *names], *([name, *map(_format_count, row)] for name, row in cells)]
             )
         if self.groups:
-            lines += ["", *_align_columns(self.list_group_rows()), "", self.group_note]
+            lines += ["", *align_columns(self.list_group_rows()), "", self.group_note]
         return "\n".join(lines)
 
 
@@ -465,7 +465,7 @@ def _score_rows(
         weights = weights[numbers]
     if not len(y):
         raise DataError("every row of the table has a weight of 0; give some rows a weight > 0")
-    rows = _PredictedRows(
+    rows = PredictedRows(
         model.schema, y, weights, shares, predicted, np.tile(constant, (len(y), 1)), numbers
     )
     whole, baseline = rows.compute_scores(), rows.compute_baseline()
@@ -474,7 +474,7 @@ def _score_rows(
     found = {
         name: Score(
             value,
-            *_compute_t_interval(name, value, [one[name] for one in each], 1 / _N_PARTS),
+            *compute_t_interval(name, value, [one[name] for one in each], 1 / _N_PARTS),
             baseline[name],
         )
         for name, value in whole.items()
@@ -502,6 +502,33 @@ def cross_validate(
     Intervals are corrected for overlapping training sets (Nadeau and Bengio 2003, *Inference
     for the generalization error*).  Folds whose rows all weigh 0 are not scored.
     """
+    scored, parts = run_folds(dataset, settings, cv, repeats, groups, progress)
+    each = [part.compute_scores() for part in scored]
+    constants = [part.compute_baseline() for part in scored]
+    found = {
+        name: average_folds(name, [one[name] for one in each], [one[name] for one in constants], cv)
+        for name in each[0]
+    }
+    pooled = _concatenate_rows(parts[:cv])  # each row once
+    whole = pooled.make_evaluation(found, "cross-validation", folds=cv, repeats=repeats)
+    return pooled.add_groups(whole, by)
+
+
+def run_folds(
+    dataset: Dataset,
+    settings: Mapping[str, Any],
+    cv: int,
+    repeats: int,
+    groups: npt.NDArray[np.int64] | None,
+    progress: Progress | None,
+) -> tuple[list[PredictedRows], list[PredictedRows]]:
+    """Train and predict by folds, which depend on the seed alone.
+
+    Returns
+    -------
+    scored, parts : list of PredictedRows
+        The folds whose rows do not all weigh 0, and all folds.
+    """
     if dataset.schema.more:
         raise SettingError("evaluate supports one target, not several; evaluate each separately")
     if predicts_numbers(settings):
@@ -512,32 +539,21 @@ def cross_validate(
     seed = int(settings.get("seed") or 0)
     settings = {**settings, "seed": seed}
     folds = list(_make_folds(dataset, cv, repeats, groups, seed))
-    parts: list[_PredictedRows] = []
+    parts: list[PredictedRows] = []
     for done, (grown, held) in enumerate(folds, start=1):
         training = dataset.take(grown)
         model = fit(training, settings).model
         parts.append(_predict_rows(model, dataset.take(held), training, held))
         if progress is not None:
             progress(done, len(folds))
-    scored = [part for part in parts if len(part.y)]
-    each = [part.compute_scores() for part in scored]
-    constants = [part.compute_baseline() for part in scored]
-    found = {
-        name: _average_folds(
-            name, [one[name] for one in each], [one[name] for one in constants], cv
-        )
-        for name in each[0]
-    }
-    pooled = _concatenate_rows(parts[:cv])  # each row once
-    whole = pooled.make_evaluation(found, "cross-validation", folds=cv, repeats=repeats)
-    return pooled.add_groups(whole, by)
+    return [part for part in parts if len(part.y)], parts
 
 
 # ---------------------------------------------------------------- rows and their predictions
 
 
 @dataclass(frozen=True)
-class _PredictedRows:
+class PredictedRows:
     """True and predicted targets of rows, as codes or numbers.
 
     `shares` and `constant` are (rows, classes) probabilities, or (rows, 1) numbers: of the
@@ -687,7 +703,7 @@ class _PredictedRows:
 
 def _predict_rows(
     model: Model, dataset: Dataset, training: Dataset, numbers: Rows
-) -> _PredictedRows:
+) -> PredictedRows:
     """Predict rows by a model, and by the class frequencies or the mean of the training rows."""
     if dataset.weights is not None:  # rows of weight 0 do not count
         used = np.flatnonzero(dataset.weights > 0)
@@ -695,7 +711,7 @@ def _predict_rows(
     shares, predicted = _predict_shares(model, dataset)
     constant = _find_constant(training.schema, training.y, training.weights)
     constants = np.tile(constant, (dataset.n_rows, 1))
-    return _PredictedRows(
+    return PredictedRows(
         dataset.schema, dataset.y, dataset.weights, shares, predicted, constants, numbers
     )
 
@@ -717,13 +733,13 @@ def _find_constant(schema: Schema, y: npt.NDArray[Any], weights: Floats | None) 
     return np.asarray(counts / counts.sum())
 
 
-def _concatenate_rows(parts: Sequence[_PredictedRows]) -> _PredictedRows:
+def _concatenate_rows(parts: Sequence[PredictedRows]) -> PredictedRows:
     columns: dict[str, Any] = {
         name: np.concatenate([getattr(part, name) for part in parts])
         for name in ("y", "weights", "shares", "predicted", "constant", "numbers")
         if getattr(parts[0], name) is not None
     }
-    return _PredictedRows(parts[0].schema, **{"weights": None, **columns})
+    return PredictedRows(parts[0].schema, **{"weights": None, **columns})
 
 
 # ---------------------------------------------------------------- folds
@@ -779,7 +795,7 @@ def _compute_wilson_interval(right: int, rows: int) -> tuple[float, float]:
     return float(found.low), float(found.high)
 
 
-def _average_folds(
+def average_folds(
     name: str, values: Sequence[float | None], constants: Sequence[float | None], cv: int
 ) -> Score:
     """Return the mean over folds, with the interval of the corrected resampled t-test."""
@@ -787,17 +803,18 @@ def _average_folds(
     if not known:
         return Score(None, None, None, None)
     factor = 1.0 / len(known) + 1.0 / (cv - 1)
-    low, high = _compute_t_interval(name, float(np.mean(known)), known, factor)
+    low, high = compute_t_interval(name, float(np.mean(known)), known, factor)
     plain = [value for value in constants if value is not None]
     return Score(float(np.mean(known)), low, high, float(np.mean(plain)) if plain else None)
 
 
-def _compute_t_interval(
-    name: str, centre: float | None, values: Sequence[float | None], factor: float
+def compute_t_interval(
+    name: str | None, centre: float | None, values: Sequence[float | None], factor: float
 ) -> tuple[float | None, float | None]:
-    """Return Student's 95% interval, cut to the score's range; None if all values are equal.
+    """Return Student's 95% interval; None if all values are equal.
 
-    The variance over parts times `factor` is that of the centre.
+    It is cut to the range of the score `name`, if one is given.  The variance over parts times
+    `factor` is that of the centre.
     """
     from scipy.stats import t
 
@@ -806,7 +823,9 @@ def _compute_t_interval(
         return None, None
     scale = math.sqrt(np.var(known, ddof=1) * factor)
     low, high = t.interval(0.95, len(known) - 1, centre, scale)
-    _, least, most = _SCORES[name]
+    if name is None:
+        return float(low), float(high)
+    _, least, most = SCORES[name]
     return max(float(low), least), min(float(high), most)
 
 
@@ -817,24 +836,26 @@ def _format_count(rows: float) -> str:
     return f"{rows:,}" if isinstance(rows, int) else f"{rows:,.6g}"
 
 
-def _format_number(value: float | None) -> str:
+def format_number(value: float | None) -> str:
     """Format a number with four decimals, or six significant digits if it is 100 or more."""
     if value is None:
         return "-"
     return f"{value:.4f}" if abs(value) < 100 else f"{value:,.6g}"
 
 
-def _format_interval(score: Score) -> str:
-    low, high = _format_number(score.low), _format_number(score.high)
+def format_interval(score: Score) -> str:
+    """Format the interval of a score."""
+    low, high = format_number(score.low), format_number(score.high)
     return "-" if score.low is None else f"{low} to {high}"
 
 
 def _format_row(name: str, score: Score) -> list[str]:
-    value, baseline = _format_number(score.value), _format_number(score.baseline)
-    return [name, value, _format_interval(score), baseline]
+    value, baseline = format_number(score.value), format_number(score.baseline)
+    return [name, value, format_interval(score), baseline]
 
 
-def _format_difference(estimate: Estimate | None) -> list[str]:
+def format_difference(estimate: Estimate | None) -> list[str]:
+    """Format a difference and its interval."""
     if estimate is None:
         return ["-", "-"]
     value = f"{estimate.value:+.4f}"
@@ -843,7 +864,8 @@ def _format_difference(estimate: Estimate | None) -> list[str]:
     return [value, f"{estimate.low:+.4f} to {estimate.high:+.4f}"]
 
 
-def _align_columns(rows: Sequence[Sequence[str]]) -> list[str]:
+def align_columns(rows: Sequence[Sequence[str]]) -> list[str]:
+    """Return the lines of a table: the first column on the left, the others on the right."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return [
         "  ".join([row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:])]).rstrip()
