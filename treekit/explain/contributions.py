@@ -27,7 +27,7 @@ import numpy.typing as npt
 
 from treekit.explain.decision_path import Passage, list_deciding_columns
 from treekit.explain.explanation import Sums
-from treekit.model.fixed_point import apportion, count_tree_units
+from treekit.model.fixed_point import apportion, count_tree_units, multiply_by_mass
 from treekit.model.tree import Tree, node_levels
 
 if TYPE_CHECKING:
@@ -94,28 +94,28 @@ def _average_leaves(tree: Tree, units: Integers) -> npt.NDArray[np.float64]:
 
 
 def sum_contributions(
-    walks: Sequence[tuple[Integers, Sequence[Passage], int]],
-    row: list[float],
-    n_values: int,
+    model: Model, walks: Sequence[tuple[Integers, Sequence[Passage]]], row: list[float]
 ) -> Contributions:
     """Sum the contributions over all trees.
 
     Parameters
     ----------
-    walks : sequence of ((nodes, values) int64, sequence of Passage, int)
-        Node values, from `compute_node_units`, and passages of each tree; the mass of the row.
+    model : Model
+    walks : sequence of ((nodes, values) int64, sequence of Passage)
+        Node values, from `compute_node_units`, and passages of each tree.
     row : (features,) list of float
-    n_values : int
     """
-    bias = [0] * n_values
+    bits = model.part_bits
+    bias = [0] * model.schema.n_values
     by_column: dict[int, list[int]] = {}
-    for units, passages, mass in walks:
-        bias = [a + mass * b for a, b in zip(bias, units[0].tolist(), strict=True)]
+    for units, passages in walks:
+        own = multiply_by_mass(units[0], model.mass, bits)
+        bias = [a + b for a, b in zip(bias, own.tolist(), strict=True)]
         for passage in passages:
-            change = [-passage.mass * value for value in units[passage.node_id].tolist()]
+            change = -multiply_by_mass(units[passage.node_id], passage.mass, bits)
             for child, some in passage.child_masses:
-                change = [a + some * b for a, b in zip(change, units[child].tolist(), strict=True)]
-            _divide_change(change, list_deciding_columns(passage, row), by_column)
+                change += multiply_by_mass(units[child], some, bits)
+            _divide_change(change.tolist(), list_deciding_columns(passage, row), by_column)
     return Contributions(bias, by_column)
 
 

@@ -26,7 +26,7 @@ from treekit.explain.row import (
     make_step_clause,
     read_row,
 )
-from treekit.model.fixed_point import compute_mass_bounds
+from treekit.model.fixed_point import compute_mass_bounds, multiply_by_mass
 from treekit.model.scoring import sum_leaf_values
 from treekit.model.split_tests import TreeNodes
 from treekit.settings import suggestion
@@ -157,12 +157,11 @@ def _add_predictions(
     for number, path in enumerate(paths):
         leaves, mass = np.array(path.leaves, dtype=np.int64).T
         own = np.searchsorted(model.trees[number].leaves, leaves)
-        by_tree[number] = mass @ model.tree_units(number)[own]
+        units = model.tree_units(number)[own]
+        by_tree[number] = multiply_by_mass(units, mass[:, None], model.part_bits).sum(axis=0)
     sums = by_tree.sum(axis=0)
-    walks = [
-        (compute_node_units(model, t), path.passages, model.mass) for t, path in enumerate(paths)
-    ]
-    parts = sum_contributions(walks, given.codes, model.schema.n_values)
+    walks = [(compute_node_units(model, t), path.passages) for t, path in enumerate(paths)]
+    parts = sum_contributions(model, walks, given.codes)
     added = describe_contributions(model, parts)
     _check_sums(model, given, sums, [one.total for one in added])
     asked = {c for path in paths for p in path.passages for q in p.node.tests for c in q.columns}

@@ -75,7 +75,7 @@ def count_votes(model: Model, by_tree: Integers) -> tuple[Votes, ...]:
     if model.n_trees == 1 or model.combine == "sum":
         return ()
     if model.schema.task == "regression":
-        values = scale_units(by_tree / model.mass, model.exponent)
+        values = scale_units(by_tree, model.exponent)
         quantiles = np.quantile(values, [0, 0.25, 0.5, 0.75, 1], axis=0).T.tolist()
         pairs = zip(outputs, quantiles, strict=True)
         return tuple(Votes(output.name, quantiles=tuple(own)) for output, own in pairs)

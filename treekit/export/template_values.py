@@ -47,6 +47,7 @@ ABILITIES = {
     "targets": "several targets",
     "links": "additive trees and link functions, as in boosting",
     "wide": "leaf values whose sums exceed 2**53, as they differ much in size",
+    "floors": "numbers with fractional instances (missing='fractional'), rounded down in parts",
 }
 """Optional features of a language; a model that needs a missing one is refused with its name."""
 
@@ -60,6 +61,7 @@ def needs(model: Model) -> list[str]:
         "targets": bool(model.schema.more),
         "links": model.combine == "sum" or model.link != "identity",
         "wide": model.has_wide_sums,
+        "floors": model.part_bits > 0,
     }
     return [ability for ability, needed in asked.items() if needed]
 
@@ -82,7 +84,7 @@ def template_values(
     of string literals of ``each`` numbers; ``length`` and ``type`` ("f64",
     "i32", "i64", "u32") and ``base64``, lines without quotes, exist for
     both.  Values of the abilities "sums", "parts",
-    "costs", "targets", "links" and "wide" exist for models that need them.
+    "costs", "targets", "links", "wide" and "floors" exist for models that need them.
 
     Parameters
     ----------
@@ -150,6 +152,8 @@ def template_values(
         ``sum_columns``: ``outputs``; with wide sums and no 64-bit integers in the language,
         twice that: column k of the leaves has the high part of output k, ``outputs + k`` the
         low part.
+        ``floors``: 1 = a leaf adds ``floor(units * mass / 2**24)`` for a part of a row, 0 = it
+        adds ``units * mass``.
         ``link``: link function from output values to predictions, "identity", "exp",
         "sigmoid" or "softmax", and ``exp`` its constants (`treekit.model.links`).
         ``blocks``: array, the classes of target t are blocks[t] .. blocks[t + 1].
@@ -161,7 +165,8 @@ def template_values(
     """
     schema, tables = model.schema, Tables(language)
     in_parts = model.has_wide_sums and language.wide == "double"
-    units = split_wide_units(model.units) if in_parts else model.units
+    divides = model.part_bits > 0
+    units = split_wide_units(model.units, divides=divides) if in_parts else model.units
     leaves, derived = leaf_table(units), make_derived_columns(model)
     start, column, units = leaves.sparse()
     arrays = make_arrays(tables, start=start, column=column) | {"units": tables(units, "i64")}
@@ -189,6 +194,7 @@ def template_values(
             "unit_total": language.number(model.unit_total),
             "row_total": language.number(model.divisor),
             "wide": int(model.has_wide_sums),
+            "floors": int(divides),
             "sum_columns": leaves.vectors.shape[1],
             **_make_scale_values(model, language),
             "link": Code(model.link),

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from treekit.grow.target_statistics import choose_part_steps
 from treekit.kernels.grow_tree import NODE_DTYPE
 from treekit.kernels.records import Rows, Table
 from treekit.kernels.route_rows import CodedSplits, RoutedTree, find_row_leaves, route_rows
@@ -53,6 +54,29 @@ def compute_leaf_shares(
         0, tree.kind == Split.LEAF, np.zeros((n, 1)), np.zeros(n, NODE_DTYPE),
     )  # fmt: skip
     return LeafShares(reached, leaf, values[:, 0] / MASS)
+
+
+def find_weighed_leaves(
+    tree: Tree, table: Table, rows: Rows
+) -> tuple[npt.NDArray[np.uint32], npt.NDArray[np.int64], npt.NDArray[np.float64]]:
+    """Return the leaves that the training rows of a tree reached as fractional instances.
+
+    Returns
+    -------
+    ids : (entries,) uint32
+        One entry for each row and leaf.
+    leaf : (entries,) int64
+    weight : (entries,) float64
+        That of the part of the row, as in growth.
+    """
+    weights = rows.values[:, :1].copy()
+    own, n = Rows(rows.ids.copy(), np.zeros(len(weights), np.uint32), weights), tree.n_nodes
+    routing = prepare_routing(tree, table, own, choose_part_steps(weights), fractional=True)
+    ids, _, values, leaf = route_rows(
+        routing, own, np.empty(n), True,
+        0, tree.kind == Split.LEAF, np.zeros((n, 1)), np.zeros(n, NODE_DTYPE),
+    )  # fmt: skip
+    return ids, leaf, values[:, 0]
 
 
 def find_leaves(

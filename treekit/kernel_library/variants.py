@@ -47,7 +47,7 @@ _RECORDS = {
     "pruning.ErrorBound": "f8 f8 b f8**",
     "reachability.ModelCoverage": "i8* i8** f8** i8* i8*",
     "reachability.ReachableOutcomes": "b1* b1* b1** b1** b1* b1*",
-    "reachability.RoutingTables": "route* test* term* i8* i8* i8* i4* i8** b",
+    "reachability.RoutingTables": "route* test* term* i8* i8* i8* i4* i8** b i8",
     "reachability.TreeCoverage": "b1* b1* b1* b1* b1*",
     "reachability.TreeWalk": "walked* i4* column* i8* frame*",
     "records.CriterionPointers": (
@@ -257,7 +257,7 @@ def _iterate_scoring(*, usual: bool) -> Iterator[tuple[str, str]]:
                 yield "score_batch.add_leaf_units", f"{rows} i8** i8**"
                 yield "score_batch.gather_leaf_values", f"{rows} i4* i4**"
                 if derived != "None":  # of the shares of fractional instances
-                    yield "score_batch.add_fractional_units", f"{rows} i8** i8** u8 i8**"
+                    yield "score_batch.add_fractional_units", f"{rows} i8** i8** u8 u8 i8**"
                     yield "score_batch.gather_heaviest_leaf_values", f"{rows} i4* i8** u8 i4**"
 
 

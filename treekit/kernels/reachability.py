@@ -613,6 +613,8 @@ class RoutingTables(NamedTuple):
         Integer values of the leaves; 0 elsewhere.
     fractional : bool
         Whether rows become fractional instances where no test of a node is known.
+    part_bits : int
+        The bits of `treekit.model.fixed_point.multiply_by_mass`.
     """
 
     nodes: Any
@@ -624,6 +626,7 @@ class RoutingTables(NamedTuple):
     level_branch: Any
     units: Any
     fractional: Any
+    part_bits: Any
 
 
 @kernel
@@ -711,14 +714,18 @@ def sum_leaf_units_below(routes: Any, node: int, row: Any, stack: Any, answer: A
     `stack` (nodes, 2) int64 is working memory; `answer` (values,) int64 is the output.
     """
     answer[:] = 0
+    bits = routes.part_bits
+    lower = (np.int64(1) << bits) - 1
     stack[0, 0], stack[0, 1] = node, FULL_MASS
     stack_size = 1
     while stack_size > 0:
         stack_size -= 1
         at, mass = stack[stack_size, 0], stack[stack_size, 1]
         if routes.nodes[at].kind == _LEAF:
+            times = mass if routes.fractional else 1
             for k in range(len(answer)):
-                answer[k] += routes.units[at, k] * (mass if routes.fractional else 1)
+                value = routes.units[at, k]
+                answer[k] += (value >> bits) * times + ((value & lower) * times >> bits)
             continue
         stack_size = push_children(
             routes, at, find_branch(routes, at, row), mass, stack, stack_size

@@ -611,9 +611,13 @@ def add_fractional_units(
     units: Array,
     shares: Array,
     most: Any,
+    bits: Any,
     sums: Array,
 ) -> None:
     """Add the integer leaf values of every tree, times the mass there, to each row's `sums`.
+
+    Products are ``floor(value * mass / 2**bits)``, see
+    `treekit.model.fixed_point.multiply_by_mass`.
 
     Parameters
     ----------
@@ -621,10 +625,13 @@ def add_fractional_units(
         From `treekit.model.fixed_point.compute_mass_bounds`, tree after tree.
     most : uint64
         Maximum number of leaves of a tree.
+    bits : uint64
     trees, rows, block, units, sums
         As in `treekit.kernels.score_batch.add_leaf_units`.
     """
     n, outputs = np.uint64(len(rows)), np.uint64(units.shape[1])
+    shift = np.int64(bits)
+    lower = (np.int64(1) << shift) - np.int64(1)
     keys = np.empty(
         (min(n, block) // np.uint64(GROUP_SIZE) + np.uint64(1))
         * compute_group_width(len(trees.columns)),
@@ -642,7 +649,10 @@ def add_fractional_units(
                 for i in range(n_leaves):
                     at = np.uint64(leaf[i])
                     for k in range(outputs):
-                        sums[start + r, k] += units[at, k] * mass[i]
+                        value = units[at, k]
+                        sums[start + r, k] += (value >> shift) * mass[i] + (
+                            ((value & lower) * mass[i]) >> shift
+                        )
 
 
 @kernel

@@ -18,6 +18,7 @@ from treekit.data.schema import Schema
 from treekit.errors import ModelError
 from treekit.model.fixed_point import (
     MASS,
+    MASS_BITS,
     SUM_LIMIT,
     UNIT_BUDGET,
     Exponent,
@@ -156,6 +157,11 @@ class Model:
         return MASS if self.missing == "fractional" else 1
 
     @property
+    def part_bits(self) -> int:
+        """Bits that leaf values lose when multiplied by a mass; see `count_part_bits`."""
+        return count_part_bits(self)
+
+    @property
     def margins(self) -> bool:
         """Whether leaf values are class margins (boosting) instead of votes.
 
@@ -167,14 +173,15 @@ class Model:
     @property
     def divisor(self) -> int:
         """Numbers and margins: divisor of the sum, before scaling by the fixed-point step."""
-        return self.mass if self.combine == "sum" else self.n_trees * self.mass
+        return 1 if self.combine == "sum" else self.n_trees
 
     @cached_property
     def has_wide_sums(self) -> bool:
         """Whether sums of numbers over the trees may exceed 2**53: not each is then a double."""
         if self.schema.task == "classification" or self.combine == "sum":
             return False
-        return int(np.abs(self.units).max(initial=0)) * self.n_trees * self.mass > SUM_LIMIT
+        rounded = self.n_leaves if self.part_bits else 0  # each part of a row is rounded down
+        return int(np.abs(self.units).max(initial=0)) * self.n_trees + rounded > SUM_LIMIT
 
     @property
     def units_each(self) -> int:
@@ -191,7 +198,9 @@ class Model:
         """Regression and additive class scores (margins): the fixed-point format of leaf values."""
         if self.combine == "sum":
             return Grid(self.exponent, SUM_LIMIT)
-        return Grid(self.exponent, list_grid_limits(self.n_trees, self.schema.dtype, self.mass)[-1])
+        divides = self.part_bits > 0
+        limits = list_grid_limits(self.n_trees, self.schema.dtype, divides=divides)
+        return Grid(self.exponent, limits[-1])
 
     @property
     def exponents(self) -> tuple[int, ...]:
@@ -363,12 +372,19 @@ def fit_grid(
     largest = np.maximum.reduceat(np.abs(values), starts, axis=0)
     if source.combine == "sum":
         return fit_sum_grid(largest, shared=source.margins)
-    limits = list_grid_limits(source.n_trees, source.schema.dtype, source.mass)
+    divides = source.part_bits > 0
+    limits = list_grid_limits(source.n_trees, source.schema.dtype, divides=divides)
     for limit in limits[-1:] if finest else limits:
         grid = fit_regression_grid(largest.max(axis=0), limit)
         if is_fine_enough(grid, values):
             break
     return grid
+
+
+def count_part_bits(source: Model | RuleList) -> int:
+    """Return the `bits` of `treekit.model.fixed_point.multiply_by_mass` for the leaf values."""
+    divides = source.missing == "fractional" and source.schema.task == "regression"
+    return MASS_BITS if divides else 0
 
 
 def expand_exponent(source: Model | RuleList) -> tuple[int, ...]:

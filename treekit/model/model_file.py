@@ -17,6 +17,7 @@ import secrets
 import struct
 import zipfile
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import IO, Any
 
@@ -33,7 +34,7 @@ from treekit.errors import (
     TreekitError,
     find_repeated,
 )
-from treekit.model.fixed_point import MAX_TREES
+from treekit.model.fixed_point import MASS, MASS_BITS, MAX_TREES, SUM_LIMIT, make_exponent
 from treekit.model.json_values import from_json, to_json
 from treekit.model.links import Combine, Link
 from treekit.model.model import MissingPolicy, Model, UnknownPolicy, Voting
@@ -53,12 +54,14 @@ FORMAT_VERSION = 5
 """Version of the file format; a reader accepts files up to its own version.
 
 Version 2 added sums and link functions, 3 rules, 4 outputs with different fixed-point
-steps, the notation of numbers, and categories found by rounding, 5 sums beyond 2**53; a model
-is written in the first version that has what it needs, for older readers.
+steps, the notation of numbers, and categories found by rounding, 5 sums beyond 2**53, and
+fractional instances whose parts of numbers are rounded down to steps; a model is written in the
+first version that has what it needs, for older readers.
 In all future versions ``model.json`` must remain an uncompressed zip entry with ``format``
 and ``version``, so that older readers can report the version.
 """
 
+_FIRST_WITH_PARTS = 5
 _FORMAT = "treekit-model"
 _OPTIONAL_ARRAYS = {
     "n_terms": ("term_feature", "term_weight"),
@@ -145,7 +148,7 @@ def save(model: Model, path: str | Path) -> None:
 
 def _choose_version(model: Model) -> int:
     """Return the first version of the format that has what a model needs."""
-    if model.has_wide_sums:
+    if model.has_wide_sums or model.part_bits:
         return 5
     schema = model.schema
     new = schema.notation is not msgspec.UNSET or any(column.rounds for column in schema.columns)
@@ -297,8 +300,21 @@ def _build_model(header: _Header, arrays: dict[str, npt.NDArray[Any]]) -> Model:
         **{name: getattr(header, name) for name in _EQUAL_FIELDS},
     )
     check_policies(model)
+    if header.version < _FIRST_WITH_PARTS and model.part_bits:
+        model = _refine_steps(model)
     check_units(model, nodes.n_leaves)
     return model
+
+
+def _refine_steps(model: Model) -> Model:
+    """Return a fractional regression of an older file, whose sums were of values times mass.
+
+    With steps finer by the factor `MASS`, no part of a value is rounded.
+    """
+    if np.any((model.units < -SUM_LIMIT // MASS) | (model.units > SUM_LIMIT // MASS)):
+        raise ModelFileError(f"a fixed-point leaf value exceeds the maximum {SUM_LIMIT // MASS}")
+    exponent = make_exponent([own - MASS_BITS for own in model.exponents])
+    return replace(model, units=model.units * MASS, exponent=exponent)
 
 
 def _parse_costs(costs: tuple[tuple[int, ...], ...]) -> npt.NDArray[np.int64]:

@@ -116,8 +116,8 @@ def predict_from_sums(model: Model, sums: npt.NDArray[np.int64]) -> npt.NDArray[
     """Convert integer `sums` (rows, values) to labels or numbers.
 
     Classification: the first class with the largest sum, or with least expected
-    cost.  Regression: one division by the number of trees (times the mass of a
-    row; no division for ``combine="sum"``), an exact scaling, and the link function.
+    cost.  Regression: one division by the number of trees (none for
+    ``combine="sum"``), an exact scaling, and the link function.
 
     Returns
     -------
@@ -182,8 +182,13 @@ def sum_leaf_values(model: Model, matrix: Matrix, n_threads: int = 1) -> npt.NDA
         return model.units.take(_find_leaves(model, matrix, n_threads)[:, 0], axis=0)
     cells = validate_matrix(model, matrix)
     result = np.zeros((len(cells), model.schema.n_values), dtype=np.int64)
-    kernels = add_leaf_units, add_fractional_units
-    _score_packed(model, cells, kernels, model.units, result, n_threads)
+    bits = np.uint64(model.part_bits)
+
+    def add_parts(*arguments: Any) -> None:
+        *others, sums = arguments
+        add_fractional_units(*others, bits, sums)
+
+    _score_packed(model, cells, (add_leaf_units, add_parts), model.units, result, n_threads)
     return result
 
 

@@ -293,7 +293,8 @@ def _check_rules(tree: Tree, roots: npt.NDArray[np.int64], schema: Schema) -> No
 MAX_COST = 2**14
 """Largest misclassification cost: sums of votes times costs stay within 62 bits."""
 
-_LOWEST_EXPONENT, _HIGHEST_EXPONENT = -960, 1024
+# Of `make_model` at least -960, which `treekit.model.model_file` may lower by 24.
+_LOWEST_EXPONENT, _HIGHEST_EXPONENT = -984, 1024
 
 
 def check_policies(model: Model) -> None:

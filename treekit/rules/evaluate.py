@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from treekit.data.schema import Schema
 from treekit.errors import DataError
-from treekit.model.fixed_point import MASS
+from treekit.model.fixed_point import MASS, multiply_by_mass
 from treekit.rules.rule_list import ConditionTable, RuleList, evaluate_test, sanitize_codes
 
 # ---------------------------------------------------------------- evaluate
@@ -31,8 +31,7 @@ def sum_units(rules: RuleList, rows: Any) -> npt.NDArray[np.int64]:
         )
     result = np.zeros((len(matrix), rules.schema.n_values), dtype=np.int64)
     for piece in matching_rules(rules, matrix):
-        units = rules.units[piece.rule]
-        np.add.at(result, piece.row, units * piece.mass[:, None] if rules.mass > 1 else units)
+        np.add.at(result, piece.row, multiply_units(rules, piece))
     return result
 
 
@@ -132,6 +131,15 @@ def fitting_rules(rules: RuleList, rows: Any) -> Iterator[RuleMatches]:
     """Yield blocks of pairs of a row and any rule that it matches; see `matching_rules`."""
     matrix = round_rows(rules.schema, rows)
     yield from _match_blocks(rules, matrix, np.flatnonzero(~find_refused_rows(rules, matrix)))
+
+
+def multiply_units(rules: RuleList, piece: RuleMatches) -> npt.NDArray[np.int64]:
+    """Return (pairs, values) int64: what each rule adds to the sums of its row."""
+    units = rules.units[piece.rule]
+    if rules.mass == 1:
+        return units
+    found: npt.NDArray[np.int64] = multiply_by_mass(units, piece.mass[:, None], rules.part_bits)
+    return found
 
 
 def _match_blocks(rules: RuleList, matrix: Matrix, usable: Index) -> Iterator[RuleMatches]:

@@ -77,6 +77,8 @@ def merge_rules(model: Model, *, decisions: bool = False) -> tuple[RuleList, Ind
     leaves = rules(model)
     if leaves.order != "disjoint":
         return replace(leaves, decisions=decisions), np.arange(len(leaves))
+    if model.part_bits:  # parts of a row are rounded one by one, and those of a merged leaf once
+        return replace(leaves, decisions=decisions), np.arange(len(leaves))
     small = collapse_subtrees(model)
     listed = leaves if small.model.n_nodes == model.n_nodes else rules(small.model)
     shorter, moved = _merge_siblings(small.model, listed) if model.mass > 1 else merge_boxes(listed)

@@ -21,6 +21,7 @@ from treekit.model.model import (
     UnknownPolicy,
     Voting,
     count_leaf_units,
+    count_part_bits,
     fit_grid,
     predict_labels,
 )
@@ -334,6 +335,11 @@ class RuleList(Sequence[Rule]):
         return MASS if self.missing == "fractional" else 1
 
     @property
+    def part_bits(self) -> int:
+        """Bits that units lose when multiplied by a mass; see `Model.part_bits`."""
+        return count_part_bits(self)
+
+    @property
     def margins(self) -> bool:
         """Whether rules add to margins of the classes instead of voting."""
         return self.schema.task == "classification" and self.combine == "sum"
@@ -341,7 +347,7 @@ class RuleList(Sequence[Rule]):
     @property
     def divisor(self) -> int:
         """Divisor of sums of numbers; see `Model.divisor`."""
-        return self.mass if self.combine == "sum" else self.n_trees * self.mass
+        return 1 if self.combine == "sum" else self.n_trees
 
     @property
     def units_each(self) -> int:

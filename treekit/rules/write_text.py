@@ -266,6 +266,6 @@ class _NotesWriter:
         """Return the explanation of which number is the prediction."""
         rules = self.rules
         if rules.mass > 1:
-            return self.words.say("note_sum_mass", total=rules.n_trees * MASS)
+            return self.words.say("note_sum_mass", mass=MASS, trees=rules.n_trees)
         key = "note_sum" if rules.combine == "sum" else "note_mean"
         return self.words.say(key if rules.n_trees > 1 else "note_number", trees=rules.n_trees)

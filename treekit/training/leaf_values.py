@@ -4,6 +4,8 @@ Growth sums the distances of the target values from a center on one grid, whose 
 values determine: too coarse for nodes of small values.  Here each target value is split into a
 multiple of such a step and a remainder, and the two parts are summed separately.  Both sums are
 exact in any order, so that node values depend neither on the order of the rows nor on threads.
+Parts of rows (fractional instances) have the weights of growth; their products with target values
+are rounded like those of other fractional weights.
 """
 
 from __future__ import annotations
@@ -16,6 +18,7 @@ import numpy.typing as npt
 
 from treekit.data.dataset import Dataset
 from treekit.grow.recipe import GrownTree, Recipe
+from treekit.grow.route import find_weighed_leaves
 from treekit.grow.target_statistics import (
     bound_sums,
     choose_step,
@@ -121,17 +124,19 @@ class ExactMeans:
     def __init__(
         self, dataset: Dataset, recipe: Recipe, missing: MissingPolicy, *, drawn: bool
     ) -> None:
-        self._schema, self._missing = dataset.schema, missing
-        self._signs, copies = recipe.monotonic_signs, recipe.target.noise == 0.0
+        self._schema, self._missing, self._recipe = dataset.schema, missing, recipe
+        copies = recipe.target.noise == 0.0 and not recipe.fractional
         self._grids = choose_number_grids(dataset, copies=copies, drawn=drawn)
-        self._matrix = dataset.to_matrix()
+        self._matrix = np.empty((0, 0)) if recipe.fractional else dataset.to_matrix()
         self._y = dataset.y.astype(np.float64, copy=False).reshape(dataset.n_rows, -1)
 
     def set_values(self, grown: GrownTree) -> GrownTree:
         """Return the tree with the exact mean of its training rows as the value of each node."""
-        tree, rows = grown.tree, grown.rows
-        alone = make_model(self._schema, [tree], missing=self._missing)
-        leaf = leaf_indices(alone, self._matrix[rows.ids])[:, 0]
-        y, w = self._y[rows.ids], rows.values[:, 0]
-        sums = sum_leaf_numbers(self._grids, leaf, y, w, tree.n_nodes)
-        return replace(grown, tree=set_means(tree, sums, self._signs))
+        tree, ids, w = grown.tree, grown.rows.ids, grown.rows.values[:, 0]
+        if self._recipe.fractional:
+            ids, leaf, w = find_weighed_leaves(tree, self._recipe.table, grown.rows)
+        else:
+            alone = make_model(self._schema, [tree], missing=self._missing)
+            leaf = leaf_indices(alone, self._matrix[ids])[:, 0].astype(np.int64)
+        sums = sum_leaf_numbers(self._grids, leaf, self._y[ids], w, tree.n_nodes)
+        return replace(grown, tree=set_means(tree, sums, self._recipe.monotonic_signs))

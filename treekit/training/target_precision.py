@@ -6,15 +6,14 @@ makes it so coarse that all other leaves would be wrong.  This is checked before
 
 Growth needs the sums only to compare splits: training is refused if ordinary numbers would keep
 fewer than two digits.  Where its sums are too coarse for values of nodes, these are computed
-again (`treekit.training.leaf_values`), except for criteria with a `leaf_value` of their own and
-fractional missing values.
+again (`treekit.training.leaf_values`), except for criteria with a `leaf_value` of their own.
 
 A leaf is rounded to the model's grid (`treekit.model.fixed_point`).  The error is accepted up to
 1e-9 of each number, or a sixteenth of 1e-9 of the ordinary size, since a leaf near 0 needs no
 more digits than others.  The ordinary size is the root mean square of the numbers, or of their
 distances from the center, up to the first gap above the median (`_compute_ordinary_size`).
 Errors that targets without extreme values have as well are accepted, too: they grow with the
-number of rows and, if missing values are fractional, with the number of trees.
+number of rows.
 
 If all numbers have one sign, such as sizes from 1 to 1e12, small leaves need digits of their own.
 Training is then refused as well if
@@ -41,7 +40,6 @@ from treekit.grow.target_statistics import (
 )
 from treekit.model.fixed_point import (
     LEAF_ACCURACY,
-    MASS,
     fit_regression_grid,
     is_fine_enough,
     list_grid_limits,
@@ -100,10 +98,10 @@ def check_target_precision(dataset: Dataset, plan: Plan, target: TargetStatistic
     if dataset.schema.task != "regression" or plan.criterion.layout is not None:
         return False
     n_trees = plan.settings["trees"] if plan.settings["ensemble"] == "forest" else 1
-    mass = MASS if plan.settings["missing"] == "fractional" else 1
-    limit = list_grid_limits(n_trees, dataset.schema.dtype, mass)[-1]
+    divides = plan.settings["missing"] == "fractional"
+    limit = list_grid_limits(n_trees, dataset.schema.dtype, divides=divides)[-1]
     # The numbers of ranks are not summed.
-    means = target.quantile is None and plan.criterion.functions.leaf_value is None and mass == 1
+    means = target.quantile is None and plan.criterion.functions.leaf_value is None
     rows = None if dataset.weights is None else np.flatnonzero(dataset.weights > 0)
     y = dataset.y.astype(np.float64, copy=False).reshape(dataset.n_rows, -1)
     steps, centers = (np.broadcast_to(own, y.shape[1]) for own in (target.step, target.center))
@@ -121,7 +119,8 @@ def check_target_precision(dataset: Dataset, plan: Plan, target: TargetStatistic
         step = 0.0 if target.quantile is not None else float(steps[k]) / unit
         numbers = _Numbers(own, float(centers[k]), step, lightness, grid.exponent, grid.limit)
         in_growth = numbers.measure_growth_error()
-        coarse = means and numbers.is_too_coarse(in_growth, dataset.weights, rows)
+        # Growth rounds each part of a row down: of many parts in a leaf the errors add up.
+        coarse = means and (divides or numbers.is_too_coarse(in_growth, dataset.weights, rows))
         again = again or coarse
         found = numbers.find_wrong_rows(in_growth, counted=not coarse)
         if found is not None:
@@ -139,7 +138,7 @@ def check_leaf_precision(dataset: Dataset, model: Model) -> None:
     DataError
         Names the rows of the largest numbers.
     """
-    if model.schema.task != "regression" or model.mass > 1:
+    if model.schema.task != "regression":
         return
     values = np.concatenate([tree.value[tree.leaves] for tree in model.trees])
     if is_fine_enough(model.grid, values):

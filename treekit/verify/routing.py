@@ -111,6 +111,7 @@ def make_routed_model(model: Model) -> RoutedModel:
         level_branch=tests.level_branch,
         units=units,
         fractional=model.missing == "fractional",
+        part_bits=model.part_bits,
     )
     owners = np.flatnonzero(tests.column >= 0)
     return RoutedModel(model, tests, routes, roots, np.repeat(owners, np.diff(tests.test_start)))

@@ -16,7 +16,7 @@ from treekit.errors import DataError, SettingError
 from treekit.model.fixed_point import scale_units
 from treekit.model.links import convert_sums
 from treekit.model.model import predict_labels
-from treekit.rules.evaluate import matching_rules
+from treekit.rules.evaluate import matching_rules, multiply_units
 from treekit.rules.language import Language, load_language, load_phrases
 from treekit.rules.measure import (
     LabelledRows,
@@ -280,7 +280,7 @@ def _score_list(rules: RuleList, rows: LabelledRows, weight: Numbers) -> dict[st
     total = np.zeros((len(rows.matrix), rules.schema.n_values), dtype=np.int64)
     mass = np.zeros(len(rows.matrix), dtype=np.int64)
     for piece in matching_rules(rules, rows.matrix):
-        np.add.at(total, piece.row, rules.units[piece.rule] * piece.mass[:, None])
+        np.add.at(total, piece.row, multiply_units(rules, piece))
         np.add.at(mass, piece.row, piece.mass)
     usable = ~rules.refused(rows.matrix)
     answered = usable & (mass >= rules.mass * rules.n_trees)

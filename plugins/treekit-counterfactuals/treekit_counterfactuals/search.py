@@ -32,6 +32,7 @@ from treekit.explain.decision_path import split_mass
 from treekit.explain.explanation import ExplanationCase, Said, to_json_value
 from treekit.explain.row import ExplainedRow, describe_prediction, replace_cells
 from treekit.explain.text import ExplanationWords, format_table
+from treekit.model.fixed_point import multiply_by_mass
 from treekit.model.links import convert_sums
 from treekit.model.scoring import compute_label_codes
 from treekit.model.scoring import sum_leaf_values as scored
@@ -924,7 +925,8 @@ class ChangeGrid:
                 for column, allowed in leaf.box.items():
                     self.allowed_by_column.setdefault(column, []).append((len(mass), allowed))
                 mass.append(leaf.mass)
-        self.units = model.units[np.concatenate(rows)] * np.array(mass, np.int64)[:, None]
+        units = model.units[np.concatenate(rows)]
+        self.units = multiply_by_mass(units, np.array(mass)[:, None], model.part_bits)
         self.leaves_by_changed = {key: np.array(leaves) for key, leaves in groups.items()}
         self.n_leaves = len(mass)
 

@@ -225,7 +225,7 @@ def _make_member_texts(
 def _add_sum_steps(query: Query, model: Model, source: str) -> None:
     units: Sql = as_sql("leaves.units")
     if model.missing == "fractional":
-        units = combine(exp.Mul, "steps.mass", units)
+        units = _multiply_by_mass(units, model.part_bits)
     columns: dict[str, Sql] = {ROW_COLUMN: as_sql(f"steps.{ROW_COLUMN}")}
     for k in range(model.schema.n_values):
         term = make_switch("leaves.position", [(k, units)], 0)
@@ -244,6 +244,18 @@ def _add_sum_steps(query: Query, model: Model, source: str) -> None:
     same = combine(exp.EQ, f"{source}.{ROW_COLUMN}", f"totals.{ROW_COLUMN}")
     sums = make_select(made, source).join(exp.to_table("totals"), on=same, copy=False)
     query.append_query("sums", sums)
+
+
+def _multiply_by_mass(units: Sql, bits: int) -> Sql:
+    """Multiply by the mass of a step; see `treekit.model.fixed_point.multiply_by_mass`."""
+    if bits == 0:
+        return combine(exp.Mul, "steps.mass", units)
+    high = make_binary(exp.BitwiseRightShift, units, bits)
+    low = make_binary(exp.BitwiseAnd, units, (1 << bits) - 1)
+    low = make_binary(exp.Mul, "steps.mass", low)
+    return combine(
+        exp.Add, combine(exp.Mul, "steps.mass", high), make_binary(exp.BitwiseRightShift, low, bits)
+    )
 
 
 def _make_power_table() -> exp.Union:

@@ -112,6 +112,7 @@ def compute_prediction_values(
         "several": int(several),
         "softmax": int(softmax),
         "divides": int(model.missing == "fractional"),
+        "floors": int(model.part_bits > 0),
         "integers_only": int(types.integers_only),
         "labels": len(schema.outputs) if labels else 1,
         "value": Code(_format_prediction(model, types)),

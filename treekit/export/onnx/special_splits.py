@@ -115,10 +115,10 @@ def _add_first_known(
 # A row starts with the mass 2**24 at every root.  A node passes it to the
 # branch that the row takes or, if the row's value is missing, to every branch
 # the part between its bounds (`treekit.model.fixed_point`).  Masses are integers in
-# double: products are below 2**48 and sums below 2**53 (wider sums have two parts), so that all
+# double: products and sums of votes are below 2**53, and numbers have two parts, so that all
 # are exact, as in every other artifact.  Not int64, which some runtimes compute in 32 bits: their
 # products overflow, while numbers in double are rounded there.  Memory: rows x nodes of one level
-# of depth.
+# of depth, or rows x leaves.
 
 _NO_BRANCH = -1.0
 
@@ -170,20 +170,36 @@ def add_masses(
             break
         mass, level = _add_child_masses(walk, mass, level, bounds, depth)
     row = np.concatenate(leaf_rows)
-    units = split_wide_units(model.units) if model.has_wide_sums else model.units
-    graph.add_constant("units", units[row].astype(np.float64))
     every = leaf_masses[0]
     if len(leaf_masses) > 1:
         every = graph.add_operator("Concat", leaf_masses, "leaf_masses", axis=1)
-    if not model.has_wide_sums:
+    if model.part_bits:
+        _add_number_sums(graph, every, model.units[row])
+    else:
+        graph.add_constant("units", model.units[row].astype(np.float64))
         graph.add_operator("MatMul", [every, "units"], "exact_sums")
-        return every, row
-    graph.add_operator("MatMul", [every, "units"], "sums_of_parts")
-    each = np.arange(model.schema.n_values)
-    high = graph.add_selection("sums_of_parts", "high_columns", each, "high_sums")
-    low = graph.add_selection("sums_of_parts", "low_columns", each + len(each), "low_sums")
-    graph.add_operator("Add", [high, low], "exact_sums")
     return every, row
+
+
+def _add_number_sums(graph: Graph, masses: str, units: npt.NDArray[np.int64]) -> None:
+    """Add ``exact_sums``: of each number v at a leaf of mass m, ``floor(v * m / 2**24)``.
+
+    With the parts of `split_wide_units`, that of the high one is an integer without rounding.
+    """
+    high, low = np.hsplit(split_wide_units(units, divides=True) / MASS, 2)
+    graph.add_constant("high_units", high)
+    graph.add_constant("ones", np.ones((len(units), 1)))
+    graph.add_operator("MatMul", [masses, "high_units"], "high_sums")
+    sums = []
+    for k, own in enumerate(low.T):
+        graph.add_constant(f"low_units_{k}", own.copy())
+        graph.add_operator("Mul", [masses, f"low_units_{k}"], f"low_products_{k}")
+        graph.add_operator("Floor", [f"low_products_{k}"], f"low_parts_{k}")
+        sums.append(graph.add_operator("MatMul", [f"low_parts_{k}", "ones"], f"low_sums_{k}"))
+    all_low = sums[0]
+    if len(sums) > 1:
+        all_low = graph.add_operator("Concat", sums, "low_sums", axis=1)
+    graph.add_operator("Add", ["high_sums", all_low], "exact_sums")
 
 
 def add_largest_leaves(graph: Graph, model: Model, masses: str, row: npt.NDArray[np.int64]) -> str:

@@ -14,7 +14,12 @@ from treekit.data.features import round_to_dtype
 from treekit.errors import ModelError
 from treekit.explain.contributions import compute_node_units, compute_unit_factor, sum_contributions
 from treekit.explain.decision_path import Passage, trace_row
-from treekit.model.fixed_point import Exponent, compute_mass_bounds, scale_units
+from treekit.model.fixed_point import (
+    Exponent,
+    compute_mass_bounds,
+    multiply_by_mass,
+    scale_units,
+)
 from treekit.model.model import Model
 from treekit.model.scoring import leaf_indices, sum_leaf_values
 from treekit.model.split_tests import TreeNodes
@@ -197,7 +202,8 @@ class FeatureContributions:
         self._model = model
         self._units = [compute_node_units(model, t) for t in range(model.n_trees)]
         roots = np.array([own[0] for own in self._units]).astype(object)
-        self._bias = [model.mass * value for value in roots.sum(axis=0).tolist()]
+        each = multiply_by_mass(roots, model.mass, model.part_bits)
+        self._bias = each.sum(axis=0).tolist()
         votes = model.schema.task == "classification" and not model.margins
         self._divisor = model.unit_total * compute_unit_factor(model) if votes else model.divisor
         self._exponent: Exponent = 0 if votes else model.exponent
@@ -234,12 +240,12 @@ class FeatureContributions:
 
     def _compute_by_row(self, matrix: npt.NDArray[Any]) -> npt.NDArray[np.object_]:
         model = self._model
-        find_path, n_values = make_path_finder(model), model.schema.n_values
-        found = np.zeros((len(matrix), model.schema.n_features, n_values), dtype=object)
+        find_path, schema = make_path_finder(model), model.schema
+        found = np.zeros((len(matrix), schema.n_features, schema.n_values), dtype=object)
         for at, row in enumerate(round_to_dtype(matrix, model.schema.dtype).tolist()):
             check_cancelled()
-            walks = [(own, find_path(t, row)[0], model.mass) for t, own in enumerate(self._units)]
-            for column, own in sum_contributions(walks, row, n_values).by_column.items():
+            walks = [(own, find_path(t, row)[0]) for t, own in enumerate(self._units)]
+            for column, own in sum_contributions(model, walks, row).by_column.items():
                 found[at, column] = own
         return found
 
