@@ -278,6 +278,21 @@ def _wide_numbers(dtype: str) -> Model:
     return make_model(schema, [build_tree(tree, schema) for tree in trees])
 
 
+def _fractional_wide() -> Model:
+    """Make sums beyond 2**53, of numbers of both signs in odd parts."""
+    schema = Schema(_TWO, task="regression")
+    trees = [
+        threshold(
+            "x",
+            k / 4,
+            leaf(1e9 + k, weight=1.0 + k),
+            multiway("colour", {"red": leaf(-1e-9 * k, weight=3.0), "blue": leaf(-(0.1**k))}),
+        )
+        for k in range(7)
+    ]
+    return make_model(schema, [build_tree(tree, schema) for tree in trees], missing="fractional")
+
+
 def _unequal_numbers(dtype: str, missing: str = "direction") -> Model:
     """Make a rate, a count, a turnover and zeros, each with a step of its own."""
     more = tuple(map(Output, ("count", "turnover", "nothing")))
@@ -376,6 +391,7 @@ _MAKERS: dict[str, Callable[[], Model]] = {
     "wide_numbers64": lambda: _wide_numbers("float64"),
     "unequal_numbers": lambda: _unequal_numbers("float32"),
     "unequal_numbers64": lambda: _unequal_numbers("float64"),
+    "fractional_wide": _fractional_wide,
     "fractional_unequal": lambda: _unequal_numbers("float32", "fractional"),
     "unequal_sums": _unequal_sums,
     "boosted_two": lambda: _boosted(("no", "yes"), "sigmoid"),

@@ -22,6 +22,7 @@ from treekit.model import links
 from treekit.model.builder import build_tree, leaf, multiway, threshold
 from treekit.model.fixed_point import (
     MASS,
+    MASS_BITS,
     MAX_TREES,
     UNIT_BUDGET,
     apportion,
@@ -29,6 +30,7 @@ from treekit.model.fixed_point import (
     fit_regression_grid,
     floor_to_dtype,
     list_grid_limits,
+    multiply_by_mass,
     place_threshold,
     split_wide_units,
     to_double_threshold,
@@ -313,18 +315,45 @@ def test_sums_of_a_float64_grid_are_exact(n_trees):
     assert list_grid_limits(n_trees, "float32")[1:] == [limit, wide]
 
 
-@given(trees, st.sampled_from([1, MASS]), st.sampled_from(["float32", "float64"]), st.data())
-def test_parts_of_wide_sums_are_exact_doubles(n_trees, mass, dtype, data):
-    limit = list_grid_limits(n_trees, dtype, mass)[-1]
+@given(trees, st.sampled_from(["float32", "float64"]), st.data())
+def test_parts_of_wide_sums_are_exact_doubles(n_trees, dtype, data):
+    limit = list_grid_limits(n_trees, dtype)[-1]
     units = [limit, -limit, *data.draw(st.lists(st.integers(-limit, limit), max_size=5))]
     high, low = split_wide_units(np.array(units)[:, None]).T.tolist()
     assert [a + b for a, b in zip(high, low, strict=True)] == units
     for parts in (high, low):  # the largest sums of any sign
-        most = max(map(abs, parts)) * n_trees * mass
+        most = max(map(abs, parts)) * n_trees
         assert int(float(most)) == most
-        assert all(int(float(part * mass)) == part * mass for part in parts)
     total = sum(units)
     assert float(sum(high)) + float(sum(low)) == float(total)
+
+
+masses = st.integers(1, MASS) | st.sampled_from([1, MASS - 1, MASS])
+
+
+@given(trees, masses, st.data())
+def test_parts_of_numbers_are_exact_in_doubles_and_in_64_bits(n_trees, mass, data):
+    limit = list_grid_limits(n_trees, "float32")[-1]
+    sizes = st.integers(-limit, limit) | st.integers(-(2**30), 2**30)
+    units = [limit, -limit, *data.draw(st.lists(sizes, max_size=5))]
+    wanted = [v * mass // MASS for v in units]
+    assert multiply_by_mass(np.array(units), mass, MASS_BITS).tolist() == wanted
+    assert [multiply_by_mass(v, mass, MASS_BITS) for v in units] == wanted
+    high, rest = np.hsplit(split_wide_units(np.array(units)[:, None], 2**36), 2)
+    middle, low = split_wide_units(rest, 2**30).T.tolist()
+    for v, a, b, c in zip(wanted, high[:, 0].tolist(), middle, low, strict=True):
+        assert int(float(c) * mass) == c * mass  # the product is exact in double
+        assert a // MASS * mass + b // MASS * mass + c * mass // MASS == v
+        # So are the sums over trees, of any sign, and that of the lower two parts.
+        assert a % 2**36 == 0
+        assert (abs(a) + 2**35) * n_trees <= 2 ** (53 + 12)
+        assert (abs(b) + abs(c)) * n_trees < 2**53
+
+
+@given(st.integers(-(2**24), 2**24), masses)
+def test_votes_are_multiplied_without_rounding(units, mass):
+    assert multiply_by_mass(units, mass, 0) == units * mass
+    assert multiply_by_mass(np.array([units]), mass, 0).tolist() == [units * mass]
 
 
 @given(st.integers(1, 200), st.randoms(use_true_random=False))

@@ -55,10 +55,12 @@ def leaf_masses(model: Model, row: Sequence[float]) -> dict[int, int]:
 
 
 def sums(model: Model, row: Sequence[float]) -> list[int]:
-    """Sum the integer leaf vectors of all trees, weighted by mass, exactly."""
+    """Sum the integer leaf vectors of all trees, weighted by mass; parts of numbers round down."""
     total = [0] * model.schema.n_values
+    numbers = model.missing == "fractional" and model.schema.task == "regression"
     for leaf, mass in leaf_masses(model, row).items():
-        total = [a + mass * int(b) for a, b in zip(total, model.units[leaf], strict=True)]
+        parts = [mass * int(b) // (MASS if numbers else 1) for b in model.units[leaf]]
+        total = [a + b for a, b in zip(total, parts, strict=True)]
     return total
 
 
@@ -86,8 +88,7 @@ def predict(model: Model, row: Sequence[float]) -> Any:
         blocks = itertools.pairwise(schema.blocks)
         answers: list[Any] = [_label(model, total[a:b]) for a, b in blocks]
     else:
-        trees = len(model.trees) if model.combine == "mean" else 1
-        divisor = trees * (MASS if model.missing == "fractional" else 1)
+        divisor = len(model.trees) if model.combine == "mean" else 1
         pairs = zip(total, model.exponents, strict=True)
         means = [math.ldexp(float(Fraction(float(t)) / divisor), e) for t, e in pairs]
         answers = _linked(model, means)

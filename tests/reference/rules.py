@@ -48,11 +48,12 @@ def masses(rules: RuleList, row: Sequence[float]) -> list[tuple[Rule, int]]:
 
 
 def sums(rules: RuleList, row: Sequence[float]) -> list[int]:
-    """Sum the units of all matching rules, weighted by mass for fractional instances."""
+    """Sum the units of all matching rules, weighted by mass; parts of numbers round down."""
     total = [0] * rules.schema.n_values
     for rule, mass in masses(rules, row):
-        weight = mass if rules.missing == "fractional" else mass // MASS
-        total = [a + weight * b for a, b in zip(total, rule.units, strict=True)]
+        votes = rules.missing == "fractional" and rules.schema.task == "classification"
+        parts = [mass * b // (1 if votes else MASS) for b in rule.units]
+        total = [a + b for a, b in zip(total, parts, strict=True)]
     return total
 
 

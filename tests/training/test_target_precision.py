@@ -15,7 +15,7 @@ from treekit import DataError, DecisionTreeRegressor, RandomForestRegressor
 from treekit.explain import explain
 from treekit.model.model import hash_model
 from treekit.model.model_file import load, save
-from treekit.model.scoring import leaf_indices
+from treekit.model.scoring import leaf_indices, sum_leaf_values
 from treekit.rules import parse_rules
 
 SMALL = np.arange(1, 8) / 10
@@ -194,8 +194,11 @@ SIZES = {
 }
 
 
-def train_sizes(weights=None, **settings):
-    table = {name: SIZES[name] for name in ("x", "z", "y")}
+HOLES = {name: np.where(SIZES["w"] == k, np.nan, SIZES[name]) for k, name in enumerate("xz")}
+
+
+def train_sizes(weights=None, *, holes=False, **settings):
+    table = {name: SIZES[name] for name in ("x", "z", "y")} | (HOLES if holes else {})
     weights = None if weights is None else SIZES[weights]
     return treekit.train(table, "y", weights=weights, seed=0, min_weight_leaf=2, **settings)
 
@@ -214,6 +217,58 @@ def test_leaves_are_the_means_of_their_rows(weights, splitter):
         assert abs(model.trees[0].value[node, 0] / float(mean) - 1.0) <= (
             1e-9 if weights == "part" else 1e-14
         ), node
+
+
+def divide(tree, parts, node=0):
+    """Yield leaves and their (row, weight): shares are those of the weight of known values."""
+    if tree.n_children[node] == 0:
+        yield node, parts
+        return
+    column = list(HOLES.values())[tree.feature[node]].astype(np.float32)
+    known = [(row, w) for row, w in parts if not np.isnan(column[row])]
+    is_right = {row: bool(column[row] > tree.threshold[node]) for row, _ in known}
+    share = sum(w for row, w in known if is_right[row]) / sum(w for _, w in known)
+    for side, own in enumerate((1 - share, share)):
+        mine = [(row, w) for row, w in known if is_right[row] == bool(side)]
+        mine += [(row, w * own) for row, w in parts if row not in is_right]
+        yield from divide(tree, mine, tree.first_child[node] + side)
+
+
+@pytest.mark.parametrize("weights", [None, "part"])
+@pytest.mark.parametrize("splitter", ["exact", "histogram"])
+def test_leaves_are_the_means_of_parts_of_rows(weights, splitter):
+    model = train_sizes(weights, missing="fractional", holes=True, splitter=splitter)
+    (tree,) = model.trees
+    w = [Fraction(1)] * 400 if weights is None else map(Fraction, SIZES[weights].tolist())
+    y = [Fraction(value) for value in SIZES["y"].tolist()]
+    kept = np.ldexp(model.units[:, 0].astype(float), model.exponent)
+    leaves = dict(divide(tree, list(enumerate(w))))
+    assert len(leaves) == model.n_leaves > 50
+    for value, node in zip(kept.tolist(), tree.leaves.tolist(), strict=True):
+        parts = leaves[node]
+        mean = sum(share * y[row] for row, share in parts) / sum(share for _, share in parts)
+        assert abs(value / float(mean) - 1.0) <= 1e-9, node
+
+
+@pytest.mark.parametrize("both", [False, True])
+def test_fractional_leaves_of_forests_keep_nine_digits(both):
+    rng = np.random.default_rng(7)
+    y = 10 ** rng.uniform(0, 6, size=2000) * (rng.choice([-1, 1], size=2000) if both else 1)
+    x = np.where(rng.random((2000, 3)) < 0.2, np.nan, rng.normal(size=(2000, 3)))
+    table = dict(zip("abcy", [*x.T, y], strict=True))
+    model = treekit.train(
+        table, "y", missing="fractional", ensemble="forest", trees=20, oob=False, seed=0
+    )
+    values = np.concatenate([tree.value[tree.leaves, 0] for tree in model.trees])
+    kept = np.ldexp(model.units[:, 0].astype(float), model.exponent)
+    assert np.quantile(np.abs(kept / values - 1.0), 0.95 if both else 1.0) <= 1e-9
+
+
+def test_fractional_sizes_over_too_many_powers_of_ten_are_named():
+    x = np.r_[np.arange(399.0), np.nan]
+    y = 10.0 ** np.r_[np.linspace(0, 1, 399), 12]
+    with pytest.raises(DataError, match=r"row 399 is 1e\+12.*transform the target"):
+        treekit.train({"x": x, "y": y}, "y", missing="fractional", seed=0)
 
 
 @pytest.mark.parametrize(
@@ -246,20 +301,26 @@ def test_pruning_keeps_exact_means():
     np.testing.assert_allclose(pruned.trees[0].value[0], SIZES["y"].mean(), rtol=1e-15)
 
 
+@pytest.mark.parametrize("missing", ["direction", "fractional"])
 @pytest.mark.parametrize("count", [1, 20])
-def test_wide_sums_give_the_same_bits_everywhere(count, tmp_path):
+def test_wide_sums_give_the_same_bits_everywhere(count, missing, tmp_path):
     forest = {"ensemble": "forest", "trees": count} if count > 1 else {}
-    model = train_sizes(**forest)
-    assert model.has_wide_sums
+    model = train_sizes(missing=missing, holes=missing == "fractional", **forest)
+    # Parts of large numbers are in all leaves of a divided tree: none is small.
+    assert model.has_wide_sums is ((missing, count) != ("fractional", 1))
     targets = {"c": "m.c", "python": "m.py", "onnx": "m.onnx", "javascript": "m.mjs"}
     paths = [tmp_path / name for name in targets.values()]
     for target, path in zip(targets, paths, strict=True):
         treekit.export(model, target, path)
     assert treekit.verify(model, paths).equal
-    row = {"x": 7.0, "z": 0.25}
-    (number,) = explain(model, row, changes=0).sums
-    assert number.number(number.total) == model.predict([row])[0]
-    assert model.scorer()(np.array([7.0, 0.25], np.float32)) == model.predict([row])[0]
+    for row in ({"x": 7.0, "z": 0.25}, {"x": None, "z": 0.25}):
+        (number,) = explain(model, row, changes=0).sums
+        assert number.number(number.total) == model.predict([row])[0]
+        cells = np.array([np.nan if row["x"] is None else row["x"], row["z"]], np.float32)
+        assert model.scorer()(cells) == model.predict([row])[0]
+        assert (
+            model.rules().sums(cells)[0].tolist() == sum_leaf_values(model, cells[None])[0].tolist()
+        )
     save(model, tmp_path / "m.treekit")
     assert hash_model(load(tmp_path / "m.treekit")) == hash_model(model)
     rules = model.rules()

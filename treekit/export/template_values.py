@@ -151,7 +151,7 @@ def template_values(
         ``wide``: 1 = sums may exceed 2**53, and are rounded to a double before the division.
         ``sum_columns``: ``outputs``; with wide sums and no 64-bit integers in the language,
         twice that: column k of the leaves has the high part of output k, ``outputs + k`` the
-        low part.
+        low part.  With ``floors`` always ``outputs``.
         ``floors``: 1 = a leaf adds ``floor(units * mass / 2**24)`` for a part of a row, 0 = it
         adds ``units * mass``.
         ``link``: link function from output values to predictions, "identity", "exp",
@@ -164,9 +164,9 @@ def template_values(
         input dtype is float32, to which terms of sums are rounded.
     """
     schema, tables = model.schema, Tables(language)
-    in_parts = model.has_wide_sums and language.wide == "double"
     divides = model.part_bits > 0
-    units = split_wide_units(model.units, divides=divides) if in_parts else model.units
+    in_parts = model.has_wide_sums and language.wide == "double" and not divides
+    units = split_wide_units(model.units) if in_parts else model.units
     leaves, derived = leaf_table(units), make_derived_columns(model)
     start, column, units = leaves.sparse()
     arrays = make_arrays(tables, start=start, column=column) | {"units": tables(units, "i64")}

@@ -22,7 +22,7 @@ Fractional missing values
     a row's mass m is an integer out of `MASS`, ``2**MASS_BITS``.  Of votes v, ``v * m`` is
     added, so that the sums of classes add up: they stay within 2**48.  Of a number v,
     ``floor(v * m / 2**24)`` is added (`multiply_by_mass`), which is v for a complete row:
-    sums stay within 2**53 or 2**58, and v takes no bits for the mass.
+    v needs no bits for the mass.
 Thresholds
     are numbers of the input type (`place_threshold`, `floor_to_dtype`); a target
     language that computes in double tests ``x <= t'`` without rounding x
@@ -52,8 +52,6 @@ WIDE_SUM_LIMIT = 2**60
 
 They are exact in 64-bit integers; a language without these adds two parts.
 """
-DIVIDED_SUM_LIMIT = 2**58
-"""The same with fractional instances; see `split_wide_units`."""
 MAX_TREES = 100_000
 """Most trees of a model: with more, a tree would have fewer than 168 units."""
 
@@ -190,18 +188,16 @@ class Grid(NamedTuple):
         return np.minimum(np.floor(largest).astype(np.int64), self.limit)
 
 
-def list_grid_limits(n_trees: int, dtype: Dtype, *, divides: bool = False) -> list[int]:
+def list_grid_limits(n_trees: int, dtype: Dtype) -> list[int]:
     """Return the largest allowed integer leaf values, ascending; the first fine enough is used.
 
-    For T trees and an integer leaf value v, ``T * |v|`` stays within 2**53 or 2**60, or 2**58
-    if the model `divides` rows into fractional instances.  With float32 and undivided rows, the
-    first limit is smaller: with ``v == high * base + low``,
+    For T trees and an integer leaf value v, ``T * |v|`` stays within 2**53 or 2**60.  With
+    float32 the first limit is smaller: with ``v == high * base + low``,
     where base is a power of two and ``|low| <= base / 2``, ``T * |high|`` and ``T * |low|``
     stay within 2**24.
     """
-    widest = DIVIDED_SUM_LIMIT if divides else WIDE_SUM_LIMIT
-    limits = [count_tree_units(n_trees, "float64"), widest // n_trees]
-    if dtype == "float64" or divides:
+    limits = [count_tree_units(n_trees, "float64"), WIDE_SUM_LIMIT // n_trees]
+    if dtype == "float64":
         return limits
     share = count_tree_units(n_trees, dtype)
     return [(share - 1) << share.bit_length(), *limits]
@@ -289,29 +285,22 @@ def _fit_grid(largest: npt.NDArray[np.float64], limit: int, margin: int = 0) -> 
 _HIGH_UNIT = 2**8
 """Unit of the high parts of wide sums: they are exact doubles up to 2**61, and low parts
 up to the largest number of trees."""
-_DIVIDED_HIGH_UNIT = 2**30
-"""The same with fractional instances: low parts times a mass stay within 2**53, and high parts
-times a mass, divided by 2**24, are multiples of 2**6 with exact sums up to 2**59."""
 
 
-def split_wide_units(
-    units: npt.NDArray[np.int64], *, divides: bool = False
-) -> npt.NDArray[np.int64]:
+def split_wide_units(units: npt.NDArray[np.int64], unit: int = _HIGH_UNIT) -> npt.NDArray[np.int64]:
     """Split integer leaf values into parts whose sums over the trees are exact in double.
 
     Parameters
     ----------
     units : (leaves, values) int64
-    divides : bool
-        Whether leaf values are numbers that `multiply_by_mass` multiplies.
+    unit : int
 
     Returns
     -------
     (leaves, 2 * values) int64
-        High parts, multiples of 2**8 or, if `divides`, 2**30, and then low parts.  The double
-        nearest to a sum is that of its high parts plus that of its low parts.
+        High parts, the nearest multiples of `unit`, and then low parts.  The double nearest to a
+        sum is that of its high parts plus that of its low parts.
     """
-    unit = _DIVIDED_HIGH_UNIT if divides else _HIGH_UNIT
     high = (units + unit // 2) // unit * unit
     return np.hstack([high, units - high])
 

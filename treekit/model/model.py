@@ -198,9 +198,7 @@ class Model:
         """Regression and additive class scores (margins): the fixed-point format of leaf values."""
         if self.combine == "sum":
             return Grid(self.exponent, SUM_LIMIT)
-        divides = self.part_bits > 0
-        limits = list_grid_limits(self.n_trees, self.schema.dtype, divides=divides)
-        return Grid(self.exponent, limits[-1])
+        return Grid(self.exponent, list_grid_limits(self.n_trees, self.schema.dtype)[-1])
 
     @property
     def exponents(self) -> tuple[int, ...]:
@@ -372,8 +370,9 @@ def fit_grid(
     largest = np.maximum.reduceat(np.abs(values), starts, axis=0)
     if source.combine == "sum":
         return fit_sum_grid(largest, shared=source.margins)
-    divides = source.part_bits > 0
-    limits = list_grid_limits(source.n_trees, source.schema.dtype, divides=divides)
+    limits = list_grid_limits(source.n_trees, source.schema.dtype)
+    if source.part_bits:  # no file adds such numbers in float32
+        limits = limits[-2:]
     for limit in limits[-1:] if finest else limits:
         grid = fit_regression_grid(largest.max(axis=0), limit)
         if is_fine_enough(grid, values):

@@ -182,13 +182,9 @@ def sum_leaf_values(model: Model, matrix: Matrix, n_threads: int = 1) -> npt.NDA
         return model.units.take(_find_leaves(model, matrix, n_threads)[:, 0], axis=0)
     cells = validate_matrix(model, matrix)
     result = np.zeros((len(cells), model.schema.n_values), dtype=np.int64)
+    kernels = add_leaf_units, add_fractional_units
     bits = np.uint64(model.part_bits)
-
-    def add_parts(*arguments: Any) -> None:
-        *others, sums = arguments
-        add_fractional_units(*others, bits, sums)
-
-    _score_packed(model, cells, (add_leaf_units, add_parts), model.units, result, n_threads)
+    _score_packed(model, cells, kernels, model.units, result, n_threads, bits)
     return result
 
 
@@ -239,6 +235,7 @@ def _score_packed(
     leaf_values: npt.NDArray[Any],
     result: npt.NDArray[Any],
     n_threads: int,
+    *further: Any,
 ) -> None:
     """Fill `result` (rows, ...) by a kernel for the packed trees.
 
@@ -249,19 +246,22 @@ def _score_packed(
     kernels : tuple of two kernels
         For rows that reach one leaf of each tree, and for fractional instances.
     leaf_values : (leaves, ...)
+    *further
+        Arguments of the kernel for fractional instances.
     """
     trees, _, shares = model.packed
     # Small models stay in the L2 cache, so small blocks keep their rows in L1.  Large
     # models are read from memory once per block, so blocks are large.
     block = np.uint64(64 if trees.nodes.nbytes <= _CACHE_BYTES else 4096)
     cells = matrix.astype(np.float32 if trees.nodes.dtype == np.uint32 else np.float64, copy=False)
-    further: tuple[Any, ...] = ()
+    own: tuple[Any, ...] = ()
     kernel = kernels[0]
     if shares is not None:
-        kernel, further = kernels[1], (shares, np.uint64(np.diff(model.leaf_offsets).max()))
+        most = np.uint64(np.diff(model.leaf_offsets).max())
+        kernel, own = kernels[1], (shares, most, *further)
 
     def score_slice(part: slice) -> None:
-        kernel(trees, cells[part], block, leaf_values, *further, result[part])
+        kernel(trees, cells[part], block, leaf_values, *own, result[part])
 
     _run_in_threads(score_slice, len(cells), n_threads)
 

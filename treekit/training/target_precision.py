@@ -99,7 +99,7 @@ def check_target_precision(dataset: Dataset, plan: Plan, target: TargetStatistic
         return False
     n_trees = plan.settings["trees"] if plan.settings["ensemble"] == "forest" else 1
     divides = plan.settings["missing"] == "fractional"
-    limit = list_grid_limits(n_trees, dataset.schema.dtype, divides=divides)[-1]
+    limit = list_grid_limits(n_trees, dataset.schema.dtype)[-1]
     # The numbers of ranks are not summed.
     means = target.quantile is None and plan.criterion.functions.leaf_value is None
     rows = None if dataset.weights is None else np.flatnonzero(dataset.weights > 0)

@@ -115,7 +115,7 @@ def _add_first_known(
 # A row starts with the mass 2**24 at every root.  A node passes it to the
 # branch that the row takes or, if the row's value is missing, to every branch
 # the part between its bounds (`treekit.model.fixed_point`).  Masses are integers in
-# double: products and sums of votes are below 2**53, and numbers have two parts, so that all
+# double: products and sums of votes are below 2**53, and numbers have three parts, so that all
 # are exact, as in every other artifact.  Not int64, which some runtimes compute in 32 bits: their
 # products overflow, while numbers in double are rounded there.  Memory: rows x nodes of one level
 # of depth, or rows x leaves.
@@ -184,12 +184,17 @@ def add_masses(
 def _add_number_sums(graph: Graph, masses: str, units: npt.NDArray[np.int64]) -> None:
     """Add ``exact_sums``: of each number v at a leaf of mass m, ``floor(v * m / 2**24)``.
 
-    With the parts of `split_wide_units`, that of the high one is an integer without rounding.
+    v has three parts: multiples of 2**36 and of 2**30, of which the terms are integers, and a rest
+    whose product with a mass is within 2**53.  Sums of terms are exact, also those of two parts
+    together; see `MAX_TREES`.
     """
-    high, low = np.hsplit(split_wide_units(units, divides=True) / MASS, 2)
-    graph.add_constant("high_units", high)
+    high, rest = np.hsplit(split_wide_units(units, 2**36), 2)
+    middle, low = np.hsplit(split_wide_units(rest, 2**30) / MASS, 2)
+    graph.add_constant("high_units", high / MASS)
+    graph.add_constant("middle_units", middle)
     graph.add_constant("ones", np.ones((len(units), 1)))
     graph.add_operator("MatMul", [masses, "high_units"], "high_sums")
+    graph.add_operator("MatMul", [masses, "middle_units"], "middle_sums")
     sums = []
     for k, own in enumerate(low.T):
         graph.add_constant(f"low_units_{k}", own.copy())
@@ -199,7 +204,8 @@ def _add_number_sums(graph: Graph, masses: str, units: npt.NDArray[np.int64]) ->
     all_low = sums[0]
     if len(sums) > 1:
         all_low = graph.add_operator("Concat", sums, "low_sums", axis=1)
-    graph.add_operator("Add", ["high_sums", all_low], "exact_sums")
+    graph.add_operator("Add", ["middle_sums", all_low], "lower_sums")
+    graph.add_operator("Add", ["high_sums", "lower_sums"], "exact_sums")
 
 
 def add_largest_leaves(graph: Graph, model: Model, masses: str, row: npt.NDArray[np.int64]) -> str:
