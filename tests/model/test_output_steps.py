@@ -90,7 +90,7 @@ def test_a_model_is_read_back(name, tmp_path):
     assert hash_model(again) == hash_model(model)
     with zipfile.ZipFile(tmp_path / "model.treekit") as archive:
         assert json.loads(archive.read("model.json"))["version"] == (
-            5 if model.has_wide_sums else 4
+            5 if model.has_wide_sums or model.part_bits else 4
         )
 
 

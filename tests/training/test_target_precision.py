@@ -194,7 +194,9 @@ SIZES = {
 }
 
 
-HOLES = {name: np.where(SIZES["w"] == k, np.nan, SIZES[name]) for k, name in enumerate("xz")}
+HOLES = {
+    name: np.where(np.arange(400) % 40 == k, np.nan, SIZES[name]) for k, name in enumerate("xz")
+}
 
 
 def train_sizes(weights=None, *, holes=False, **settings):
@@ -302,12 +304,11 @@ def test_pruning_keeps_exact_means():
 
 
 @pytest.mark.parametrize("missing", ["direction", "fractional"])
-@pytest.mark.parametrize("count", [1, 20])
+@pytest.mark.parametrize("count", [1, 5])
 def test_wide_sums_give_the_same_bits_everywhere(count, missing, tmp_path):
-    forest = {"ensemble": "forest", "trees": count} if count > 1 else {}
+    forest = {"ensemble": "forest", "trees": count, "max_depth": 6} if count > 1 else {}
     model = train_sizes(missing=missing, holes=missing == "fractional", **forest)
-    # Parts of large numbers are in all leaves of a divided tree: none is small.
-    assert model.has_wide_sums is ((missing, count) != ("fractional", 1))
+    assert model.has_wide_sums
     targets = {"c": "m.c", "python": "m.py", "onnx": "m.onnx", "javascript": "m.mjs"}
     paths = [tmp_path / name for name in targets.values()]
     for target, path in zip(targets, paths, strict=True):
