@@ -2,7 +2,7 @@
 
 A row has the mass 2**24 in each tree.  At a node whose test is unknown
 every branch gets the part ``(mass * high >> 24) - (mass * low >> 24)`` of the
-incoming mass; the parts add up to it.  A leaf is weighted by the mass that reaches
+incoming mass; the parts add up to it.  A leaf is multiplied by the mass that reaches
 it.  A loop over this table needs a stack of `DividedTable.deepest` entries: the
 next branch and the mass of each division above the current node.
 """

@@ -195,6 +195,8 @@ class _NotesWriter:
             yield from self.format_notes("note_margins")
         else:
             answer = "note_answer" if rules.link == "identity" else "note_margin"
+            if rules.mass > 1:
+                yield from self.format_notes("note_part_mass")
             yield from self.format_notes(answer, number=self.describe_number())
             if rules.schema.more:
                 yield from self.format_notes("note_each_number")
@@ -266,6 +268,6 @@ class _NotesWriter:
         """Return the explanation of which number is the prediction."""
         rules = self.rules
         if rules.mass > 1:
-            return self.words.say("note_sum_mass", mass=MASS, trees=rules.n_trees)
+            return self.words.say("note_sum_mass", trees=rules.n_trees)
         key = "note_sum" if rules.combine == "sum" else "note_mean"
         return self.words.say(key if rules.n_trees > 1 else "note_number", trees=rules.n_trees)

@@ -337,8 +337,8 @@ def _prepare(data: tuple[Dataset, Dataset | None], settings: dict[str, Any]) -> 
         return fit(data[0], settings, None, data[1])
     encoded = encode_data(dataset, plan, validation)
     digest = dataset.compute_digest()
-    pruned = has_finish(plan, validated=validation is not None)
-    if not pruned and not encoded.needs_exact_means:
+    means = encoded.needs_exact_means and plan.settings["missing"] != "fractional"
+    if not means and not has_finish(plan, validated=validation is not None):
         dataset = replace(dataset, columns=())
     sampler = make_forest_sampler(plan, encoded.table, encoded.target)
     return _Forest(dataset, encoded, sampler, digest)
