@@ -23,6 +23,9 @@ from hypothesis import strategies as st
 
 import treekit
 from tests.examples import examples
+from tests.extreme_rows import extreme_rows
+from tests.extremes import EXTREMES
+from tests.reference import evaluate
 from tests.strategies import models
 from treekit import DecisionTreeClassifier, RandomForestClassifier, SettingError, registry
 from treekit.data.schema import Column, Output, Schema
@@ -38,8 +41,9 @@ from treekit.model.builder import (
     subset,
     threshold,
 )
+from treekit.model.fixed_point import MASS
 from treekit.model.json_values import from_json, to_json
-from treekit.model.model import Model, make_model
+from treekit.model.model import Model, hash_model, make_model
 from treekit.model.model_file import (
     FORMAT_VERSION,
     decode_array,
@@ -48,7 +52,7 @@ from treekit.model.model_file import (
     narrow_dtype,
     save,
 )
-from treekit.model.scoring import sum_leaf_values
+from treekit.model.scoring import predict_from_sums, sum_leaf_values
 from treekit.model.tree import FIELD_DTYPES, Split, Tree
 from treekit.model.validation import check_tree
 
@@ -762,6 +766,31 @@ def test_a_model_of_several_outputs_comes_back(tmp_path):
     np.testing.assert_array_equal(back.units, model.units)
     assert back.units[:, :2].sum(axis=1).tolist() == [2**24] * 2
     assert back.units[:, 2:].sum(axis=1).tolist() == [2**24] * 2
+
+
+def test_older_files_of_fractional_numbers_keep_their_answers(tmp_path):
+    model = EXTREMES["fractional_numbers"]()
+    save(model, tmp_path / "m")
+    header = json.loads(entry(tmp_path / "m", "model.json"))
+    assert header["version"] == 5
+    units = np.arange(-7, len(model.units) - 7)[:, None] * 12345679 // 2
+
+    def write(own):
+        changes = json.dumps(header | {"version": 2, "exponent": -20}).encode()
+        return rewritten(tmp_path / "m", {"model.json": changes, "units.npy": encode_array(own)})
+
+    old = load(write(units))
+    rows = extreme_rows(model, most=16)
+    answers = predict_from_sums(old, sum_leaf_values(old, rows)).tolist()
+    for row, found in zip(rows.tolist(), answers, strict=True):
+        # Before, values times masses were added, and divided by all masses.
+        total = sum(mass * int(units[at, 0]) for at, mass in evaluate.leaf_masses(old, row).items())
+        assert found == math.ldexp(total / (2 * MASS), -20)
+    save(old, tmp_path / "again")
+    assert hash_model(load(tmp_path / "again")) == hash_model(old)
+    units[0] = 2**29 + 1
+    with pytest.raises(ModelFileError, match="exceeds the maximum 536870912"):
+        load(write(units))
 
 
 # ---------------------------------------------------------------- models without plugins
