@@ -784,7 +784,7 @@ def test_conditions_of_divided_rules_are_not_merged():
 
 def test_rules_of_equal_numbers_are_not_joined_if_parts_are_rounded():
     schema = fruit(task="regression", classes=())
-    same = threshold("sugar", 0.5, leaf(-0.1, weight=3.0), leaf(-0.1, weight=4.0))
+    same = threshold("sugar", 0.5, leaf(-0.1, weight=3.0), leaf(-0.1, weight=7.0))
     root = threshold("density", 2.5, same, leaf(0.3, weight=6.0))
     model = make_model(schema, [build_tree(root, schema)], missing="fractional")
     row = [RULES_WIDE_NAN, RULES_WIDE_NAN, 0]
