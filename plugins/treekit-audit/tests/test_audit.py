@@ -356,6 +356,17 @@ def test_numbers_have_means_r_squared_and_an_error():
     assert "R squared" in report.text()
 
 
+def test_numbers_of_divided_rows_are_those_of_the_model():
+    schema = schema_of(task="regression", classes=())
+    root = threshold("x", 1.0, leaf(-1 / 3, 50), leaf(10.0, 70))
+    model = make_model(schema, [build_tree(root, schema)], missing="fractional")
+    rows = {"x": [0.0, 2.0, math.nan], "ripe": [1.0, 2.0, 3.0]}
+    quality = rules_against(rules(model), rows).overall[0]
+    errors = np.abs(model.predict({"x": rows["x"]}) - rows["ripe"])
+    assert quality.rows == 3
+    assert math.isclose(quality.mean_error, errors.mean(), rel_tol=1e-14)
+
+
 def test_weights_count_in_the_figures_of_the_whole_list_too():
     rows, weight = table(4, 1, 3, 2), np.array([1.0] * 5 + [2.0] * 3 + [0.0, 7.0])
     report = rules_against(rules(model_of()), rows, weight=weight)

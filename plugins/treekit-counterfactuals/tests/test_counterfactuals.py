@@ -60,7 +60,9 @@ def changes_of(found):
 # ------------------------------------------------------------------------ nearest changes
 
 
-def oracle(model: Model, row: list[float], most: int) -> tuple[float, float]:
+def oracle(
+    model: Model, row: list[float], most: int, is_met: Any = np.not_equal
+) -> tuple[float, float]:
     """Least sizes of changes of one and of two columns, by trying every value that could do."""
     with np.errstate(over="ignore"):
         row = codes(model, row)[0].astype(float).tolist()
@@ -78,7 +80,7 @@ def oracle(model: Model, row: list[float], most: int) -> tuple[float, float]:
                 sizes.append(sum(size for _, size in picked))
         matrix = np.array(tried, dtype=model.schema.dtype)
         said = predict_from_sums(model, sum_leaf_values(model, matrix))
-        met = np.flatnonzero(said != now)
+        met = np.flatnonzero(is_met(said, now))
         best[count - 1] = min((sizes[i] for i in met), default=math.inf)
     return best[0], best[1]
 
@@ -134,6 +136,20 @@ def test_no_nearer_change_of_one_or_two_columns_exists(seed: int, missing: str) 
         assert found == pytest.approx(single)
         pair = changes.pair.size if changes.pair else math.inf
         assert pair == pytest.approx(double if double < single else math.inf)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_no_nearer_change_gives_a_larger_number_where_rows_are_divided(seed: int) -> None:
+    columns = (Column("a"), Column("b"), Column("colour", "nominal", ("red", "green", "blue")))
+    schema = Schema(columns, task="regression")
+    model = random_model(seed, schema, n_trees=3, n_splits=7, missing="fractional")
+    for row in ([NAN, 0.5, 1.0], [2.0, NAN, 0.0], [-1.0, 0.25, NAN]):
+        single, _ = oracle(model, row, 1, np.greater)
+        given = cells(model, row)
+        now = float(model.predict({name: [cell] for name, cell in given.items()})[0])
+        changes = changes_of(explain(model, given, changes=1, wish=f"> {now!r}"))
+        found = changes.single[0].size if changes.single else math.inf
+        assert found == pytest.approx(single)
 
 
 def test_nearest_changes_of_surrogates_and_rules_are_the_least() -> None:

@@ -38,7 +38,8 @@ def trained(number=False, **settings):
 
 @pytest.fixture(scope="module")
 def models():
-    return [trained(), trained(number=True), trained(dtype="float64")]
+    divided = trained(number=True, missing="fractional", max_depth=4)
+    return [trained(), trained(number=True), trained(dtype="float64"), divided]
 
 
 @pytest.fixture(scope="module")
