@@ -109,6 +109,10 @@ def _iter_policy_models() -> Iterator[SampleModel]:
     yield SampleModel("both are an error", both)
     fractional = make_yes_no(tree, missing="fractional")
     yield SampleModel("fractional instances at missing values", fractional)
+    odd = threshold("age", 2.0, leaf(1e3 / 7, weight=2.0), leaf(0.1, weight=5.0))
+    root = threshold("size", 0.5, leaf(-1 / 3, weight=3.0), odd)
+    divided = make_example_model(NUMBER, root, missing="fractional")
+    yield SampleModel("numbers of fractional instances", divided)
     wide = Schema(COLUMNS, "y", classes=("no", "yes"), dtype="float64")
     at = 0.1 + 2.0**-40  # not a float32
     cut = threshold("size", at, leaf([3.0, 1.0]), leaf([0.0, 1.0]))
