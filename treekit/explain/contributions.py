@@ -3,7 +3,8 @@
 The path decomposition of Saabas (2014, "Interpreting random forests", the package
 treeinterpreter): the value of a tree changes from node to node along the decision path, and
 each change is attributed to the column that decided there.  The value of an inner node is the
-weighted mean of its leaves, rounded to their fixed-point step; a leaf has its own value.
+weighted mean of its leaves, rounded to their fixed-point step; a leaf has its own value.  A part
+of a row (fractional instance) changes by its parts of the values, as the model rounds them.
 Differences of integers telescope, so that bias and contributions add up to the row's integer
 sums exactly.
 
