@@ -213,7 +213,7 @@ def test_the_values_of_a_template_answer_as_the_model_does(folder, table, tmp_pa
 def test_a_model_that_templates_have_no_words_for_is_refused_by_name(folder, table):
     exporter = template_exporter("json", ".json", folder, "model.jinja", JSON)
     able = template_exporter(
-        "json", ".json", folder, "model.jinja", JSON, abilities=("costs", "parts")
+        "json", ".json", folder, "model.jinja", JSON, abilities=("costs", "parts", "wide")
     )
     model = treekit.train(table, "y", max_depth=2, costs={("no", "yes\u2028"): 3.0})
     assert needs(model) == ["costs"]
@@ -222,7 +222,9 @@ def test_a_model_that_templates_have_no_words_for_is_refused_by_name(folder, tab
     assert able.export(model, "m")
     with pytest.raises(ValueError, match="unknown ability 'speed'; known: sums"):
         template_exporter("json", ".json", folder, "model.jinja", JSON, abilities=("speed",))
-    assert set(ABILITIES) == {"sums", "parts", "costs", "targets", "links", "wide"}
+    assert set(ABILITIES) == {"sums", "parts", "costs", "targets", "links", "wide", "floors"}
+    with pytest.raises(ExportError, match=r"'json' does not support .*rounded down in parts"):
+        able.export(random_model(7, mixed_schema(()), missing="fractional"), "m")
 
 
 def test_a_user_s_folder_goes_first_and_more_files_and_settings_reach_templates(
