@@ -5,7 +5,7 @@
 >>> treekit.export(model, "c", "out/adult.c")
 >>> treekit.verify(model, ["out/adult.c"])
 
-Public names are imported on first use, so ``import treekit`` is fast; `__init__.pyi` lists them.
+Public names are imported on first use, so ``import treekit`` is fast; ``__init__.pyi`` lists them.
 """
 
 from __future__ import annotations

@@ -436,7 +436,7 @@ class Plugin:
     def list_components(self, kind: Kind, complain: Complain) -> list[Component]:
         """Return the plugin's components of one kind; invalid records are left out."""
         found: list[Component] = []
-        # Not called through pluggy, which drops a None: the result of a hook without `return`
+        # Not called through pluggy, which drops a None: the result of a hook without ``return``
         # must be reported.
         for hook in getattr(self.manager.hook, kind.hook).get_hookimpls():
             try:
@@ -625,7 +625,7 @@ def call_isolated(who: str, function: Callable[..., R], /, *arguments: Any, **se
     Raises
     ------
     Exception, SystemExit
-        Exceptions of the function; `FOREIGN` catches them.
+        Exceptions of the function; catch them by `FOREIGN_ERRORS`.
     """
     before = _find_working_directory()
     try:

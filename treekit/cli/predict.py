@@ -199,7 +199,7 @@ def _format_csv(rows: list[Any]) -> str:
 def sum_leaf_values(model: Model, table: Table) -> npt.NDArray[np.int64]:
     """Sum the leaf values of each row, in fixed-point units.
 
-    Cells are missing if they equal one of `table.missing`, the marks used to read the table.
+    Cells are missing if they equal one of `Table.missing`, the marks used to read the table.
 
     Returns
     -------

@@ -281,7 +281,7 @@ class Origin:
 
 
 def format_statistics(arguments: tuple[Any, ...]) -> str:
-    """Format statistics for a message, truncated to `MOST_SHOWN` characters."""
+    """Format statistics for a message, truncated to `MAX_SHOWN_CHARACTERS`."""
     parts = [a.tolist() if isinstance(a, np.ndarray) else a for a in arguments]
     text = " and ".join(repr(part) for part in parts)
     return text if len(text) <= MAX_SHOWN_CHARACTERS else f"{text[:MAX_SHOWN_CHARACTERS]}..."

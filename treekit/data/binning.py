@@ -29,7 +29,7 @@ from treekit.kernels.records import Table
 Coding = Literal["exact", "histogram"]
 NominalSplits = Literal["subset", "multiway", "one_vs_rest"]
 NOMINAL_CODES: dict[NominalSplits, int] = {"subset": 1, "multiway": 2, "one_vs_rest": 3}
-"""Values of `LookupTable.nominal` for each way to split a nominal column."""
+"""Values of `Table.nominal` for each way to split a nominal column."""
 
 MAX_BINS = 255
 """Maximum number of codes of a numeric column in histogram coding; one more means missing."""

@@ -601,7 +601,7 @@ class CsvColumns(FileColumns):
     def iterate_blocks(self, n_rows: int) -> Iterator[CsvColumns]:
         """Yield the cells of up to `n_rows` rows after the other."""
         for first in range(0, self.n_rows, n_rows):
-            part = CsvColumns.__new__(CsvColumns)  # `copy` would pickle it
+            part = CsvColumns.__new__(CsvColumns)  # ``copy`` would pickle it
             vars(part).update(vars(self))
             part._first = self._first + first
             part.n_rows = min(n_rows, self.n_rows - first)

@@ -234,7 +234,7 @@ def write_folder(url: str) -> Iterator[Callable[[str], IO[bytes]]]:
     try:
         yield open_file
         if Path(temporary).is_dir():
-            Path(temporary).rename(root)  # `system.mv` would move into a folder that exists by now
+            Path(temporary).rename(root)  # ``mv`` would move into a folder that exists by now
         else:
             _copy_files(system, names, temporary, root)
     finally:

@@ -525,7 +525,7 @@ def _convert_series(series: Any) -> tuple[npt.NDArray[Any], Declared]:
             return make_object_array(series.to_list()), None  # beside missing cells: rounded
         return numbers, None
     if isinstance(dtype, (nw.Datetime, nw.Date, nw.Time)):
-        return np.empty(0, dtype="datetime64[s]"), None  # `tidy` rejects it, naming the column
+        return np.empty(0, dtype="datetime64[s]"), None  # rejected later, naming the column
     if isinstance(dtype, nw.Duration):
         return np.empty(0, dtype="timedelta64[s]"), None
     return convert_to_cells(series.name, series.to_list())

@@ -681,7 +681,7 @@ class EstimatorBase(Parameters, BaseEstimator):
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.allow_nan = resolve_parameter(self, "missing") != "error"
-        # Text is supported as well, but scikit-learn's tag `string` implies any object.
+        # Text is supported as well, but scikit-learn's tag ``string`` implies any object.
         tags.input_tags.categorical = True
         tags.input_tags.sparse = True
         tags.target_tags.multi_output = True

@@ -172,7 +172,7 @@ class DecisionTreeRegressor(RegressorBase, TreeBase):
     criterion: Any = "squared_error"
 
     def _compute_partial_dependence_recursion(self, grid: Any, target_features: Any) -> Any:
-        """Return (rows,) float64; called by scikit-learn's `partial_dependence`."""
+        """Return (rows,) float64; called by scikit-learn's ``partial_dependence``."""
         out = np.zeros(len(grid))
         self.tree_.compute_partial_dependence(grid, target_features, out)
         return out

@@ -1,8 +1,8 @@
 """Evaluation of models on a table, and of settings by cross-validation.
 
-Scores are computed by `sklearn.metrics`.  Each has a 95% interval and is compared with a baseline
-that always predicts the class frequencies or the mean, as scikit-learn's `DummyClassifier` and
-`DummyRegressor` do: those of the training rows in a cross-validation, else of the rows themselves.
+Scores are computed by ``sklearn.metrics``.  Each has a 95% interval and is compared with a baseline
+that always predicts the class frequencies or the mean, as scikit-learn's dummy estimators do: those
+of the training rows in a cross-validation, else of the rows themselves.
 """
 
 from __future__ import annotations

@@ -332,7 +332,7 @@ class Language:
     def column_names(self, names: tuple[str, ...]) -> list[Code]:
         """Make distinct identifiers of columns."""
         if self.case == "upper":
-            # Upper case first: the columns `a` and `A` still get distinct identifiers.
+            # Upper case first: the columns ``a`` and ``A`` still get distinct identifiers.
             return identifiers([name.upper() for name in names], self.column, "COLUMN")
         return identifiers(names, self.column)
 

@@ -121,7 +121,7 @@ def lower(model: Model, derived: DerivedColumns | None = None) -> tuple[LoweredT
     ----------
     model : Model
     derived : DerivedColumns, optional
-        Result of `derive` for the model, if the caller already has it.
+        Result of `make_derived_columns` for the model, if the caller already has it.
 
     Raises
     ------

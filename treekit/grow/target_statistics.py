@@ -138,8 +138,8 @@ def allocate_rows(size: int, width: int, *, dense: bool) -> Rows:
 
 
 # ---------------------------------------------------------------- all rows
-# `scale_target` chooses the grids from all rows; `place_target` makes the statistics of all rows,
-# or of some of them, on these grids.
+# The grids are chosen from all rows; `place_target` makes the statistics of all rows, or of some
+# of them, on these grids.
 
 
 class Values(Protocol):

@@ -32,8 +32,8 @@ Margins
     scikit-learn's rounding error, about ``T * 2**-53`` of the largest sum.
 Labels of boosted trees
     equal unless two classes are closer than that.  A margin of exactly 0 is
-    the first class here and in `HistGradientBoostingClassifier`, the second in
-    `GradientBoostingClassifier`.
+    the first class here and in ``HistGradientBoostingClassifier``, the second in
+    ``GradientBoostingClassifier``.
 Probabilities and exponentials of boosted trees
     within 4 ulp of the exact link function of the margin (see `treekit.model.links`).
 

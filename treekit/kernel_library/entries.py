@@ -116,7 +116,7 @@ class _Compiler:
         made = pointer.compiled._compile_result
         name = made.fndesc.llvm_func_name
         part = self._get_module(made.library).clone()
-        part.get_function(name).linkage = "external"  # what is `linkonce` and not called is dropped
+        part.get_function(name).linkage = "external"  # else dropped if not called
         return Part(pointer.name, name, part.as_bitcode(), self.numba.__version__)
 
     def _get_module(self, library: Any) -> Any:

@@ -1,11 +1,11 @@
 """Portable fixed-point arithmetic: integer sums and one correctly rounded final operation.
 
 All artifacts of a model add the same integers, so that the order of summation
-cannot change a prediction.  `UNITS` is the budget of a float type: all sums of
+cannot change a prediction.  `UNIT_BUDGET` is the budget of a float type: all sums of
 votes stay within it and are exact in that type in any order.
 
 Classification
-    each of T trees distributes ``U = floor(UNITS / T)`` units over the classes of
+    each of T trees distributes ``U = floor(UNIT_BUDGET / T)`` units over the classes of
     a leaf (`apportion`); the probability is ``sum / (U * T)``, one division in
     double.  The label is the first class with the largest integer sum.
 Regression

@@ -151,7 +151,7 @@ def _match_blocks(rules: RuleList, matrix: Matrix, usable: Index) -> Iterator[Ru
         for at in range(0, len(usable), ROWS_PER_BLOCK):
             mine = usable[at : at + ROWS_PER_BLOCK]
             bits = compute_match_bits(rules, columns, matrix[mine], last - first)
-            # Most words are empty; `nonzero` of two dimensions takes three times as long.
+            # Most words are empty; ``nonzero`` of two dimensions takes three times as long.
             row, word = np.divmod(np.flatnonzero(bits), bits.shape[1])
             at_word, bit = np.divmod(np.flatnonzero(unpack_bits(bits[row, word][:, None], 64)), 64)
             row, rule = row[at_word], first + word[at_word] * 64 + bit

@@ -92,12 +92,12 @@ HOSTILE = Law(
 MISSING = Law(
     "missing-values-are-written",
     "Models that treat missing values differently are written differently, or rejected.",
-    "`missing_yes` of a step, `model.missing`, surrogates: write them out, or raise ExportError",
+    "`missing_yes` of a step, `Model.missing`, surrogates: write them out, or raise ExportError",
 )
 UNSEEN = Law(
     "unseen-values-are-written",
     "Models that treat unseen categories differently are written differently, or rejected.",
-    "`model.unknown`, and the categories that a step does not list",
+    "`Model.unknown`, and the categories that a step does not list",
 )
 DIFFERENCES = Law(
     "differences-are-written",

@@ -185,7 +185,7 @@ def add_sums(
     Parameters
     ----------
     form : LoweredModel, optional
-        Result of `lowered` for the model, if the caller already has it.
+        Result of `lower_model` for the model, if the caller already has it.
     clean : bool
         Whether ``X`` has no codes outside the vocabularies.
     need_leaves : bool

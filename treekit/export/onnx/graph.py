@@ -80,7 +80,7 @@ class Graph:
     ) -> str:
         """Add an operator with one output; return the name of the output.
 
-        Large attributes are passed as `attributes`, because `onnx.helper` inspects every element.
+        Large attributes are passed as `attributes`, because ``onnx.helper`` inspects every element.
         """
         from onnx import helper
 
@@ -258,7 +258,7 @@ class Profile:
     opset : int
         Version of the standard operators.
     ml_opset : int
-        Version of ai.onnx.ml: 3, or 5 with `TreeEnsemble`.
+        Version of ai.onnx.ml: 3, or 5 with ``TreeEnsemble``.
     """
 
     runtime: Version = (1, 12)

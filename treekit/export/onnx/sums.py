@@ -41,7 +41,7 @@ _MAX_LOOKUP_CELLS = 1024
 """Integers of a row that are looked up at once, to bound memory."""
 
 _NODE_BYTES, _ENTRY_BYTES, _ENSEMBLE_NODE_BYTES = 28, 11, 12
-"""Average bytes of a node of the regressor, a number of a leaf, and a node of `TreeEnsemble`."""
+"""Average bytes of a node of the regressor, a number of a leaf, and a node of ``TreeEnsemble``."""
 
 
 @dataclass(frozen=True)

@@ -5,9 +5,9 @@ request prevent misuse:
 
 | check | prevents |
 |---|---|
-| `Host` is a name of this server | DNS rebinding: a page's own name resolved to 127.0.0.1 |
-| `Origin`, `Sec-Fetch-Site` are those of this server | forms and scripts of other sites |
-| `Authorization` contains the token, if there is one | all other clients |
+| ``Host`` is a name of this server | DNS rebinding: a page's own name resolved to 127.0.0.1 |
+| ``Origin``, ``Sec-Fetch-Site`` are those of this server | forms and scripts of other sites |
+| ``Authorization`` contains the token, if there is one | all other clients |
 
 Health endpoints are not checked: orchestrators probe them by address, and they reveal nothing
 else.  The files of the page at ``/`` need no token, as a browser cannot send one for a page: they

@@ -39,7 +39,7 @@ def serve(settings: ServeSettings) -> None:
     signal ends it immediately with exit code 128 plus its number.  With
     several workers, SIGHUP restarts them one after the other; they run only from the main thread,
     and the calling program needs an ``if __name__ == "__main__":`` guard, as always with
-    `multiprocessing`.
+    ``multiprocessing``.
 
     Parameters
     ----------

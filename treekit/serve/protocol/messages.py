@@ -503,7 +503,7 @@ T = TypeVar("T")
 
 
 def convert_request(value: Any, kind: Any, what: str = "request", *, strict: bool = True) -> Any:
-    """Convert parsed JSON, or texts (if not `strict`), to a struct with `forbid_unknown_fields`.
+    """Convert parsed JSON, or texts (if not `strict`), to a struct with ``forbid_unknown_fields``.
 
     Raises
     ------
