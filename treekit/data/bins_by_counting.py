@@ -2,7 +2,8 @@
 
 Boundaries are found digit by digit, as by a radix sort.  Each partition counts, by their next
 digit, the keys whose leading digits may contain a boundary; the sums of all partitions give
-the digits that contain one.
+the digits that contain one.  Sorting, in `treekit.data.binning`, takes a third (float64) to two
+thirds (float32) of the CPU time (measured), but needs all rows in one process.
 """
 
 from __future__ import annotations

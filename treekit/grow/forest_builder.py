@@ -404,6 +404,9 @@ def hash_rows(
     `per_weight` divides the statistics of a row by its weight first.  `present` are the codes
     that all training rows have, if these are only some of them (`find_codes_present`).
 
+    Trees grow from codes; `treekit.data.dataset.Dataset.hash_rows` hashes the cells of a table, for
+    its digest.
+
     Equal rows, which are interchangeable, have equal hashes.  Others collide once in
     2**64 pairs, and then count as equal rows in the order of the table.
     """
@@ -437,7 +440,10 @@ def hash_rows(
 
 
 def _mix_bits(key: Hashes) -> Hashes:
-    """Mix the bits of 64-bit keys by a permutation that does not map 0 to itself."""
+    """Mix the bits of 64-bit keys by a permutation that does not map 0 to itself.
+
+    Not `treekit.kernels.random_numbers.mix_bits`: the bags of all seeds would change.
+    """
     key = (key + _MULTIPLIER) * _MULTIPLIER
     key ^= key >> np.uint64(29)
     key *= _SECOND_MULTIPLIER

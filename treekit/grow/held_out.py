@@ -24,7 +24,7 @@ class HeldOutRows:
     ----------
     table : Table
         Validation columns; codes have the type of the training table's codes.
-    target : Target
+    target : TargetStatistics
         Validation target, on the scale of the training target.
     """
 
@@ -90,6 +90,9 @@ def make_held_target(
     weights: npt.NDArray[np.float64] | None,
 ) -> TargetStatistics:
     """Return the statistics of validation rows on the scale of a training target.
+
+    Unlike `place_target`, it rounds nothing: the step was chosen from the training rows, and other
+    numbers or weights could be finer, or add up to more steps than a double counts.
 
     Parameters
     ----------

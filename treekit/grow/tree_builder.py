@@ -533,7 +533,10 @@ def _get_compiled(kernel: Any, arguments: tuple[Any, ...]) -> Any:
 
 
 _compiled: dict[Any, Any] = {}
-"""Entry points by kernel and `_describe_types` of the arguments."""
+"""Entry points by kernel and `_describe_types` of the arguments.
+
+Kept apart from the compiled components of `treekit.training.prepare`: one variant of a kernel
+grows trees with any of these."""
 
 
 def _describe_types(value: Any) -> Any:

@@ -1,7 +1,13 @@
 """In-process scoring: integer sums of leaf values, and their conversion to predictions.
 
 `sums` takes an encoded matrix (see `treekit.data.encoding`); `predict` and
-`predict_proba` take any table.  The kernels are in `treekit.kernels.score_batch`.
+`predict_proba` take any table.
+
+Rows are scored in one of four ways, with equal results: by packed nodes and encoded cells; by
+floats as they are, for a single tree of thresholds (`Model.straight`: encoding a row takes three
+times as long as walking one tree); by packed nodes with masses, for fractional instances; and one
+row at a time in all trees together (`treekit.model.row_scorer`).  The kernels are in
+`treekit.kernels.score_batch` and `treekit.kernels.score_row`.
 """
 
 from __future__ import annotations

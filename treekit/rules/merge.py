@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from treekit.errors import ModelError
+from treekit.kernels.random_numbers import mix_bits
 from treekit.model.model import Model, predict_labels
 from treekit.model.tree import Split, Tree, compute_root_offsets, node_levels
 from treekit.rules.extract import rules
@@ -301,11 +302,9 @@ def _hash_conditions(table: ConditionTable) -> Hashes:
 
 
 def _mix_bits(values: Hashes) -> Hashes:
-    """Scatter numbers over 64 bits (the finalizer of SplitMix64: Steele et al. 2014)."""
-    z = values + np.uint64(0x9E3779B97F4A7C15)
-    z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return z ^ (z >> np.uint64(31))
+    """Scatter numbers over 64 bits."""
+    mixed: Hashes = mix_bits.py_func(values, np.uint64(0))
+    return mixed
 
 
 def _generate_unions(

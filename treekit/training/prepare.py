@@ -374,7 +374,8 @@ def scale_criterion_target(
 
 
 # ---------------------------------------------------------------- compilation cache
-# Compiled components, cached for the process: a second training compiles nothing.
+# Compiled components, cached for the process: a second training compiles nothing.  The growth
+# kernel is cached by `treekit.grow.tree_builder`: it takes components as pointers.
 #
 # Keys are the settings, the shape of the statistics and, for a plugin, the identity of its
 # functions, never only a name: plugins of the same name are distinguished, and so is a function
