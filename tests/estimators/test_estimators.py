@@ -416,15 +416,36 @@ def test_text_in_arrays_and_lists_is_nominal():
         assert not hasattr(estimator, "feature_names_in_")
 
 
-@pytest.mark.parametrize("categorical", [["town"], [2], np.array([2]), [False, False, True]])
-def test_nominal_columns_are_given_by_name_position_or_mask(categorical):
+@pytest.mark.parametrize("parameter", ["categorical", "categorical_features"])
+@pytest.mark.parametrize("given", [["town"], [2], np.array([2]), [False, False, True]])
+def test_nominal_columns_are_given_by_name_position_or_mask(parameter, given):
     frame, y, _ = table()
     codes = frame.assign(town=frame["town"].map({"Oslo": 1, "Bergen": 0, "Tromsø": 2}))
-    estimator = small(DecisionTreeClassifier, categorical=categorical).fit(codes, y)
+    estimator = small(DecisionTreeClassifier, **{parameter: given}).fit(codes, y)
     expected = small(DecisionTreeClassifier).fit(frame, y)
     same_trees(estimator.model_.trees, expected.model_.trees)
     assert estimator.model_.schema.columns[2].levels == ("0", "1", "2")
     np.testing.assert_array_equal(estimator.predict(codes), expected.predict(frame))
+
+
+@pytest.mark.parametrize(
+    "given", ["from_dtype", None, [], ["b"], [0, 2], np.array([2]), np.array([True, False, True])]
+)
+def test_categorical_features_selects_the_columns_that_scikit_learn_selects(given):
+    codes = np.arange(40) % 3
+    frame = pd.DataFrame({"a": codes, "b": codes, "c": pd.Categorical(codes)})
+    theirs = sk_ensemble.HistGradientBoostingClassifier(max_iter=1, categorical_features=given)
+    theirs.fit(frame, codes)
+    ours = small(DecisionTreeClassifier, categorical_features=given).fit(frame, codes)
+    selected = np.zeros(3, bool) if theirs.is_categorical_ is None else theirs.is_categorical_
+    assert ours.model_.schema.nominal.tolist() == selected.tolist()
+
+
+def test_nominal_columns_are_given_once():
+    frame, y, _ = table()
+    estimator = small(DecisionTreeClassifier, categorical=["town"], categorical_features=None)
+    with pytest.raises(SettingError, match="both select the nominal columns; give one"):
+        estimator.fit(frame, y)
 
 
 def test_without_nominal_columns_text_is_an_error():
@@ -448,8 +469,9 @@ def test_without_nominal_columns_text_is_an_error():
 )
 def test_a_wrong_list_of_nominal_columns_is_told(categorical, message):
     frame, y, _ = table()
-    with pytest.raises(SettingError, match=message):
-        small(DecisionTreeClassifier, categorical=categorical).fit(frame, y)
+    for parameter in ("categorical", "categorical_features"):
+        with pytest.raises(SettingError, match=f"^{parameter} .*{message}"):
+            small(DecisionTreeClassifier, **{parameter: categorical}).fit(frame, y)
 
 
 def test_bools_are_numbers_wherever_they_come_from():

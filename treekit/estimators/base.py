@@ -178,32 +178,41 @@ def _reject_invalid_cells(cells: npt.NDArray[Any]) -> None:
             )
 
 
-def resolve_column_kinds(categorical: Any, x: npt.NDArray[Any] | Table) -> dict[str, list[str]]:
-    """Determine the nominal and numeric columns from the estimators' parameter `categorical`.
+def resolve_column_kinds(
+    estimator: Parameters, x: npt.NDArray[Any] | Table
+) -> dict[str, list[str]]:
+    """Determine the nominal and numeric columns from `categorical` or `categorical_features`.
 
     Parameters
     ----------
-    categorical : {"from_dtype"}, None, or sequence
-        ``from_dtype``: columns of text and of a categorical type.  None: no columns.
-        Otherwise names, positions or a mask of the nominal columns; all other
-        columns are numeric.
     x : array or Table
         The output of `read_input`.
 
     Raises
     ------
     SettingError
-        If `categorical` is of another form, or names an unknown column.
+        If both parameters are given, or the given one is of another form than documented, or
+        names an unknown column.
     """
-    if isinstance(categorical, str):
-        if categorical == "from_dtype":
-            return {"nominal": [], "numeric": _list_bools(x)}
+    given = {
+        name: value
+        for name in ("categorical", "categorical_features")
+        if not isinstance(value := getattr(estimator, name), str) or value != "from_dtype"
+    }
+    if not given:
+        return {"nominal": [], "numeric": _list_bools(x)}
+    if len(given) > 1:
         raise SettingError(
-            f"categorical is {categorical!r}; give 'from_dtype', None, or the nominal columns as a "
+            "categorical and categorical_features both select the nominal columns; give one of them"
+        )
+    ((parameter, categorical),) = given.items()
+    if isinstance(categorical, str):
+        raise SettingError(
+            f"{parameter} is {categorical!r}; give 'from_dtype', None, or the nominal columns as a "
             f"list of names, a list of positions or a Boolean mask, as in [{categorical!r}]"
         )
     names = list(x.names) if isinstance(x, Table) else [f"x{j}" for j in range(x.shape[1])]
-    chosen = set(_resolve_positions([] if categorical is None else categorical, names))
+    chosen = set(_resolve_positions(parameter, [] if categorical is None else categorical, names))
     return {
         "nominal": [name for j, name in enumerate(names) if j in chosen],
         "numeric": [name for j, name in enumerate(names) if j not in chosen],
@@ -225,19 +234,19 @@ def _list_bools(x: npt.NDArray[Any] | Table) -> list[str]:
     ]
 
 
-def _resolve_positions(categorical: Any, names: list[str]) -> list[int]:
+def _resolve_positions(parameter: str, categorical: Any, names: list[str]) -> list[int]:
     chosen = np.asarray(categorical)
     entries = chosen.tolist() if chosen.ndim == 1 else [categorical]
     if entries and chosen.dtype.kind == "b":
         if chosen.shape == (len(names),):
             return np.flatnonzero(chosen).tolist()
         raise SettingError(
-            f"categorical is a mask of {len(entries)} columns, but X has {len(names)}"
+            f"{parameter} is a mask of {len(entries)} columns, but X has {len(names)}"
         )
     if entries and chosen.ndim == 1 and chosen.dtype.kind in "iu":
         if outside := [j for j in entries if not 0 <= j < len(names)]:
             raise SettingError(
-                f"categorical contains position {outside[0]}; valid positions are 0 to "
+                f"{parameter} contains position {outside[0]}; valid positions are 0 to "
                 f"{len(names) - 1}"
             )
         return entries
@@ -246,7 +255,7 @@ def _resolve_positions(categorical: Any, names: list[str]) -> list[int]:
             wrong = f"{name!r}; give names, positions or a mask of columns"
             if isinstance(name, str):
                 wrong = f"column {name!r}; {suggest_names(name, names)}"
-            raise SettingError(f"categorical contains {wrong}")
+            raise SettingError(f"{parameter} contains {wrong}")
     return [names.index(name) for name in entries]
 
 
@@ -382,7 +391,7 @@ class EstimatorBase(Parameters, BaseEstimator):
         weights = self._compute_training_weights(sample_weight, target)
         if self._has_nothing_to_fit():
             return None
-        kinds = resolve_column_kinds(self.categorical, x)
+        kinds = resolve_column_kinds(self, x)
         dataset = self._make_dataset(x, target, weights, kinds)
         if validation is not None:
             validation = self._make_validation_set(validation, dataset.schema, target)

@@ -63,6 +63,8 @@ class Parameters:
     categorical : "from_dtype", None, or sequence
         ``from_dtype``: columns of text or of a categorical type (pandas,
         polars, Arrow); None: none; otherwise names, positions or a mask.
+    categorical_features
+        The same under scikit-learn's name; give one of the two.
     nominal_splits : str
         Splits on categories: ``subset`` into two sets, ``one_vs_rest`` one category
         against the others, ``multiway`` one branch per category.
@@ -105,6 +107,7 @@ class Parameters:
     min_gain: float | None = None
     min_impurity_decrease: float = 0.0
     categorical: Any = "from_dtype"
+    categorical_features: Any = "from_dtype"
     nominal_splits: str = "subset"
     pruner: Any = None
     ccp_alpha: float = 0.0
