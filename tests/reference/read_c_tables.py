@@ -484,7 +484,7 @@ _COLUMN = re.compile(rf"^    (\w+_in_\w+) = {_INTEGER},$", re.MULTILINE)
 _NO, _YES = (
     0,
     1,
-)  # branch of a missing value; kinds as in `treekit.kernels.tree_equivalence.BinaryNodes`
+)  # branch of a missing value; kinds as in `treekit.verify.kernels.tree_equivalence.BinaryNodes`
 _NUMBER = r"(-?[0-9][0-9.e+-]*f?)"  # `decode_literals` checks it strictly
 _KEY = r"(0x[0-9a-f]+u /\* -?[0-9][0-9.e+-]* \*/)"
 """Where cells are keys, a missing value is the largest key, not NaN."""

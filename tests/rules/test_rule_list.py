@@ -20,7 +20,6 @@ from tests.reference.models import chain, mixed_schema, probe_rows, random_model
 from tests.strategies import ALL_KINDS, finite, matrices, models
 from treekit.data.schema import Column, Output, Schema
 from treekit.errors import DataError, ModelError, ModelFileError
-from treekit.kernels import reachability
 from treekit.model.builder import (
     Surrogate,
     build_tree,
@@ -34,7 +33,7 @@ from treekit.model.builder import (
 from treekit.model.model import make_model
 from treekit.model.scoring import predict, sum_leaf_values
 from treekit.model.tree import Split
-from treekit.rules import export_rules, joined_rules, parse_rules, rules, training_measures
+from treekit.rules import export_rules, joined_rules, kernels, parse_rules, rules, training_measures
 from treekit.rules.read_text import read_edited
 from treekit.rules.wording import (
     find_stand_ins,
@@ -936,14 +935,14 @@ def test_hostile_names_stay_inside_their_quotes_in_tests_and_targets():
 @given(models(kinds=ALL_KINDS))
 def test_rules_read_and_write_only_categories_of_the_tested_column(model):
     """A split with a test of several columns has entries for its own column's categories only."""
-    walks, make_walk = [], reachability.make_walk
+    walks, make_walk = [], kernels.make_walk
 
     def make(tree, n_levels, *rest):
         walks.append(make_walk(tree, n_levels, *rest))
         return walks[-1]
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(reachability, "make_walk", make)
+        patch.setattr(kernels, "make_walk", make)
         rules(model)
     for walk in walks:
         inner = walk.nodes[walk.nodes["n_levels"] > 0]

@@ -718,7 +718,7 @@ MODELS = {"sums": sums_model, "surrogates": surrogates_model, "divided": divided
 
 
 def touched_by(of, rows):
-    from treekit.kernels.reachability import trace_rows
+    from treekit.verify.kernels.reachability import trace_rows
 
     touched = make_empty_coverage(of)
     trace_rows(of.routes, of.roots, make_matrix(of.model, rows), 0, touched)
@@ -731,7 +731,7 @@ def touched_by(of, rows):
 @given(st.data())
 @settings(max_examples=examples(30))
 def test_routes_give_every_row_the_integers_that_the_model_means(data):
-    from treekit.kernels.reachability import sum_leaf_units_below
+    from treekit.verify.kernels.reachability import sum_leaf_units_below
 
     model = data.draw(models(kinds=ALL_KINDS))
     rows = data.draw(matrices(model, max_rows=6))

@@ -178,7 +178,7 @@ def _lower_tree(
     tree: Tree, first_row: int, column: npt.NDArray[np.int64], n_features: int
 ) -> LoweredTree:
     """Lower one tree; `column` (n,) is the derived column of each node, -1 = none."""
-    from treekit.kernels.tree_passes import lower_nodes
+    from treekit.export.kernels import lower_nodes
 
     asks_derived = column >= 0
     inner = tree.kind != Split.LEAF

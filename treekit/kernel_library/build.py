@@ -170,7 +170,7 @@ _TRY = """
 import sys
 import numpy as np
 from treekit.kernels import library
-from treekit.kernels.tree_equivalence import compute_depth
+from treekit.verify.kernels.tree_equivalence import compute_depth
 
 children = np.array([1, -1, -1]), np.array([2, -1, -1])
 sys.exit(library.explain_absence() or compute_depth(*children) != 2 or "numba" in sys.modules)

@@ -14,7 +14,7 @@ from hashlib import blake2b
 from itertools import count, islice
 from typing import Any
 
-from treekit.kernel_library.variants import iterate_kernels, iterate_pointers
+from treekit.kernel_library.variants import find_place, iterate_kernels, iterate_pointers
 from treekit.kernels.library import describe_functions, describe_types
 
 
@@ -94,8 +94,7 @@ class _Compiler:
 
     def compile_kernel(self, name: str, arguments: tuple[Any, ...], symbol: str) -> Part:
         """Compile a kernel for the types of some arguments, with an entry for C."""
-        module, _, function = name.rpartition(".")
-        kernel = getattr(importlib.import_module(f"treekit.kernels.{module}"), function)
+        kernel = find_place(name)
         types = tuple(map(self.numba.typeof, arguments))
         kernel.targetoptions["no_cpython_wrapper"] = True
         try:

@@ -18,19 +18,19 @@ import numpy as np
 from treekit.kernels.function_pointers import FunctionPointer
 
 _DTYPES = {
-    "condition": "tree_passes.CONDITION_DTYPE",
-    "column": "reachability.COLUMN_DTYPE",
-    "frame": "reachability.FRAME_DTYPE",
-    "goal": "witness_search.GOAL_DTYPE",
+    "condition": "rules.kernels.CONDITION_DTYPE",
+    "column": "rules.kernels.COLUMN_DTYPE",
+    "frame": "rules.kernels.FRAME_DTYPE",
+    "goal": "verify.kernels.witness_search.GOAL_DTYPE",
     "grown": "grow_tree.NODE_DTYPE",
-    "route": "reachability.ROUTE_NODE_DTYPE",
-    "side": "tree_equivalence.BACKTRACK_DTYPE",
+    "route": "verify.kernels.reachability.ROUTE_NODE_DTYPE",
+    "side": "verify.kernels.tree_equivalence.BACKTRACK_DTYPE",
     "surrogate": "surrogate_splits.SURROGATE_DTYPE",
-    "term": "reachability.TERM_DTYPE",
-    "test": "reachability.TEST_DTYPE",
-    "walked": "reachability.NODE_DTYPE",
+    "term": "verify.kernels.reachability.TERM_DTYPE",
+    "test": "verify.kernels.reachability.TEST_DTYPE",
+    "walked": "rules.kernels.NODE_DTYPE",
 }
-"""Structured types of arrays, and where they are."""
+"""Structured types of arrays, and where they are; see `find_place`."""
 
 _SCRATCH = (
     "i8* u8* u8* u8* u2* u8* u4** u4* f8** f8* f8** f8* f8* f8* f8** f8** i4* f8* C* u8* "
@@ -45,11 +45,11 @@ _RECORDS = {
     "levels.ColumnDraws": "i8* u8* u8* i8* i8",
     "levels.CountedNodes": "records.Table:u1 records.Rows None records.Rows f8* f8*",
     "pruning.ErrorBound": "f8 f8 b f8**",
-    "reachability.ModelCoverage": "i8* i8** f8** i8* i8*",
-    "reachability.ReachableOutcomes": "b1* b1* b1** b1** b1* b1*",
-    "reachability.RoutingTables": "route* test* term* i8* i8* i8* i4* i8** b i8",
-    "reachability.TreeCoverage": "b1* b1* b1* b1* b1*",
-    "reachability.TreeWalk": "walked* i4* column* i8* frame*",
+    "verify.kernels.reachability.ModelCoverage": "i8* i8** f8** i8* i8*",
+    "verify.kernels.reachability.ReachableOutcomes": "b1* b1* b1** b1** b1* b1*",
+    "verify.kernels.reachability.RoutingTables": "route* test* term* i8* i8* i8* i4* i8** b i8",
+    "verify.kernels.reachability.TreeCoverage": "b1* b1* b1* b1* b1*",
+    "rules.kernels.TreeWalk": "walked* i4* column* i8* frame*",
     "records.CriterionPointers": (
         "cuts branch_score keys choice penalty i8 b b score value value b row_scan b"
     ),
@@ -67,10 +67,10 @@ _RECORDS = {
     "score_batch.CompleteLevels": "u8* u8* b1* C* u4* u4*",
     "score_batch.PackedDerivedColumns": "u8* f8* u1* u1* u1* u8* u8* f8* u8* u8* u1*",
     "surrogate_splits.SurrogateSearch": "i8 b b u4* u4* f8** C** C** f8* i8**",
-    "tree_equivalence.BinaryNodes": "i8* i8* f8* i8* i8* i8* i8* i8* i8*",
-    "witness_search.FloatBits": "b i8 i4* f4* i8* f8*",
-    "witness_search.PendingRows": "f8** f8** u8** i8* b1** b1** f8** b1* b1* i8*",
-    "witness_search.ProbeSettings": "i8* i8 i8* i8** f8** f8** i8* b b b b i8",
+    "verify.kernels.tree_equivalence.BinaryNodes": "i8* i8* f8* i8* i8* i8* i8* i8* i8*",
+    "verify.kernels.witness_search.FloatBits": "b i8 i4* f4* i8* f8*",
+    "verify.kernels.witness_search.PendingRows": "f8** f8** u8** i8* b1** b1** f8** b1* b1* i8*",
+    "verify.kernels.witness_search.ProbeSettings": "i8* i8 i8* i8** f8** f8** i8* b b b b i8",
 }
 """Fields of the records; ``C`` is the type of codes that a variant names."""
 
@@ -83,6 +83,7 @@ _KEYS = "u4*", "u8*"
 """Keys of float32 and of float64 numbers."""
 
 _FEW = {
+    "export.kernels.lower_nodes": ["u1* i4* i4* i4* i8* i4* i8"],
     "feature_codes.assign_bins": [
         f"{key} u8 u8 {key} i8 {codes}" for key in _KEYS for codes in ("u1*", "u4*")
     ],
@@ -121,24 +122,27 @@ _FEW = {
     "pruning.find_weakest_links": ["u1* i4* i4* f8* f8**"],
     "pruning.sum_leaves_below": ["u1* i4* i4* f8*"],
     "random_numbers.draw_bag": ["u8* u8* i8* u8* u8* u8 f8*"],
-    "reachability.find_one_step_flips": ["RoutingTables i8*A i8*A f8** b b1*"],
-    "reachability.mark_reachable": ["TreeWalk RoutingTables i8 b ReachableOutcomes"],
-    "reachability.sum_leaf_units_below": ["RoutingTables i8 f8* i8** i8*"],
-    "reachability.mark_rows": ["walked* i4* f8* f8** TreeCoverage"],
-    "reachability.trace_rows": ["RoutingTables i8* f8** i8 ModelCoverage"],
     "route_rows.sum_votes": ["u4* i8* f8** f8**"],
     "row_records._are_short": ["f8*"],
     "row_records.fill_records": ["Records u8** u4* u4* f8**"],
+    "rules.kernels.merge_leaf_conditions": ["TreeWalk i8* i8* i8* condition* i4*"],
     "thresholds.place_readable_thresholds": ["f8* f8* i8"],
-    "tree_equivalence.compare_with_tables": [
+    "verify.kernels.reachability.find_one_step_flips": ["RoutingTables i8*A i8*A f8** b b1*"],
+    "verify.kernels.reachability.mark_reachable": ["TreeWalk RoutingTables i8 b ReachableOutcomes"],
+    "verify.kernels.reachability.sum_leaf_units_below": ["RoutingTables i8 f8* i8** i8*"],
+    "verify.kernels.reachability.mark_rows": ["walked* i4* f8* f8** TreeCoverage"],
+    "verify.kernels.reachability.trace_rows": ["RoutingTables i8* f8** i8 ModelCoverage"],
+    "verify.kernels.tree_equivalence.compare_with_tables": [
         "TreeWalk i8* i8* BinaryNodes side* i8 f8**",
     ],
-    "tree_equivalence.compute_depth": ["i8* i8*"],
-    "tree_passes.lower_nodes": ["u1* i4* i4* i4* i8* i4* i8"],
-    "tree_passes.merge_leaf_conditions": ["TreeWalk i8* i8* i8* condition* i4*"],
-    "witness_search.draw_pending_rows": ["TreeWalk ProbeSettings PendingRows f8** rng"],
-    "witness_search.reach_goals": ["RoutingTables goal* f8** f8** b rng FloatBits i8*"],
-    "witness_search.write_rows": [
+    "verify.kernels.tree_equivalence.compute_depth": ["i8* i8*"],
+    "verify.kernels.witness_search.draw_pending_rows": [
+        "TreeWalk ProbeSettings PendingRows f8** rng"
+    ],
+    "verify.kernels.witness_search.reach_goals": [
+        "RoutingTables goal* f8** f8** b rng FloatBits i8*"
+    ],
+    "verify.kernels.witness_search.write_rows": [
         "f8* TreeCoverage i8* TreeWalk ProbeSettings PendingRows f8** rng"
     ],
 }
@@ -147,15 +151,16 @@ _FEW = {
 
 _USUAL = frozenset(
     {
-        "feature_codes.assign_ranks", "feature_codes.sort_keys", "grow_tree.write_tree_arrays",
-        "partition_rows.take_rows", "pruning.find_weakest_links", "pruning.sum_leaves_below",
-        "random_numbers.draw_bag", "reachability.mark_rows", "route_rows.find_row_leaves",
-        "route_rows.sum_votes", "score_batch.add_leaf_units", "score_batch.gather_leaf_values",
-        "score_batch.gather_unpacked_values", "score_row.sum_row",
-        "thresholds.place_readable_thresholds", "tree_equivalence.compare_with_tables",
-        "tree_equivalence.compute_depth", "tree_passes.lower_nodes",
-        "tree_passes.merge_leaf_conditions", "witness_search.draw_pending_rows",
-        "witness_search.write_rows",
+        "export.kernels.lower_nodes", "feature_codes.assign_ranks", "feature_codes.sort_keys",
+        "grow_tree.write_tree_arrays", "partition_rows.take_rows", "pruning.find_weakest_links",
+        "pruning.sum_leaves_below", "random_numbers.draw_bag", "route_rows.find_row_leaves",
+        "route_rows.sum_votes", "rules.kernels.merge_leaf_conditions", "score_batch.add_leaf_units",
+        "score_batch.gather_leaf_values", "score_batch.gather_unpacked_values", "score_row.sum_row",
+        "thresholds.place_readable_thresholds", "verify.kernels.reachability.mark_rows",
+        "verify.kernels.tree_equivalence.compare_with_tables",
+        "verify.kernels.tree_equivalence.compute_depth",
+        "verify.kernels.witness_search.draw_pending_rows",
+        "verify.kernels.witness_search.write_rows",
     }
 )  # fmt: skip
 """Kernels of a usual build, besides `grow_nodes`: those of ``treekit demo`` and of a server."""
@@ -285,7 +290,7 @@ def _parse_type(form: str, codes: str) -> Any:
     if not stars:
         return _parse_number(name)
     place = _DTYPES.get(name)
-    dtype: Any = np.dtype("?" if name == "b1" else name) if place is None else _find(place)
+    dtype: Any = np.dtype("?" if name == "b1" else name) if place is None else find_place(place)
     array = np.zeros((1,) * stars, dtype)
     return np.zeros(4, dtype)[::2] if form.endswith("A") else array
 
@@ -315,7 +320,7 @@ def _parse_record(form: str, codes: str) -> Any:
     fields = inside[:-1] if bracket else _RECORDS[place]
     if own:
         fields = " ".join(_replace_codes(field, own) for field in fields.split(" "))
-    return _find(place)(*parse_types(fields, own or codes))
+    return find_place(place)(*parse_types(fields, own or codes))
 
 
 def _replace_codes(field: str, codes: str) -> str:
@@ -326,9 +331,14 @@ def _replace_codes(field: str, codes: str) -> str:
 
 
 @cache
-def _find(place: str) -> Any:
+def find_place(place: str) -> Any:
+    """Return a kernel or a type by its place: in `treekit.kernels`, or the kernels of another room.
+
+    The name of a kernel in the library is its place.
+    """
     module, _, name = place.rpartition(".")
-    return getattr(import_module(f"treekit.kernels.{module}"), name)
+    room = "treekit" if ".kernels" in module else "treekit.kernels"
+    return getattr(import_module(f"{room}.{module}"), name)
 
 
 # ---------------------------------------------------------------- functions called by pointers

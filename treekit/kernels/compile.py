@@ -65,8 +65,8 @@ def jitted(function: F) -> F:
 class Kernel:
     """A decorated function.  numba takes it for its dispatcher, which is made on demand.
 
-    numba reads the attributes `_numba_type_`, `targetoptions` and `py_func` of the functions
-    that a kernel calls; all attributes but `py_func` are those of the dispatcher.
+    numba reads the attributes ``_numba_type_``, ``targetoptions`` and ``py_func`` of the functions
+    that a kernel calls; all attributes but ``py_func`` are those of the dispatcher.
     """
 
     def __init__(self, function: Callable[..., Any], kind: str) -> None:
@@ -103,7 +103,8 @@ class Kernel:
             return self._variants[types]
         except KeyError:
             loaded = library.get_library()
-            name = f"{self.__module__}.{self.__qualname__}".removeprefix("treekit.kernels.")
+            place = f"{self.__module__}.{self.__qualname__}"
+            name = place.removeprefix("treekit.").removeprefix("kernels.")
             variant = None if loaded is None else loaded.find_variant(name, arguments)
             if variant is None:
                 library.note_missing(f"{name}{library.describe_types(arguments)}")

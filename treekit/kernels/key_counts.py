@@ -29,14 +29,14 @@ def summarise_keys(bits, sign, infinity, weights, shift, counts, distinct, large
     counts : (65536,) float64
         Output, zeros on entry: weight of each first digit.
     distinct : (most + 1,) uint64
-        Output: distinct keys, ascending.
+        Output: the lowest distinct keys, ascending.
     largest : (2,) uint64
         Output: the largest key, and the largest below it (0 = none).
 
     Returns
     -------
     int
-        Number of distinct keys; ``most + 1`` if there are more than `most`.
+        Number of distinct keys; ``most + 1`` if there are more than ``most``.
     """
     zero, one = np.uint64(0), np.uint64(1)
     n, room = zero, np.uint64(len(distinct))

@@ -115,7 +115,8 @@ MANIFEST, SHARED, OBJECT = "library.json", "kernels.so", "kernels.o"
 
 _ROOT = Path(__file__).parents[1]
 _SOURCES = (
-    "kernels/*.py", "compiling/criterion.py", "compiling/splitter.py",
+    "kernels/*.py", "*/kernels/*.py", "*/kernels.py",
+    "compiling/criterion.py", "compiling/splitter.py",
     "components/criteria.py", "components/pruners.py", "contracts.py",
 )  # fmt: skip
 """The files that machine code depends on."""
@@ -130,7 +131,8 @@ def digest_sources() -> str:
     for pattern in _SOURCES:
         for path in sorted(_ROOT.glob(pattern)):
             if path.name not in _NOT_COMPILED:
-                digest.update(f"{path.name}\0{digest_file(str(path))}\n".encode())
+                name = path.relative_to(_ROOT).as_posix()
+                digest.update(f"{name}\0{digest_file(str(path))}\n".encode())
     return digest.hexdigest()
 
 

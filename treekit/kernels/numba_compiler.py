@@ -254,9 +254,8 @@ class CompilationNotice(event.Listener):
 
     def on_start(self, started: event.Event) -> None:
         """Print the line; a function made by exec has no module."""
-        is_kernel = str(started.data["dispatcher"].py_func.__module__).startswith(
-            "treekit.kernels."
-        )
+        module = f"{started.data['dispatcher'].py_func.__module__}."
+        is_kernel = module.startswith("treekit.") and ".kernels." in module
         if self.is_printed or not is_kernel or not reports_compilation():
             return
         self.is_printed = True

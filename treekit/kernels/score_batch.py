@@ -537,7 +537,7 @@ _FULL_MASS = 1 << _MASS_BITS
 def _find_branch(
     trees: Any, key: Any, test: Any, keys: Array, at: Any, rows: Array, row: Any
 ) -> Any:
-    """Return the branch of a row at an inner node with this key and test, or `DIVIDES`."""
+    """Return the branch of a row at an inner node with this key and test, or `ALL_BRANCHES`."""
     offset, group = np.uint64(test & trees.cell_mask), np.uint64(GROUP_SIZE)
     width = compute_group_width(len(trees.columns))
     cell = read_cell(trees.derived, offset, keys, at, width, rows, row)

@@ -126,8 +126,7 @@ def _extract_merged_conditions(
     model: Model, plain: Tree, n_levels: npt.NDArray[np.int64]
 ) -> Conditions:
     """Return at most one condition per column: the box of each leaf."""
-    from treekit.kernels.reachability import make_walk
-    from treekit.kernels.tree_passes import CONDITION_DTYPE, merge_leaf_conditions
+    from treekit.rules.kernels import CONDITION_DTYPE, make_walk, merge_leaf_conditions
 
     # A test may be unknown even if no value is missing: infinities may cancel.
     bar = np.zeros(len(n_levels), dtype=np.int64)

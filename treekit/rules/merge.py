@@ -303,7 +303,7 @@ def _hash_conditions(table: ConditionTable) -> Hashes:
 
 def _mix_bits(values: Hashes) -> Hashes:
     """Scatter numbers over 64 bits."""
-    mixed: Hashes = mix_bits.py_func(values, np.uint64(0))
+    mixed: Hashes = mix_bits.py_func(values, np.uint64(0))  # type: ignore[attr-defined]
     return mixed
 
 

@@ -22,7 +22,7 @@ from treekit.verify.routing import (
 from treekit.verify.targeted_search import mark_adjacent_sides
 
 if TYPE_CHECKING:
-    from treekit.kernels.reachability import ReachableOutcomes, TreeCoverage
+    from treekit.verify.kernels.reachability import ReachableOutcomes, TreeCoverage
 
 
 Mask = npt.NDArray[np.bool_]
@@ -106,7 +106,8 @@ def measure_coverage(model: Model, probes: Probes) -> Coverage:
 
 def _mark_plain(model: Model, probes: Probes, roots: npt.NDArray[np.int64]) -> tuple[Marks, Mask]:
     """Mark the parts of a plain model that the rows reach, and the parts that inputs can reach."""
-    from treekit.kernels.reachability import TreeCoverage, make_walk, mark_rows
+    from treekit.rules.kernels import make_walk
+    from treekit.verify.kernels.reachability import TreeCoverage, mark_rows
 
     schema = model.schema
     possible = cast("tuple[TreeCoverage, ...]", probes.reachable)
@@ -135,7 +136,7 @@ def _mark_plain(model: Model, probes: Probes, roots: npt.NDArray[np.int64]) -> t
 
 def _mark_routed(model: Model, probes: Probes) -> tuple[Marks, Mask]:
     """Mark reached and reachable parts, as `_mark_plain` does, for models that are not plain."""
-    from treekit.kernels.reachability import trace_rows
+    from treekit.verify.kernels.reachability import trace_rows
 
     of, can = make_routed_model(model), cast("ReachableOutcomes", probes.reachable)
     cells = make_matrix(model, probes.rows)

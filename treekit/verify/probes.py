@@ -1,6 +1,6 @@
 """Probes of a model's artifacts: rows for every leaf, and for every outcome of every split.
 
-See `treekit.kernels.witness_search` for the construction of a row that reaches a node
+See `treekit.verify.kernels.witness_search` for the construction of a row that reaches a node
 and shows a wrong turn in the prediction.
 """
 
@@ -33,7 +33,7 @@ from treekit.verify.routing import has_accepted_rows, is_plain
 from treekit.verify.targeted_search import search_boundary_rows, search_rows
 
 if TYPE_CHECKING:
-    from treekit.kernels.reachability import ReachableOutcomes, TreeCoverage
+    from treekit.verify.kernels.reachability import ReachableOutcomes, TreeCoverage
 
 # ---------------------------------------------------------------- probes
 
@@ -200,7 +200,7 @@ class _RowBuilder:
     def __init__(
         self, model: Model, rng: np.random.Generator, pool: tuple[Array, Index] | None = None
     ) -> None:
-        from treekit.kernels.witness_search import PendingRows
+        from treekit.verify.kernels.witness_search import PendingRows
 
         schema = model.schema
         self.model, self.rng, self.pool = model, rng, pool or _collect_thresholds(model)
@@ -238,8 +238,8 @@ class _RowBuilder:
         at_bounds : bool
             Whether to add rows just inside and just outside of each bound of leaves.
         """
-        from treekit.kernels.reachability import TreeCoverage
-        from treekit.kernels.witness_search import write_rows
+        from treekit.verify.kernels.reachability import TreeCoverage
+        from treekit.verify.kernels.witness_search import write_rows
 
         tree = self.model.trees[number]
         sizes = [tree.n_nodes] * 4 + [len(tree.level_branch)]
@@ -252,7 +252,7 @@ class _RowBuilder:
 
     def draw_rows(self) -> Array:
         """Draw the values that no node has fixed; return all rows, (rows, features) float64."""
-        from treekit.kernels.witness_search import draw_pending_rows
+        from treekit.verify.kernels.witness_search import draw_pending_rows
 
         count = draw_pending_rows(*self._prepare(0, np.zeros(0, dtype=np.int64), 0))
         return self.rows[:count]
@@ -261,8 +261,8 @@ class _RowBuilder:
         self, number: int, needed: Index, max_rows: int, at_bounds: bool = False
     ) -> tuple[Any, ...]:
         """Make room for rows; return the first arguments of the kernels."""
-        from treekit.kernels.reachability import make_walk
-        from treekit.kernels.witness_search import ProbeSettings
+        from treekit.rules.kernels import make_walk
+        from treekit.verify.kernels.witness_search import ProbeSettings
 
         model, schema, tree = self.model, self.model.schema, self.model.trees[number]
         short = min(int(self.pending.count[0]) + int(needed.sum()), max_rows) - len(self.rows)
@@ -307,7 +307,7 @@ def _collect_thresholds(model: Model) -> tuple[Array, Index]:
 
 def _bound_row_counts(tree: Tree, schema: Schema) -> npt.NDArray[np.int64]:
     """Return an upper bound of the number of probes of each node, (nodes,) int64."""
-    from treekit.kernels.witness_search import MAX_WRONG_BRANCHES
+    from treekit.verify.kernels.witness_search import MAX_WRONG_BRANCHES
 
     needed = np.ones(tree.n_nodes, dtype=np.int64)
     inner = np.flatnonzero(tree.kind != Split.LEAF)

@@ -18,7 +18,8 @@ from treekit.model.model import Model
 from treekit.model.tree import DerivedColumns, Split, concatenate_trees, make_node_tests
 
 if TYPE_CHECKING:
-    from treekit.kernels.reachability import ModelCoverage, RoutingTables, TreeWalk
+    from treekit.rules.kernels import TreeWalk
+    from treekit.verify.kernels.reachability import ModelCoverage, RoutingTables
 
 
 Array = npt.NDArray[np.float64]
@@ -41,7 +42,7 @@ def is_plain(model: Model) -> bool:
 
 @dataclass(frozen=True)
 class RoutedModel:
-    """A model in the form that `treekit.kernels.reachability` takes.
+    """A model in the form that `treekit.verify.kernels.reachability` takes.
 
     Attributes
     ----------
@@ -82,8 +83,8 @@ class RoutedModel:
 
 def make_routed_model(model: Model) -> RoutedModel:
     """Concatenate the trees of a model and the tests of their nodes."""
-    from treekit.kernels.reachability import ROUTE_NODE_DTYPE as NODE
-    from treekit.kernels.reachability import TERM_DTYPE, TEST_DTYPE, RoutingTables
+    from treekit.verify.kernels.reachability import ROUTE_NODE_DTYPE as NODE
+    from treekit.verify.kernels.reachability import TERM_DTYPE, TEST_DTYPE, RoutingTables
 
     nodes, roots = concatenate_trees(model.trees)
     tests = make_node_tests(model)
@@ -131,7 +132,7 @@ def _make_records(
 
 def make_extended_walk(model: Model, nodes: Any, n_extra: int, depth: int) -> TreeWalk:
     """Prepare a walk over nodes whose features may be `n_extra` columns after the model's."""
-    from treekit.kernels.reachability import make_walk
+    from treekit.rules.kernels import make_walk
 
     schema, extra = model.schema, np.zeros(n_extra, dtype=np.int64)
     bar = np.append(np.full(schema.n_features, int(model.missing == "error")), extra)
@@ -152,7 +153,7 @@ def make_matrix(model: Model, rows: Array) -> Array:
 
 def make_empty_coverage(of: RoutedModel) -> ModelCoverage:
     """Return the initial state for `route_rows`."""
-    from treekit.kernels.reachability import ModelCoverage
+    from treekit.verify.kernels.reachability import ModelCoverage
 
     n, n_tests = len(of.routes.nodes), len(of.node_of_test)
     return ModelCoverage(

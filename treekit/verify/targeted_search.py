@@ -36,7 +36,7 @@ from treekit.verify.routing import (
 )
 
 if TYPE_CHECKING:
-    from treekit.kernels.reachability import ModelCoverage, ReachableOutcomes
+    from treekit.verify.kernels.reachability import ModelCoverage, ReachableOutcomes
 
 
 # ---------------------------------------------------------------- search
@@ -65,7 +65,7 @@ def search_rows(
     complete : bool
         Whether every goal was tried within the limits of rows and time.
     """
-    from treekit.kernels.witness_search import (
+    from treekit.verify.kernels.witness_search import (
         REVEALING,
         REVEALING_FLOAT32,
         REVEALING_FLOAT64,
@@ -121,7 +121,7 @@ def _make_rounding_rows(of: RoutedModel, rows: Array, rng: np.random.Generator) 
 
 def _count_wrong_turns(hunt: TargetedSearch) -> npt.NDArray[np.int64]:
     """Count the goals whose row shows the wrong turn, cannot show it, and might but does not."""
-    from treekit.kernels.witness_search import REACHED, REVEALING
+    from treekit.verify.kernels.witness_search import REACHED, REVEALING
 
     once = ~hunt.wishes["sharp"]
     reached = (hunt.outcome == REACHED) & once
@@ -137,7 +137,7 @@ def _count_wrong_turns(hunt: TargetedSearch) -> npt.NDArray[np.int64]:
 
 # ---------------------------------------------------------------- rows by variation
 # For each goal at a node that some row reaches, that row is changed
-# (`treekit.kernels.witness_search`); a row that meets its goal may reach new nodes.
+# (`treekit.verify.kernels.witness_search`); a row that meets its goal may reach new nodes.
 
 _MAX_ROUNDS = 60
 _MAX_IDLE_ROUNDS = 12
@@ -156,7 +156,7 @@ class TargetedSearch:
     best : (goals, features) float64
         Row of each goal that was met.
     outcome : (goals,) int64
-        0, or an outcome of `treekit.kernels.witness_search`.
+        0, or an outcome of `treekit.verify.kernels.witness_search`.
     until : float
         When to stop, on the clock of `time.monotonic`.
     """
@@ -178,7 +178,7 @@ class TargetedSearch:
 
     def add_rows(self, rows: Array) -> None:
         """Add rows, and route them."""
-        from treekit.kernels.reachability import trace_rows
+        from treekit.verify.kernels.reachability import trace_rows
 
         cells = make_matrix(self.of.model, rows)
         trace_rows(self.of.routes, self.of.roots, cells, len(self.cells), self.touched)
@@ -208,7 +208,13 @@ class TargetedSearch:
 
     def _run_round(self, left: Index) -> bool:
         """Try to meet some goals; return whether any outcome improved."""
-        from treekit.kernels.witness_search import ABOVE, AT_MOST, UNKNOWN, make_bits, reach_goals
+        from treekit.verify.kernels.witness_search import (
+            ABOVE,
+            AT_MOST,
+            UNKNOWN,
+            make_bits,
+            reach_goals,
+        )
 
         wishes = self.wishes[left]
         either = np.flatnonzero(wishes["sharp"] & (wishes["goal"] != UNKNOWN))
@@ -307,8 +313,8 @@ _MAX_WRONG_BRANCHES = 8
 
 
 def list_goals(of: RoutedModel) -> CoverageGoals:
-    """List the goals: test outcomes with a wrong branch; see `treekit.kernels.witness_search`."""
-    from treekit.kernels.witness_search import ABOVE, ANY, AT_MOST, SET, UNKNOWN
+    """List the goals: outcomes of tests with a wrong branch; see `GOAL_DTYPE`."""
+    from treekit.verify.kernels.witness_search import ABOVE, ANY, AT_MOST, SET, UNKNOWN
 
     model, tests = of.model, of.tests
     n_terms = np.diff(tests.term_start)
@@ -366,9 +372,9 @@ def make_goals(
 ) -> CoverageGoals:
     """Make one goal for each test at its node, or for each node, on the way to a target.
 
-    See `treekit.kernels.witness_search.GOAL_DTYPE`.
+    See `treekit.verify.kernels.witness_search.GOAL_DTYPE`.
     """
-    from treekit.kernels.witness_search import GOAL_DTYPE
+    from treekit.verify.kernels.witness_search import GOAL_DTYPE
 
     if node is None:
         node = of.node_of_test[test]
@@ -384,7 +390,7 @@ def make_category_goals(
     of: RoutedModel, tests: Index, target: Index | None = None
 ) -> CoverageGoals:
     """Make a goal for each category of some tests on categories."""
-    from treekit.kernels.witness_search import LEVEL
+    from treekit.verify.kernels.witness_search import LEVEL
 
     counts = np.diff(of.tests.level_start)[tests]
     test = np.repeat(tests, counts)
@@ -502,7 +508,7 @@ def search_boundary_rows(
     -------
     As `make_rule_rows`.
     """
-    from treekit.kernels.witness_search import REACHED
+    from treekit.verify.kernels.witness_search import REACHED
 
     of = make_routed_model(model)
     leaves = np.flatnonzero(of.routes.nodes["n_children"] == 0)
@@ -518,7 +524,7 @@ def search_boundary_rows(
 
 def _list_boundary_goals(of: RoutedModel, leaves: Index) -> npt.NDArray[np.void]:
     """Make goals for every outcome at each node on the path to each leaf."""
-    from treekit.kernels.witness_search import ABOVE, ANY, AT_MOST, UNKNOWN
+    from treekit.verify.kernels.witness_search import ABOVE, ANY, AT_MOST, UNKNOWN
 
     parts = [make_goals(of, leaves[:0], ANY, node=leaves[:0])]
     takes_missing = of.model.missing != "error"
@@ -552,7 +558,7 @@ def mark_adjacent_sides(
     of: RoutedModel, cells: Array, touched: ModelCoverage
 ) -> npt.NDArray[np.bool_]:
     """Mark the sides on which the nearest sum is within one step of a number, (tests, 2) bool."""
-    from treekit.kernels.reachability import find_one_step_flips
+    from treekit.verify.kernels.reachability import find_one_step_flips
 
     found = np.zeros((len(of.node_of_test), 2), dtype=np.bool_)
     tests, sides = np.nonzero((touched.side >= 0) & of.is_linear[:, None])
@@ -571,7 +577,7 @@ def find_reachable(of: RoutedModel) -> ReachableOutcomes:
     A part is excluded only if the intervals of the columns on its path, or the extremes of the
     weighted sums over these intervals, contradict it; some parts that remain may be unreachable.
     """
-    from treekit.kernels.reachability import ReachableOutcomes, mark_reachable
+    from treekit.verify.kernels.reachability import ReachableOutcomes, mark_reachable
 
     model, tests = of.model, of.tests
     n, n_tests = len(of.routes.nodes), len(of.node_of_test)

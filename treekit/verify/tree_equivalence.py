@@ -1,7 +1,7 @@
 """Comparison of tables of nodes with a model's trees, on every path.
 
 Rows are samples; this is exhaustive.  Every leaf of every tree is a box of inputs, with
-which the tables are traversed at once (`treekit.kernels.tree_equivalence`).
+which the tables are traversed at once (`treekit.verify.kernels.tree_equivalence`).
 Sums and surrogate splits are additional columns, which the tables must
 define as `treekit.model.tree` does.  Left to rows is the code around the
 tables: the loop that traverses them, and the conversion of sums to predictions.  For C
@@ -28,8 +28,8 @@ from treekit.model.tree import DerivedColumns, Split, concatenate_trees, make_de
 from treekit.verify.routing import has_accepted_rows, make_extended_walk
 
 if TYPE_CHECKING:
-    from treekit.kernels.reachability import TreeWalk
-    from treekit.kernels.tree_equivalence import BinaryNodes
+    from treekit.rules.kernels import TreeWalk
+    from treekit.verify.kernels.tree_equivalence import BinaryNodes
 
 
 Array = npt.NDArray[Any]
@@ -46,7 +46,7 @@ class BinaryTables:
     Attributes
     ----------
     feature, kind, value, yes, no, root : arrays
-        As in `treekit.kernels.tree_equivalence.BinaryNodes`; features after those of the
+        As in `treekit.verify.kernels.tree_equivalence.BinaryNodes`; features after those of the
         row are derived columns.
     set_start : (nodes + 1,) int64
     set_codes : (codes,) int64
@@ -174,7 +174,7 @@ def compare_paths(model: Model, tables: BinaryTables) -> StructureComparison:
         return StructureComparison(False, f"not proved: {error}")
     walk, roots = _make_model_walk(model)
     rows = np.empty((_MAX_ROWS, model.schema.n_features))
-    from treekit.kernels.tree_equivalence import compare_with_tables
+    from treekit.verify.kernels.tree_equivalence import compare_with_tables
 
     trees, paths, differing = compare_with_tables(
         walk, roots, leaf_ids, binary, ends, _MAX_STEPS, rows
@@ -193,7 +193,7 @@ def compare_paths(model: Model, tables: BinaryTables) -> StructureComparison:
 
 def _check_tables(model: Model, tables: BinaryTables) -> tuple[BinaryNodes, Array, Array]:
     """Convert the tables for the kernel; raise an error if they do not form trees."""
-    from treekit.kernels.tree_equivalence import BACKTRACK_DTYPE, BinaryNodes, compute_depth
+    from treekit.verify.kernels.tree_equivalence import BACKTRACK_DTYPE, BinaryNodes, compute_depth
 
     derived = make_derived_columns(model)
     n_columns = model.schema.n_features + derived.n_columns

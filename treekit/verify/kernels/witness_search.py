@@ -1,6 +1,6 @@
 """Search for rows that reach coverage goals: change a row until it has an outcome at a node.
 
-A goal (`WISH`) is a node, one of its tests and an outcome.  A row that reaches the
+A goal (`GOAL_DTYPE`) is a node, one of its tests and an outcome.  A row that reaches the
 node is copied; the values of the node's earlier tests are made unknown (for a
 rule, all other conditions are satisfied); then the test is given the outcome.
 """
@@ -12,18 +12,20 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from treekit.kernels.compile import kernel
-from treekit.kernels.reachability import (
-    FULL_MASS,
-    RULE,
-    compute_reaching_mass,
+from treekit.rules.kernels import (
     enter_branch,
     enter_next_branch,
-    evaluate_test,
-    find_branch,
-    find_branch_of_value,
     has_known_values,
     has_values,
     leave_branch,
+)
+from treekit.verify.kernels.reachability import (
+    FULL_MASS,
+    RULE,
+    compute_reaching_mass,
+    evaluate_test,
+    find_branch,
+    find_branch_of_value,
     step_towards,
     step_up,
     sum_leaf_units_below,
@@ -194,15 +196,15 @@ def write_rows(
     ----------
     after : (nodes,) float64
         The next number of the input type above each threshold.
-    can : treekit.kernels.reachability.TreeCoverage
+    can : treekit.verify.kernels.reachability.TreeCoverage
         Output: outcomes that some input reaches; all False before.
     tally : (3,) int64
         Output, added to: wrong turns that a row reveals; that no row can reveal;
         and those for which the search was stopped.
-    walk : treekit.kernels.reachability.TreeWalk
+    walk : treekit.rules.kernels.TreeWalk
         At the root before and after; room for three times the depth.
-    probing : treekit.kernels.witness_search.ProbeSettings
-    pending : treekit.kernels.witness_search.PendingRows
+    probing : ProbeSettings
+    pending : PendingRows
         Of all trees; changed.
     rows : (capacity, features) float64
         Output.
@@ -596,8 +598,8 @@ def reach_goals(
 
     Parameters
     ----------
-    routes : treekit.kernels.reachability.RoutingTables
-    goals : (wishes,) WISH
+    routes : treekit.verify.kernels.reachability.RoutingTables
+    goals : (wishes,) GOAL_DTYPE
     rows : (wishes, features) float64
         Rows that reach the goals' nodes, of the input type; changed.
     spare : (wishes, features) float64
@@ -605,7 +607,7 @@ def reach_goals(
     missing : bool
         Whether rows may have missing values.
     rng : numpy.random.Generator
-    bits : treekit.kernels.witness_search.FloatBits
+    bits : FloatBits
     outcome : (wishes,) int64
         Output: 0, `REACHED`, `REVEALING`, `REVEALING_FLOAT32` or `REVEALING_FLOAT64`.
     """

@@ -1,6 +1,6 @@
 """Verify that tables of binary nodes predict like the trees, on every path.
 
-The inputs that reach a leaf of a tree are a box (see `treekit.kernels.reachability`).
+The inputs that reach a leaf of a tree are a box (see `treekit.rules.kernels`).
 The tables are walked with the complete box: if it lies on one side of a test, the walk
 goes on there; otherwise both sides are walked with their part of the box.  If all
 ends have the value of the leaf, tables and trees agree on every input of the
@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from treekit.kernels.compile import kernel
-from treekit.kernels.reachability import enter_next_branch, has_known_values
+from treekit.rules.kernels import enter_next_branch, has_known_values
 
 # Values of `treekit.model.tree.Split`, which compiled code cannot read.
 _LEAF = 0
@@ -218,7 +218,7 @@ def compare_with_tables(
 
     Parameters
     ----------
-    walk : treekit.kernels.reachability.TreeWalk
+    walk : treekit.rules.kernels.TreeWalk
         The nodes of all trees concatenated, at no node, with room for the depth.
     roots : (trees,) int64
     value_ids : (nodes,) int64

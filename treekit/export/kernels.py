@@ -1,4 +1,4 @@
-"""Passes over a tree: lowering to binary nodes, and merged conditions of the leaves."""
+"""Lowering of the nodes of a tree to binary nodes."""
 
 from __future__ import annotations
 
@@ -7,9 +7,6 @@ from typing import Any
 import numpy as np
 
 from treekit.kernels.compile import kernel
-from treekit.kernels.reachability import enter_branch, has_known_values, leave_branch
-
-# ---------------------------------------------------------------- lowering
 
 # Values of `treekit.model.tree.Split` and `treekit.export.lowering.Step`, which
 # compiled code cannot read from the enumerations.
@@ -133,113 +130,3 @@ def lower_nodes(
         set_codes[:coded].copy(),
         deepest,
     )
-
-
-# ---------------------------------------------------------------- merged conditions of leaves
-# A depth-first walk updates the box of the current node, so that the work is linear in
-# the nodes and in the size of the output.
-
-CONDITION_DTYPE = np.dtype(
-    [
-        ("column", np.int32),
-        ("low", np.float64),
-        ("high", np.float64),
-        ("known", np.bool_),
-        ("missing", np.bool_),
-        ("level_end", np.int64),
-    ]
-)
-"""A condition, as in `treekit.rules.rule_list.ConditionTable`."""
-
-
-@kernel
-def _write_leaf_conditions(
-    walk: Any, bar: Any, path: Any, conditions: Any, levels: Any, at: int, coded: int
-) -> tuple[int, int]:
-    """Append the conditions of one leaf; return the number of conditions and categories so far."""
-    for f in path:
-        column = walk.columns[f]
-        any_known = has_known_values(column)
-        if column.nominal:
-            free = column.n_open == column.n_levels
-        else:
-            free = column.low == -np.inf and column.high == np.inf
-        if free and column.no_known == 0 and column.no_missing == bar[f]:
-            continue
-        n_coded = column.n_open if column.nominal and any_known else 0
-        if at < len(conditions):
-            condition = conditions[at]
-            condition.column = f
-            condition.low = column.low if any_known else -np.inf
-            condition.high = column.high if any_known else np.inf
-            condition.known = any_known
-            condition.missing = column.no_missing == 0
-            condition.level_end = coded + n_coded
-            to = coded
-            for level in range(column.n_levels if n_coded > 0 else 0):
-                if walk.barred[column.first_level + level] == 0:
-                    levels[to] = level
-                    to += 1
-        at += 1
-        coded += n_coded
-    return at, coded
-
-
-@kernel
-def merge_leaf_conditions(
-    walk: Any, bar: Any, leaf: Any, end: Any, conditions: Any, levels: Any
-) -> tuple[int, int]:
-    """Merge the conditions of the decision path of every leaf, leaves in depth-first order.
-
-    Call it with empty outputs to get their sizes, then again to fill them.
-
-    Parameters
-    ----------
-    walk : treekit.kernels.reachability.TreeWalk
-        At the root before and after; room for the depth plus one.
-    bar : (columns,) int64
-        1 if the model rejects missing values.
-    leaf, end : (leaves,) int64
-        Output: node number, and the number of conditions up to and including it.
-    conditions : (conditions,) CONDITION
-        Output: columns in the order of the path.
-    levels : (codes,) int32
-        Output: the categories that nominal conditions accept.
-
-    Returns
-    -------
-    n_conditions, n_levels : int
-    """
-    path = np.zeros(len(walk.columns), dtype=np.int64)
-    # For numba a literal 0 has its own type: functions called with it compile twice (measured).
-    at, coded, depth, node = np.int64(0), np.int64(0), np.int64(0), np.int64(0)
-    n_path, row = 0, 0
-    while True:
-        if walk.nodes[node].kind == _LEAF:
-            at, coded = _write_leaf_conditions(
-                walk, bar, path[:n_path], conditions, levels, at, coded
-            )
-            leaf[row] = node
-            end[row] = at
-            row += 1
-            while depth > 0:  # up to the next pending branch
-                depth -= 1
-                frame = walk.stack[depth]
-                leave_branch(walk, frame.node, frame.tried, depth)
-                above = walk.nodes[frame.node]
-                n_path -= walk.columns[above.feature].asked == 0
-                frame.tried += 1
-                if frame.tried < above.n_children:
-                    break
-            else:
-                return at, coded
-        else:
-            walk.stack[depth].node, walk.stack[depth].tried = node, 0
-        frame = walk.stack[depth]
-        above = walk.nodes[frame.node]
-        if walk.columns[above.feature].asked == 0:
-            path[n_path] = above.feature
-            n_path += 1
-        enter_branch(walk, frame.node, frame.tried, depth)
-        node = above.first_child + frame.tried
-        depth += 1
