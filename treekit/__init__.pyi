@@ -3,6 +3,7 @@
 from .comparison import Comparison as Comparison
 from .comparison import compare as compare
 from .contracts import Criterion as Criterion
+from .contracts import CriterionExtras as CriterionExtras
 from .contracts import CriterionFunctions as CriterionFunctions
 from .contracts import Document as Document
 from .contracts import Explainer as Explainer

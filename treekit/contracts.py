@@ -34,14 +34,15 @@ left out, and named in a warning with the remedy.  A change of the contract incr
 number and adds a line below.
 
 2
-    `CriterionFunctions.choose` takes ``(gains, scores, levels)``.  Version 1, in which it
+    `CriterionExtras.choose` takes ``(gains, scores, levels)``.  Version 1, in which it
     could take two arguments, is no longer supported.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field, replace
+from functools import wraps
 from typing import TYPE_CHECKING, Any, Literal
 
 from treekit.errors import DataError
@@ -53,6 +54,7 @@ if TYPE_CHECKING:
 __all__ = [
     "CONTRACT_VERSION",
     "Criterion",
+    "CriterionExtras",
     "CriterionFunctions",
     "Document",
     "Explainer",
@@ -155,11 +157,8 @@ class CriterionFunctions:
     as defined by its layout.
 
     With fractional instances (``missing="fractional"``), splits are judged by the rows
-    whose value is known: a gain, or a score without `choose`, is computed for them and
-    multiplied by their share of the weight (Quinlan 1993, p. 28).  With `choose`, the
-    score is passed unscaled: `parent` then includes the missing rows, which are in none
-    of the `children`, so that gain ratio can count them as a branch of its split
-    information.  Otherwise `parent` is the sum of `children`.
+    whose value is known: a gain or score is computed for them and multiplied by their
+    share of the weight (Quinlan 1993, p. 28).
 
     Attributes
     ----------
@@ -170,13 +169,59 @@ class CriterionFunctions:
         ``score(parent, children) -> float``, children (branches, S), larger is
         better, 0 for a useless split.  Give either or both; `score` decides if
         given.
+    order : callable, optional
+        ``order(stats) -> float``: sort key of a category for subset splits,
+        which then cut along that order.  By default categories are ordered by the
+        mean or by the second of two classes' share: the best subset is among
+        these cuts for squared error (Fisher 1958) and for impurities concave in the
+        class shares (Breiman et al. 1984, theorem 4.5), and may be missed by
+        other criteria.  With more classes all subsets are tried, for any
+        criterion, up to the setting ``exact_levels``; beyond it cuts along some orders.
+    leaf_value : callable, optional
+        ``leaf_value(stats) -> float`` of a regression leaf, on the scale of
+        the statistics.  Default: the mean, or the quantile.  (Leaf values of a `Task` are
+        those of its layout.)
+    priority : callable, optional
+        ``priority(stats) -> float`` of a node in best-first growth, larger first.
+    loss : callable, optional
+        ``loss(stats, judged) -> float``: loss of a regression node with the value of `stats`
+        on the rows ``judged`` (statistics, too), summed over their weight; used by pruners.
+        Default: the squared error, or ``weight * impurity(judged)`` with `Ranks`; a `Task`
+        that predicts numbers has no default.
+    statistics : Sums or Ranks
+        Statistics that a regression criterion gets.
+    extras : CriterionExtras
+        What C4.5 needs, and faster forms of the score.
+    """
+
+    impurity: Callable[..., float] | None = None
+    score: Callable[..., float] | None = None
+    _: KW_ONLY
+    order: Callable[..., float] | None = None
+    leaf_value: Callable[..., float] | None = None
+    priority: Callable[..., float] | None = None
+    loss: Callable[..., float] | None = None
+    statistics: Sums | Ranks = Sums()
+    extras: CriterionExtras = field(default_factory=lambda: CriterionExtras())  # noqa: PLW0108 - below
+
+
+@dataclass(frozen=True, kw_only=True)
+class CriterionExtras:
+    """Parts of a criterion for C4.5, and faster forms of its score.
+
+    `impurity` and `score` are those of `CriterionFunctions`.
+
+    Attributes
+    ----------
     choose : callable, optional
         ``choose(gains, scores, levels) -> int`` picks among the best splits of several
         features (arrays with one entry per feature, ascending; NaN = no split); needs both
         `impurity` (whose decrease is the gain and picks within a feature, except with
         `levels_by_score`) and `score`.  ``levels`` is the number of declared categories of a
         nominal feature, per training weight (0.3: three categories for ten rows); 0 for a
-        numeric feature.  -1 = none.
+        numeric feature.  -1 = none.  With fractional instances the score is then not multiplied
+        by a share: ``parent`` includes the missing rows, which are in none of the ``children``,
+        so that gain ratio can count them as a branch of its split information.
     penalty : callable, optional
         ``penalty(candidates, weight) -> float`` is subtracted from the gain of the best cut
         of a numeric feature, given the number of candidate cuts and the weight of the node;
@@ -200,37 +245,9 @@ class CriterionFunctions:
         A faster form of `score` for nodes in which the weight of each class is an integer, and
         their sum at most `MAX_COUNT`: a table can replace logarithms.  Same arguments; must
         return what `score` returns, bit for bit.  Used for numeric features.
-    order : callable, optional
-        ``order(stats) -> float``: sort key of a category for subset splits,
-        which then cut along that order.  By default categories are ordered by the
-        mean or by the second of two classes' share: the best subset is among
-        these cuts for squared error (Fisher 1958) and for impurities concave in the
-        class shares (Breiman et al. 1984, theorem 4.5), and may be missed by
-        other criteria.  With more classes all subsets are tried, for any
-        criterion, up to the setting ``exact_levels``; beyond it cuts along some orders.
-    leaf_value : callable, optional
-        ``leaf_value(stats) -> float`` of a regression leaf, on the scale of
-        the statistics.  Default: the mean, or the quantile.  (Leaf values of a `Task` are
-        those of its layout.)
-    priority : callable, optional
-        ``priority(stats) -> float`` of a node in best-first growth, larger first.
-    loss : callable, optional
-        ``loss(stats, judged) -> float``: loss of a regression node with the value of `stats`
-        on the rows `judged` (statistics, too), summed over their weight; used by pruners.
-        Default: the squared error, or ``weight * impurity(judged)`` with `Ranks`; a `Task`
-        that predicts numbers has no default.
-    statistics : Sums or Ranks
-        Statistics that a regression criterion gets.
     """
 
-    impurity: Callable[..., float] | None = None
-    score: Callable[..., float] | None = None
     choose: Callable[..., int] | None = None
-    order: Callable[..., float] | None = None
-    leaf_value: Callable[..., float] | None = None
-    priority: Callable[..., float] | None = None
-    loss: Callable[..., float] | None = None
-    statistics: Sums | Ranks = Sums()
     penalty: Callable[..., float] | None = None
     tolerance: float = 0.0
     levels_by_score: bool = False
@@ -239,8 +256,22 @@ class CriterionFunctions:
     count_score: Callable[..., float] | None = None
 
 
+_initialise = CriterionFunctions.__init__
+
+
+@wraps(_initialise)
+def _accept_extras(self: CriterionFunctions, *given: Any, **named: Any) -> None:
+    own = {name: named.pop(name) for name in vars(CriterionExtras()).keys() & named.keys()}
+    if own:
+        named["extras"] = replace(named.get("extras", CriterionExtras()), **own)
+    _initialise(self, *given, **named)
+
+
+# The extras were fields of `CriterionFunctions`, and are still accepted as its keywords.
+CriterionFunctions.__init__ = _accept_extras  # type: ignore[method-assign]
+
 MAX_COUNT = 4096
-"""Largest weight of a node that `CriterionFunctions.count_score` is called with."""
+"""Largest weight of a node that `CriterionExtras.count_score` is called with."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -28,6 +28,7 @@ from treekit._version import __version__
 from treekit.contracts import (
     CONTRACT_VERSION,
     Criterion,
+    CriterionExtras,
     CriterionFunctions,
     Document,
     Explainer,
@@ -236,7 +237,13 @@ def check_functions(functions: Any, record: Record, where: str = "") -> None:
     expected = _RESULTS[type(record)]
     got = f"make of {where} returned {_describe_type(functions)}"
     _require(isinstance(functions, expected), f"{got}, not a treekit.{expected.__name__}")
-    for name, value in vars(functions).items():
+    given = vars(functions)
+    if isinstance(functions, CriterionFunctions):
+        extras: Any = functions.extras
+        got = f"extras of {where} are {_describe_type(extras)}"
+        _require(isinstance(extras, CriterionExtras), f"{got}, not a treekit.CriterionExtras")
+        given = given | vars(extras)
+    for name, value in given.items():
         if name in _N_ARGUMENTS and (value is not None or name == "find"):
             _check_callable(value, name, _N_ARGUMENTS[name], (), where)
     problem = _find_problem(functions, getattr(record, "task", ""))
@@ -265,13 +272,14 @@ def _find_problem(functions: Any, task: str | Task) -> str:
 def _find_criterion_problem(functions: Any) -> str:
     if functions.impurity is None and functions.score is None:
         return "defines neither impurity nor score; a criterion needs one of them"
-    if functions.choose and not (functions.impurity and functions.score):
+    extras = functions.extras
+    if extras.choose and not (functions.impurity and functions.score):
         return "defines choose, which needs both impurity and score"
-    if not _is_number(functions.tolerance, below=math.inf):
-        return f"has tolerance {functions.tolerance!r}; it must be a number >= 0"
-    if not isinstance(functions.levels_by_score, bool):
-        return f"has levels_by_score {functions.levels_by_score!r}; it must be True or False"
-    if functions.levels_by_score and not functions.choose:
+    if not _is_number(extras.tolerance, below=math.inf):
+        return f"has tolerance {extras.tolerance!r}; it must be a number >= 0"
+    if not isinstance(extras.levels_by_score, bool):
+        return f"has levels_by_score {extras.levels_by_score!r}; it must be True or False"
+    if extras.levels_by_score and not extras.choose:
         return "has levels_by_score, which needs choose; without it the score decides anyway"
     return ""
 
@@ -296,7 +304,7 @@ def _find_statistics_problem(functions: CriterionFunctions, task: str | Task) ->
             "statistics and loss"
         )
     if isinstance(statistics, Ranks):
-        if functions.penalty is not None:
+        if functions.extras.penalty is not None:
             return "has a penalty, which Ranks do not support"
         if not 0.0 < statistics.quantile < 1.0:
             return f"has the quantile {statistics.quantile!r}; it must be between 0 and 1"

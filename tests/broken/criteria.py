@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from treekit import Criterion, CriterionFunctions, Setting
+from treekit import Criterion, CriterionExtras, CriterionFunctions, Setting
 from treekit.components.criteria import make_squared_error
 
 
@@ -152,13 +152,19 @@ BROKEN = {
         "squares", "regression", lambda: replace(make_squared_error(), loss=loss_of_weight_squared)
     ),
     "chooses-among-columns": of_classes(
-        "first", impurity=gini, score=decrease, choose=always_the_first
+        "first", impurity=gini, score=decrease, extras=CriterionExtras(choose=always_the_first)
     ),
     "terms-give-the-score": of_classes(
-        "halves", impurity=gini, score=decrease, term=lambda w: 0.5 * w, term_score=decrease
+        "halves",
+        impurity=gini,
+        score=decrease,
+        extras=CriterionExtras(term=lambda w: 0.5 * w, term_score=decrease),
     ),
     "counts-give-the-score": of_classes(
-        "third", impurity=gini, score=decrease, count_score=lambda p, c: decrease(p, c) / 3.0
+        "third",
+        impurity=gini,
+        score=decrease,
+        extras=CriterionExtras(count_score=lambda p, c: decrease(p, c) / 3.0),
     ),
     "settings-work-at-their-bounds": of_classes(
         "powered", (Setting("power", 1.0, "the power", minimum=0.0),), make=powered

@@ -25,7 +25,7 @@ from numba.extending import overload
 import treekit
 from tests.growing import built_in, grow, recipe_of, same_tree
 from tests.reference import grow as reference
-from treekit import Criterion, CriterionFunctions, splitting
+from treekit import Criterion, CriterionExtras, CriterionFunctions, splitting
 from treekit.compiling import identity as copies
 from treekit.compiling.criterion import CompiledCriterion, compile_criterion
 from treekit.compiling.functions import Origin, try_compile
@@ -159,10 +159,10 @@ def test_what_is_kept_depends_on_all_that_a_function_names(monkeypatch):
     assert known == compute_fingerprint(classes.make_gini().impurity)
     assert known != compute_fingerprint(classes.make_gini().score)
     assert known != compute_fingerprint(gini, "checked")
-    ratio = compute_fingerprint(classes.make_gain_ratio().choose)
-    assert ratio != compute_fingerprint(classes.make_gain_ratio(slack=1e-3).choose)
+    ratio = compute_fingerprint(classes.make_gain_ratio().extras.choose)
+    assert ratio != compute_fingerprint(classes.make_gain_ratio(slack=1e-3).extras.choose)
     monkeypatch.setattr(classes, "_NO_GAIN", 0.5)
-    assert ratio != compute_fingerprint(classes.make_gain_ratio().choose)
+    assert ratio != compute_fingerprint(classes.make_gain_ratio().extras.choose)
 
 
 @pytest.mark.parametrize(
@@ -441,10 +441,11 @@ def test_all_that_a_criterion_answers_may_be_comparisons():
     functions = CriterionFunctions(
         impurity=lambda stats: stats[0] > 0.0 and stats[1] > 0.0,
         score=lambda parent, children: children[0, 0] > children[1, 0],
-        choose=lambda gains, scores, levels: 0,
         priority=lambda stats: stats[0] > 3.0,
         order=lambda stats: stats[1] > stats[0],
-        penalty=lambda candidates, weight: weight > 3.0,
+        extras=CriterionExtras(
+            choose=lambda gains, scores, levels: 0, penalty=lambda candidates, weight: weight > 3.0
+        ),
     )
     made = compile_criterion(functions, 2, False, Origin("criterion", "own")).pointers
     mixed, pure = np.array([4.0, 4.0]), np.array([[4.0, 0.0], [0.0, 4.0]])

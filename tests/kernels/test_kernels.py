@@ -27,7 +27,7 @@ from tests.reference.grow import Problem
 from treekit.compiling.criterion import compile_criterion
 from treekit.compiling.functions import Origin
 from treekit.components.criteria import make_entropy, make_gini, make_quantile_loss
-from treekit.contracts import MAX_COUNT, CriterionFunctions
+from treekit.contracts import MAX_COUNT, CriterionExtras, CriterionFunctions
 from treekit.data import out_of_core as room
 from treekit.data.out_of_core import copy_row_major
 from treekit.data.schema import Column, Schema
@@ -731,7 +731,8 @@ def test_counts_are_scored_by_count_score_and_other_sums_by_score(
     classes: int, distribution: str
 ) -> None:
     functions = CriterionFunctions(
-        score=lambda parent, children: 1.0, count_score=lambda parent, children: 2.0
+        score=lambda parent, children: 1.0,
+        extras=CriterionExtras(count_score=lambda parent, children: 2.0),
     )
     origin = Origin("criterion", "own", distribution)
     pointers = compile_criterion(functions, classes, False, origin, nominal=False).pointers
@@ -754,13 +755,14 @@ def test_counts_are_scored_by_count_score_and_other_sums_by_score(
 
 @pytest.mark.parametrize("classes", [2, 5])
 def test_entropy_of_counts_is_that_of_weights_bit_for_bit(classes: int) -> None:
-    functions, rng = make_entropy(), np.random.default_rng(classes)
-    assert functions.score is not None
-    assert functions.count_score is not None
+    score, rng = make_entropy().score, np.random.default_rng(classes)
+    count_score = make_entropy().extras.count_score
+    assert score is not None
+    assert count_score is not None
     for _ in range(500):
         left, right = rng.integers(0, MAX_COUNT // classes // 2, (2, classes)).astype(float)
         given = left + right, np.array([left, right])
-        assert functions.count_score(*given) == functions.score(*given)
+        assert count_score(*given) == score(*given)
     ends = np.zeros((2, classes))
     ends[0, 0] = MAX_COUNT
-    assert functions.count_score(ends[0], ends) == functions.score(ends[0], ends) == 0.0
+    assert count_score(ends[0], ends) == score(ends[0], ends) == 0.0

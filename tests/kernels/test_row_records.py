@@ -18,7 +18,7 @@ from tests.growing import recipe_of
 from tests.reference.grow import Problem
 from treekit.compiling.criterion import compile_criterion
 from treekit.compiling.functions import Origin
-from treekit.contracts import CriterionFunctions
+from treekit.contracts import CriterionExtras, CriterionFunctions
 from treekit.data import out_of_core
 from treekit.grow.recipe import GrownTree, Recipe
 from treekit.grow.route import find_leaves
@@ -162,7 +162,7 @@ def gini(stats: Any) -> float:
 @pytest.mark.parametrize("missing", [0, 3])
 def test_a_tolerance_is_for_the_cuts_of_one_column(max_bins: int | None, missing: int) -> None:
     """A column that scores less than the tolerance below the best one is not taken for it."""
-    functions = CriterionFunctions(impurity=gini, tolerance=0.2)
+    functions = CriterionFunctions(impurity=gini, extras=CriterionExtras(tolerance=0.2))
     criterion = compile_criterion(functions, 2, False, Origin("criterion", "own"), nominal=False)
     y = [0] * 20 + [1] * 20
     best: list[Any] = list(range(40))

@@ -157,9 +157,9 @@ def test_missing_rows_are_a_branch_of_the_split_information_or_not() -> None:
 
 
 def choice(gains: list[float], scores: list[float], levels: list[float], **settings: Any) -> int:
-    functions = make_gain_ratio(**settings)
-    assert functions.choose is not None
-    return functions.choose(np.array(gains), np.array(scores), np.array(levels))
+    choose = make_gain_ratio(**settings).extras.choose
+    assert choose is not None
+    return choose(np.array(gains), np.array(scores), np.array(levels))
 
 
 def test_a_column_a_little_below_the_average_gain_is_chosen_within_the_slack() -> None:

@@ -19,6 +19,7 @@ from click.testing import CliRunner
 import treekit
 from treekit import (
     Criterion,
+    CriterionExtras,
     CriterionFunctions,
     Exporter,
     ExportError,
@@ -492,9 +493,8 @@ def test_a_multiway_score_that_is_nan_shows_statistics_of_a_branch():
 
 @pytest.mark.matrix
 def test_a_choice_of_no_column_is_refused():
-    criterion = classes(
-        impurity=gini, score=lambda parent, children: 1.0, choose=lambda gains, scores, levels: 99
-    )
+    extras = CriterionExtras(choose=lambda gains, scores, levels: 99)
+    criterion = classes(impurity=gini, score=lambda parent, children: 1.0, extras=extras)
     with pytest.raises(PluginError, match="'faulty' chose a column that does not exist"):
         treekit.train(PLUGIN_FAULTS_DATA, "y", criterion=criterion)
 

@@ -13,6 +13,7 @@ import sys
 import textwrap
 import warnings
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -23,6 +24,7 @@ from treekit import contracts, registry
 from treekit.contracts import (
     CONTRACT_VERSION,
     Criterion,
+    CriterionExtras,
     CriterionFunctions,
     Exporter,
     Pruner,
@@ -450,6 +452,19 @@ def test_make_resolves_the_settings_and_returns_the_functions():
         registry.make(record, {"q": -1.0})
 
 
+def test_extras_are_accepted_as_keywords_of_the_functions():
+    made = CriterionFunctions(impurity=min, score=max, choose=max, tolerance=0.5)
+    assert made == CriterionFunctions(min, max, extras=CriterionExtras(choose=max, tolerance=0.5))
+    assert made.extras.penalty is None
+    changed = replace(made, penalty=min, order=max)
+    assert changed.extras == CriterionExtras(choose=max, tolerance=0.5, penalty=min)
+    assert (changed.score, changed.order) == (max, max)
+    with pytest.raises(TypeError, match="unexpected keyword argument 'scores'"):
+        CriterionFunctions(scores=max)
+    with pytest.raises(TypeError, match="positional"):  # the third was `choose`
+        CriterionFunctions(min, max, max)
+
+
 def test_a_make_that_fails_is_named_with_its_settings():
     record = Criterion("odd", "classification", lambda q: 1 / q, (Setting("q", 0, "x"),))
     said = r"criterion 'odd' failed in make with settings {'q': 0}: Zero"
@@ -457,24 +472,32 @@ def test_a_make_that_fails_is_named_with_its_settings():
         registry.make(record, {})
 
 
+def of_extras(**extras: object) -> CriterionFunctions:
+    return CriterionFunctions(impurity=max, extras=CriterionExtras(**extras))
+
+
 FUNCTIONS = {
     "another type": (Criterion("a", "classification", lambda: None), "returned None, not a"),
     "no function": (Criterion("a", "classification", CriterionFunctions), "neither impurity nor"),
     "choose alone": (
-        Criterion("a", "classification", lambda: CriterionFunctions(impurity=max, choose=max)),
+        Criterion("a", "classification", lambda: of_extras(choose=max)),
         "needs both",
     ),
     "levels by score without choose": (
-        Criterion(
-            "a", "classification", lambda: CriterionFunctions(impurity=max, levels_by_score=True)
-        ),
+        Criterion("a", "classification", lambda: of_extras(levels_by_score=True)),
         "levels_by_score, which needs choose",
     ),
     "levels by another thing": (
-        Criterion(
-            "a", "classification", lambda: CriterionFunctions(impurity=max, levels_by_score="gain")
-        ),
+        Criterion("a", "classification", lambda: of_extras(levels_by_score="gain")),
         "levels_by_score 'gain'; it must be True or False",
+    ),
+    "an extra that is a number": (
+        Criterion("a", "classification", lambda: of_extras(penalty=0.5)),
+        "'penalty' of criterion 'a' is a float",
+    ),
+    "extras of another type": (
+        Criterion("a", "classification", lambda: CriterionFunctions(max, extras={"choose": max})),
+        "extras of criterion 'a' are a dict, not a treekit.CriterionExtras",
     ),
     "a number for a function": (
         Criterion("a", "classification", lambda: CriterionFunctions(impurity=0.5)),

@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from treekit.compiling.functions import Origin, compile_function, get_python_function
 from treekit.compiling.identity import compute_fingerprint, copy_for_compilation
-from treekit.contracts import MAX_COUNT, CriterionFunctions, Ranks
+from treekit.contracts import MAX_COUNT, CriterionExtras, CriterionFunctions, Ranks
 from treekit.errors import PluginError
 from treekit.kernels.axis_splits import score_on_first_component
 from treekit.kernels.compile import LinkedFunction, jitted
@@ -113,17 +113,17 @@ def compile_criterion(
         category_keys=_make_keys_pointer(functions, dense, origin, blocks)
         if nominal or ranked
         else get_default_pointer(leave_keys_unset, "keys"),
-        choose=_make_choice_pointer(functions, origin),
-        penalty=_make_penalty_pointer(functions, origin),
+        choose=_make_choice_pointer(functions.extras, origin),
+        penalty=_make_penalty_pointer(functions.extras, origin),
         n_category_orders=attempts,
-        use_choose=functions.choose is not None,
-        use_penalty=functions.penalty is not None,
+        use_choose=functions.extras.choose is not None,
+        use_penalty=functions.extras.penalty is not None,
         score=code.make_pointer("score", lambda: _make_split_score(code.whole)),
         impurity=_make_value_pointer(functions.impurity, blocks, origin, lambda: code.impurity),
         priority=_make_priority_pointer(functions, origin, blocks),
         use_priority=functions.priority is not None,
         row_scan=_make_row_scan_pointer(functions, cells, dense, origin),
-        use_terms=functions.term is not None and not dense and cells >= MIN_TERM_CELLS,
+        use_terms=functions.extras.term is not None and not dense and cells >= MIN_TERM_CELLS,
     )
     return CompiledCriterion(pointers, origin, functions)
 
@@ -146,7 +146,7 @@ class _CriterionCode:
         self.ranked = isinstance(functions.statistics, Ranks)
         # Ranks do not add up: the kernel computes them from the rows.
         self.known_only = known_only and not self.ranked
-        chooses = functions.choose is not None
+        chooses = functions.extras.choose is not None
         self.names = _name_parts(
             origin,
             functions.score,
@@ -187,7 +187,7 @@ class _CriterionCode:
     @cached_property
     def rank(self) -> Any:
         """The score by which the splits of a column are compared."""
-        return self.gain if self.functions.choose is not None else self._score
+        return self.gain if self.functions.extras.choose is not None else self._score
 
     @property
     def _score(self) -> Any:
@@ -201,7 +201,7 @@ class _CriterionCode:
     @cached_property
     def final(self) -> Any:
         """The score of a column's best split."""
-        if self.known_only and self.functions.choose is None:
+        if self.known_only and self.functions.extras.choose is None:
             return self.branches
         return self._score
 
@@ -210,20 +210,19 @@ class _CriterionCode:
         """The score of all branches together, as splitter plugins call it."""
         if not self.known_only:
             return self.final
-        if self.functions.choose is None:
+        if self.functions.extras.choose is None:
             return self.branches
         return _restrict_to_known(self._score, self.dense)
 
     def compile_cuts(self) -> Any:
         """Compile the loop that scores a batch of cuts."""
-        is_score = self.score is not None and self.functions.choose is None and self.blocks is None
+        extras = self.functions.extras
+        is_score = self.score is not None and extras.choose is None and self.blocks is None
         plain = self.functions.score if self.origin.is_foreign and is_score else None
         count_score = None
-        if self.functions.count_score is not None and is_score and not self.dense:
+        if extras.count_score is not None and is_score and not self.dense:
             kinds = _frozen_cells(), _frozen_matrix()
-            count_score = compile_function(
-                self.functions.count_score, kinds, self.origin, "count_score"
-            )
+            count_score = compile_function(extras.count_score, kinds, self.origin, "count_score")
         return _compile_cuts(self.rank, plain, count_score, self.own_cells, two_sided=self.ranked)
 
 
@@ -376,7 +375,7 @@ def _make_count_scores(count_score: Any, score: Any, cells: int | None) -> Any:
     Parameters
     ----------
     count_score : callable
-        Compiled `CriterionFunctions.count_score`.
+        Compiled `CriterionExtras.count_score`.
     score : callable
         The loop for other sums.
     cells : int or None
@@ -472,20 +471,21 @@ def _make_cut_scores(rank: Any, cells: int | None, *, two_sided: bool) -> Any:
 def _make_row_scan_pointer(
     functions: CriterionFunctions, cells: int, dense: bool, origin: Origin
 ) -> FunctionPointer:
-    if functions.term is None or dense or cells < MIN_TERM_CELLS:
+    extras = functions.extras
+    if extras.term is None or dense or cells < MIN_TERM_CELLS:
         return get_default_pointer(return_no_cut, "row_scan")
-    if functions.term_score is None or functions.score is None:
+    if extras.term_score is None or functions.score is None:
         raise PluginError(f"{origin} defines term, which requires score and term_score")
 
     def compile_scan() -> Any:
         from numba import types
 
-        term = compile_function(functions.term, (types.float64,), origin, "term")
+        term = compile_function(extras.term, (types.float64,), origin, "term")
         kinds = _frozen_cells(), _frozen_matrix()
-        score = compile_function(functions.term_score, kinds, origin, "term_score")
-        return _compile_closure("row_scan", _make_row_scan(term, score, functions.tolerance))
+        score = compile_function(extras.term_score, kinds, origin, "term_score")
+        return _compile_closure("row_scan", _make_row_scan(term, score, extras.tolerance))
 
-    name = _name_parts(origin, functions.term, functions.term_score, functions.tolerance)
+    name = _name_parts(origin, extras.term, extras.term_score, extras.tolerance)
     return FunctionPointer("row_scan", compile_scan, name and f"row_scan:{name}")
 
 
@@ -625,38 +625,38 @@ def _make_keys_pointer(
     return FunctionPointer("keys", compile_keys, name and f"keys:{name}")
 
 
-def _make_choice_pointer(functions: CriterionFunctions, origin: Origin) -> FunctionPointer:
-    if functions.choose is None:
+def _make_choice_pointer(extras: CriterionExtras, origin: Origin) -> FunctionPointer:
+    if extras.choose is None:
         return get_default_pointer(return_no_choice, "choice")
 
     def compile_choice() -> Any:
         kinds = (_frozen_cells(),) * 3
-        choose = compile_function(functions.choose, kinds, origin, "choose", int)
+        choose = compile_function(extras.choose, kinds, origin, "choose", int)
 
         def choose_column(gains, scores, levels):  # type: ignore[no-untyped-def]
             return np.int64(choose(freeze_array(gains), freeze_array(scores), freeze_array(levels)))
 
         return _compile_closure("choice", choose_column)
 
-    name = _name_parts(origin, functions.choose)
+    name = _name_parts(origin, extras.choose)
     return FunctionPointer("choice", compile_choice, name and f"choice:{name}")
 
 
-def _make_penalty_pointer(functions: CriterionFunctions, origin: Origin) -> FunctionPointer:
-    if functions.penalty is None:
+def _make_penalty_pointer(extras: CriterionExtras, origin: Origin) -> FunctionPointer:
+    if extras.penalty is None:
         return get_default_pointer(return_zero_penalty, "penalty")
 
     def compile_penalty() -> Any:
         from treekit.kernels.intrinsics import PENALTY_SIGNATURE
 
-        penalty = compile_function(functions.penalty, PENALTY_SIGNATURE.args, origin, "penalty")
+        penalty = compile_function(extras.penalty, PENALTY_SIGNATURE.args, origin, "penalty")
 
         def compute_penalty(candidates, weight):  # type: ignore[no-untyped-def]
             return 1.0 * penalty(candidates, weight)
 
         return _compile_closure("penalty", compute_penalty)
 
-    name = _name_parts(origin, functions.penalty)
+    name = _name_parts(origin, extras.penalty)
     return FunctionPointer("penalty", compile_penalty, name and f"penalty:{name}")
 
 
@@ -929,7 +929,7 @@ def _make_block_score(score: Any, size: int, classes: bool) -> Any:
 
 
 # ---------------------------------------------------------------- pre-pruning
-# A pruner's `before` function, compiled into the pointer that `grow` calls.
+# A pruner's `before` function, compiled into the pointer that `grow_nodes` calls.
 
 
 def get_unconditional_pointer() -> FunctionPointer:

@@ -12,7 +12,7 @@ import ctypes
 import re
 import threading
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from types import CellType, FunctionType
 from typing import Any
@@ -67,11 +67,9 @@ def compile_for_all_values(
         See `treekit.compiling.criterion.compile_criterion`.
     """
     marks = _Marks(settings)
-    marked: dict[str, Any] = {"loss": None, "leaf_value": None}  # called as Python
-    for name in (field.name for field in fields(functions) if field.name not in marked):
-        if callable(own := getattr(functions, name)):
-            marked[name] = marks.mark_function(own)
-    code = marks.values and _get_code(replace(functions, **marked), cells, dense, origin, options)
+    called = replace(functions, loss=None, leaf_value=None)  # the others are called as Python
+    marked = marks.mark_record(replace(called, extras=marks.mark_record(functions.extras)))
+    code = marks.values and _get_code(marked, cells, dense, origin, options)
     if not code or any(marks.values[at] in _FOLDED_EXPONENTS for at in code.exponents):
         return compile_criterion(functions, cells, dense, origin, **options)
     return CompiledCriterion(code.load(marks.values), origin, functions)
@@ -84,6 +82,11 @@ class _Marks:
         self.settings = settings
         self.values: list[int | float] = []
         self.copies: dict[Any, Any] = {}
+
+    def mark_record(self, record: Any) -> Any:
+        """Return a copy of a record, with its functions marked."""
+        own = {name: value for name, value in vars(record).items() if callable(value)}
+        return replace(record, **{name: self.mark_function(value) for name, value in own.items()})
 
     def mark_function(self, function: Any) -> Any:
         """Return a copy of a function; the function itself if it has no numbers."""

@@ -1,4 +1,4 @@
-"""Compile a splitter's ``find`` into the pointer that `grow` calls."""
+"""Compile a splitter's ``find`` into the pointer that `grow_nodes` calls."""
 
 from __future__ import annotations
 
@@ -274,7 +274,7 @@ def are_valid_intervals(split, table, room):  # type: ignore[no-untyped-def]
 
 
 def write_checked_split(split, node, sums, intervals, levels, found):  # type: ignore[no-untyped-def]
-    """Write a plugin's split where `grow` reads it, or mark it as invalid."""
+    """Write a plugin's split where `grow_nodes` reads it, or mark it as invalid."""
     table = node.table
     found["kind"] = BAD_SPLIT  # numpy's records, in the interpreter, have no attributes
     if not 0 <= split.feature < len(table.n_codes) or not 1 <= split.kind <= 6:

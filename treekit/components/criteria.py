@@ -8,7 +8,15 @@ from typing import Any
 
 import numpy as np
 
-from treekit.contracts import MAX_COUNT, Criterion, CriterionFunctions, Ranks, Setting, Sums
+from treekit.contracts import (
+    MAX_COUNT,
+    Criterion,
+    CriterionExtras,
+    CriterionFunctions,
+    Ranks,
+    Setting,
+    Sums,
+)
 from treekit.hookspecs import hookimpl
 
 # ---------------------------------------------------------------- registration
@@ -238,7 +246,8 @@ def make_gini() -> CriterionFunctions:
                 kept += children[b, 1] / children[b, 0]
         return float((kept - parent[1] / parent[0]) / parent[0])
 
-    return CriterionFunctions(impurity=impurity, score=score, term=term, term_score=term_score)
+    extras = CriterionExtras(term=term, term_score=term_score)
+    return CriterionFunctions(impurity=impurity, score=score, extras=extras)
 
 
 def _compute_scaled_entropy(stats: Stats) -> float:
@@ -316,7 +325,8 @@ def make_entropy(base: float = 2.0) -> CriterionFunctions:
     def count_score(parent: Stats, children: Stats) -> float:
         return unit * _compute_count_gain(parent, children)
 
-    return CriterionFunctions(impurity=impurity, score=score, count_score=count_score)
+    extras = CriterionExtras(count_score=count_score)
+    return CriterionFunctions(impurity=impurity, score=score, extras=extras)
 
 
 def make_gain_ratio(
@@ -401,15 +411,13 @@ def make_gain_ratio(
                 bar = scores[f] + max(tolerance, _TIE * abs(scores[f]))
         return best
 
-    penalty = _compute_penalty if mdl else None
-    return CriterionFunctions(
-        impurity=impurity,
-        score=score,
+    extras = CriterionExtras(
         choose=choose,
-        penalty=penalty,
+        penalty=_compute_penalty if mdl else None,
         tolerance=tolerance,
         levels_by_score=level_by == "ratio",
     )
+    return CriterionFunctions(impurity=impurity, score=score, extras=extras)
 
 
 def _compute_split_information(children: Stats, whole: float, missing: float) -> float:

@@ -114,7 +114,7 @@ class Recipe:
         is_plain = (
             2 <= target.size <= MAX_LANES
             and not (pointers.use_choose or pointers.use_penalty)
-            and self.criterion.functions.tolerance == 0.0
+            and self.criterion.functions.extras.tolerance == 0.0
             and self.split_rules.resolution == self.split_rules.min_side_share == 0.0
             and self.monotonic_signs is None
             and bool((self.table.nominal == 0).all())

@@ -400,7 +400,7 @@ def allocate_nodes(n: int, target: TargetStatistics) -> GrowthArrays:
 def has_exact_terms(recipe: Recipe, rows: Rows) -> bool:
     """Check whether sums of the criterion's terms are exact for all sums of these rows."""
     criterion, weights = recipe.criterion, rows.values[:, 0]
-    term = criterion.functions.term
+    term = criterion.functions.extras.term
     if term is None or not criterion.pointers.use_terms or recipe.fractional:
         return False
     return bool((weights == np.floor(weights)).all()) and bool(
@@ -414,10 +414,10 @@ MAX_EXACT_SUM = 2.0**53
 
 def make_growth_rules(recipe: Recipe, limits: Limits) -> GrowthRules:
     """Return the rules of growth, with those that the criterion and the splitter set."""
-    functions = recipe.criterion.functions
+    extras = recipe.criterion.functions.extras
     splits = recipe.split_rules._replace(
-        levels_by_score=functions.levels_by_score,
-        tolerance=float(functions.tolerance),
+        levels_by_score=extras.levels_by_score,
+        tolerance=float(extras.tolerance),
         midpoints=recipe.splitter.coding == "exact",
     )
     return GrowthRules(limits, splits, recipe.before, recipe.use_before)

@@ -94,7 +94,7 @@ class CriterionSubject(StatisticsSubject):
 
         Without names, for all functions of statistics.
         """
-        given = [name for name in names or FUNCTIONS if getattr(self.functions, name) is not None]
+        given = [name for name in names or FUNCTIONS if self.parts[name] is not None]
         for of in self.countings:
             for split in make_examples(of):
                 for name in given:
@@ -108,21 +108,26 @@ class CriterionSubject(StatisticsSubject):
 
     def call(self, name: str, arguments: tuple[Any, ...]) -> float:
         """Return the checked result of a function."""
-        function = getattr(self.functions, name)
+        function = self.parts[name]
         value: float = call_checked(name, function, *arguments, allow_infinite=name == "loss")
         return value
+
+    @cached_property
+    def parts(self) -> dict[str, Any]:
+        """Functions and numbers of the criterion, by name."""
+        return {**vars(self.functions), **vars(self.functions.extras)}
 
     def use_functions(self) -> None:
         """Call every function on every example."""
         self.check_calls()
-        if self.functions.penalty is not None:
+        if self.parts["penalty"] is not None:
             for arguments in ((1, 1.0), (2, 0.5), (1000, 1e6)):
                 self.call("penalty", arguments)
 
     @cached_property
     def compiled(self) -> dict[str, Compilation]:
         """Compilations of the functions that kernels call, by name."""
-        functions = {name: getattr(self.functions, name) for name in ARGUMENT_TYPES}
+        functions = {name: self.parts[name] for name in ARGUMENT_TYPES}
         return {name: _compile_function(name, f) for name, f in functions.items() if f is not None}
 
     def find_remedy(self, test: LawTest) -> str:
@@ -141,7 +146,7 @@ class CriterionSubject(StatisticsSubject):
 
     def require(self, name: str, otherwise: str) -> None:
         """End a test of a function that the criterion does not have, with the reason."""
-        if getattr(self.functions, name) is None:
+        if self.parts[name] is None:
             skip_law(otherwise)
 
     def measure(self) -> tuple[tuple[str, str], ...]:
@@ -331,7 +336,7 @@ def _check_choice(subject: CriterionSubject) -> None:
     for gains in ([nan], [0.0], [0.5], [nan, 0.5], [0.5, nan], [0.2, 0.5], [0.0, 0.0],
                   [0.5, 0.5], [nan, nan, nan], [1e-15, nan, 0.3, 0.3]):  # fmt: skip
         given = [np.array(gains), 2.0 * np.array(gains), np.zeros(len(gains))]
-        pick = call_checked("choose", subject.functions.choose, *given, kind=int)
+        pick = call_checked("choose", subject.parts["choose"], *given, kind=int)
         if not -1 <= pick < len(gains) or (pick >= 0 and np.isnan(gains[pick])):
             break_law(format_call("choose", *given), pick, "a column whose gain is a number, or -1")
 
@@ -349,16 +354,16 @@ LARGEST_TERM = 2.0**53
 
 def _check_terms(subject: CriterionSubject) -> None:
     subject.require("term", "it has no terms")
-    functions = subject.functions
-    if functions.score is None or functions.term_score is None:
+    extras = subject.functions.extras
+    if subject.functions.score is None or extras.term_score is None:
         break_law("make()", "term without score or term_score", "all three of them")
-    terms = [call_checked("term", functions.term, float(w)) for w in range(100)]
+    terms = [call_checked("term", extras.term, float(w)) for w in range(100)]
     steps = np.diff(terms)
     if terms[0] != 0.0 or (steps % 1.0).any() or (np.diff(steps) < 0.0).any():
         break_law("term(0.0), term(1.0), ...", format_numbers(np.array(terms[:5])), "as stated")
 
     def sum_terms(stats: Numbers) -> Numbers:
-        return np.array([stats.sum(), sum(call_checked("term", functions.term, w) for w in stats)])
+        return np.array([stats.sum(), sum(call_checked("term", extras.term, w) for w in stats)])
 
     for of, _, _, (parent, children) in subject.iter_calls("score"):
         whole = not (parent % 1.0).any() and not (children % 1.0).any()
@@ -366,7 +371,7 @@ def _check_terms(subject: CriterionSubject) -> None:
             continue
         given = sum_terms(parent), np.array([sum_terms(child) for child in children])
         if given[0][1] < LARGEST_TERM:
-            value = call_checked("term_score", functions.term_score, *given)
+            value = call_checked("term_score", extras.term_score, *given)
             score = subject.call("score", (parent, children))
             if value != score:
                 call = f"{format_call('term_score', *given)} of {format_numbers(children)}"
@@ -382,7 +387,7 @@ COUNTS = Law(
 
 def _check_counts(subject: CriterionSubject) -> None:
     subject.require("count_score", "it has no score of counts")
-    function = subject.functions.count_score
+    function = subject.functions.extras.count_score
     for of, _, _, given in subject.iter_calls("score"):
         parent, children = given
         whole = not (parent % 1.0).any() and not (children % 1.0).any()

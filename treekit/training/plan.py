@@ -389,9 +389,9 @@ def check_compatible(
             f"{who} supports {criterion.record.classes} classes, but the target {wrong[0].name!r} "
             f"has {len(wrong[0].classes)}; choose another criterion"
         )
-    if schema.more and (functions.choose is not None or isinstance(functions.statistics, Ranks)):
-        columns = "chooses between columns by the scores"
-        why = columns if functions.choose is not None else "uses the order"
+    chooses = functions.extras.choose is not None
+    if schema.more and (chooses or isinstance(functions.statistics, Ranks)):
+        why = "chooses between columns by the scores" if chooses else "uses the order"
         others = "gini or entropy" if task == "classification" else "squared_error or friedman"
         raise SettingError(
             f"{who} {why} of one target, but there are several; choose {others}, or train a model "

@@ -229,7 +229,7 @@ def _make_split_score(model: Model, functions: CriterionFunctions, dataset: Data
 def _compute_score(model: Model, functions: CriterionFunctions, dataset: Dataset) -> float:
     """Return the score of the root split, by which columns are compared."""
     tree = model.trees[0]
-    chooses = functions.choose is not None and model.schema.task == "classification"
+    chooses = functions.extras.choose is not None and model.schema.task == "classification"
     if not chooses or functions.score is None or model.schema.more:
         return float(tree.gain[0])
     branches = tree.value[1:].copy()
