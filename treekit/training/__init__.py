@@ -271,11 +271,11 @@ def prepare_fit(
     plan = make_plan(dataset, settings)
     warn_of_small_weights(dataset, plan)
     if plan.settings["missing"] == "error":
-        check_no_missing(dataset, "")
+        check_inputs_complete(dataset, "")
     if validation is not None:
         _check_validation_is_used(plan)
         if plan.settings["missing"] == "error":  # also if set by the algorithm
-            check_no_missing(validation, "in the validation table, ")
+            check_inputs_complete(validation, "in the validation table, ")
         if plan.balances_bags:
             raise SettingError(
                 f"class_weight={BALANCED_BAGS!r} cannot be used with a validation table; set "
@@ -376,7 +376,8 @@ def _check_start(model: Model, dataset: Dataset, plan: Plan) -> None:
         )
 
 
-def check_no_missing(dataset: Dataset, where: str) -> None:
+def check_inputs_complete(dataset: Dataset, where: str) -> None:
+    """Raise `DataError` if a cell of an input is missing, for ``missing="error"``."""
     for name, column in zip(dataset.schema.names, dataset.columns, strict=True):
         gone = column < 0 if column.dtype.kind == "i" else column != column
         if gone.any():

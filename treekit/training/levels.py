@@ -68,7 +68,7 @@ from treekit.grow.target_statistics import (
 from treekit.kernels.records import Table
 from treekit.kernels.route_rows import sum_votes
 from treekit.model.tree import Tree
-from treekit.training import Fitted, check_no_missing, make_fitted, warn_of_small_weights
+from treekit.training import Fitted, check_inputs_complete, make_fitted, warn_of_small_weights
 from treekit.training.class_weights import BALANCED_BAGS, apply_class_weights
 from treekit.training.leaf_values import (
     NumberGrids,
@@ -613,7 +613,7 @@ def encode_chunk(
     `complete`: missing cells are an error.
     """
     if complete:
-        check_no_missing(chunk, "")
+        check_inputs_complete(chunk, "")
     weights = _get_coding_weights(chunk, weighting)
     codes = np.empty((len(n_codes), chunk.n_rows), choose_code_type(int(n_codes.max())))
     lows = {}
