@@ -101,7 +101,9 @@ class KernelHook(BuildHookInterface):  # type: ignore[type-arg]
             shutil.rmtree(self.folder, ignore_errors=True)
 
 
-_IMPORTED_BY_BUILD = frozenset({"lazy-loader", "msgspec", "numba", "numpy", "pluggy", "rich"})
+_IMPORTED_BY_BUILD = frozenset(
+    {"jinja2", "lazy-loader", "msgspec", "numba", "numpy", "pluggy", "rich"}
+)
 
 
 def get_build_hook() -> type[KernelHook]:

@@ -12,11 +12,13 @@ import tarfile
 import tomllib
 import zipfile
 from email import message_from_bytes
+from importlib.metadata import requires
 from pathlib import Path
 
 import pytest
 
 import treekit
+from hatch_build import _IMPORTED_BY_BUILD
 from treekit.data import DEMO_TARGET, demo_table
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -221,6 +223,41 @@ def test_a_wheel_needs_no_numba_for_the_demo_and_has_the_models_of_numba(
     assert (first.pop("numba"), usual.pop("numba")) == (False, True)
     assert (first["shares"], first["rules"]) == (usual["shares"], usual["rules"])
     assert first["file"] == usual["file"]
+
+
+BUILD = """
+import sys
+from importlib.metadata import packages_distributions
+
+allowed, of_module = set(sys.argv[1:]), packages_distributions()
+
+class Refuser:
+    def find_spec(self, name, path=None, target=None):
+        owners = {one.lower() for one in of_module.get(name.partition(".")[0], ())}
+        if path is None and owners and not owners & allowed:
+            raise ImportError(f"{name} is not asked for")
+
+sys.meta_path.insert(0, Refuser())
+import treekit.kernel_library.build
+from treekit.kernel_library.variants import find_place, iterate_kernels, iterate_pointers
+print(*(find_place(name) for name, _ in iterate_kernels()), *iterate_pointers())
+"""
+
+
+def test_the_build_imports_only_what_it_asks_for():
+    needed, waiting = {"treekit-ml"}, set(_IMPORTED_BY_BUILD)
+    while waiting:  # and what pip installs with these
+        needed.add(name := waiting.pop())
+        asked = (one for one in requires(name) or () if "extra ==" not in one)
+        waiting |= {re.split(r"[^\w-]", one)[0].lower() for one in asked} - needed
+    done = subprocess.run(
+        [sys.executable, "-c", BUILD, *needed],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
 
 
 def test_a_wheel_without_kernels_suits_any_platform(tmp_path: Path):
