@@ -281,8 +281,8 @@ def _warm_up(library: str) -> None:
             splitter="histogram",
         )  # fmt: skip
         if library == "treekit levels":
-            from treekit.grow.level_builder import LocalEngine
-            from treekit.training.levels import Resources, train_by_levels
+            from treekit.distributed.level_builder import LocalEngine
+            from treekit.distributed.levels import Resources, train_by_levels
 
             settings = {"ensemble": "forest", "trees": 16, "seed": 0, "splitter": "histogram"}
             places = [("the table", len(frame))]
@@ -373,8 +373,8 @@ _SENT = ("count_level", "collect_rows", "grow_block", "count_chunk")
 
 def _run_steps(options: Options) -> Iterator[Entry]:
     """Train by levels in this process, and measure each function of the workers."""
-    from treekit.grow.level_builder import LocalEngine
-    from treekit.training.levels import Resources, train_by_levels
+    from treekit.distributed.level_builder import LocalEngine
+    from treekit.distributed.levels import Resources, train_by_levels
 
     class MeasuringEngine(LocalEngine):
         def __init__(self) -> None:

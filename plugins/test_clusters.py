@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import treekit
-from treekit.training import levels
+from treekit.distributed import levels
 
 pd = pytest.importorskip("pandas")
 dd = pytest.importorskip("dask.dataframe")

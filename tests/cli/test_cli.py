@@ -457,13 +457,16 @@ def fresh_notice() -> Iterator[compilation.CompilationNotice]:
 
 
 @pytest.mark.usefixtures("fresh_notice")
+@pytest.mark.parametrize(
+    "module", ["treekit.kernels.grow_tree", "treekit.distributed.kernels.levels"]
+)
 def test_a_compilation_of_kernels_is_announced_once(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    module: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ):
     monkeypatch.setattr(compilation.notice, "is_printed", True)  # that of this process
     monkeypatch.setattr(progress, "_choice", {"reporting": True})
-    compile_one("treekit.kernels.grow_tree")
-    compile_one("treekit.kernels.records")
+    compile_one(module)
+    compile_one(module)
     told = capsys.readouterr().err
     assert told.startswith("compiling kernels")
     assert told.count("\n") == 1

@@ -379,7 +379,7 @@ def test_a_lost_scheduler_is_one_line_on_a_terminal(apart: tuple[str, Any], tmp_
     code = f"""
     import os, signal, sys
     from treekit.cli import main
-    from treekit.training import whole_trees
+    from treekit.distributed import whole_trees
     find_unfit = whole_trees._find_unfit
     def kill(*given):
         os.kill({process.pid}, signal.SIGKILL)

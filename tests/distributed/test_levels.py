@@ -18,9 +18,8 @@ import pytest
 import treekit
 from tests.distributed import ANY, make_frame, save
 from tests.distributed.test_whole_trees import return_part, wait_for_no_tasks
+from treekit.distributed import level_builder, levels, whole_trees
 from treekit.errors import DataError, SettingError
-from treekit.grow import level_builder
-from treekit.training import levels, whole_trees
 
 dd = pytest.importorskip("dask.dataframe")
 distributed = pytest.importorskip("distributed")

@@ -18,13 +18,12 @@ import pytest
 import treekit
 from tests.distributed import ANY, FOREST, make_frame
 from treekit import evaluation
-from treekit.data.parquet_files import find_files
-from treekit.distributed import collections, failures
+from treekit.distributed import collections, failures, score_files
 from treekit.distributed.cluster import DaskEngine
 from treekit.distributed.failures import ClusterError
+from treekit.distributed.parquet_files import find_files
+from treekit.distributed.score_files import predict_files
 from treekit.evaluation import evaluate_files
-from treekit.model import score_files
-from treekit.model.score_files import predict_files
 from treekit.verify import table_rows
 
 dask = pytest.importorskip("dask")

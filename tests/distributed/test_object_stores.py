@@ -15,7 +15,7 @@ import treekit
 from tests.distributed import ANY, FOREST, make_frame
 from tests.runtimes import need
 from treekit.cli import main
-from treekit.data.parquet_files import find_files, write_folder
+from treekit.distributed.parquet_files import find_files, write_folder
 from treekit.errors import DataError
 
 pytestmark = [

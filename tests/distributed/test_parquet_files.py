@@ -8,8 +8,8 @@ import pandas as pd
 import pytest
 
 import treekit
-from treekit.data.parquet_files import find_files, join_tables, read_file, write_folder
 from treekit.data.table import names_many_files
+from treekit.distributed.parquet_files import find_files, join_tables, read_file, write_folder
 from treekit.errors import DataError
 
 pytest.importorskip("fsspec")

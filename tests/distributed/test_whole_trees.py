@@ -22,11 +22,13 @@ from sklearn.base import RegressorMixin, clone
 
 import treekit
 from tests.distributed import ANY, FOREST, make_frame, save
-from treekit.data.parquet_files import find_files
 from treekit.discovery import find_plugins
 from treekit.distributed import cluster as clusters
+from treekit.distributed import whole_trees
 from treekit.distributed.cluster import DaskEngine, check_workers
 from treekit.distributed.failures import ClusterError, Watch
+from treekit.distributed.parquet_files import find_files
+from treekit.distributed.score_files import predict_files
 from treekit.errors import DataError, SettingError
 from treekit.estimators import (
     DecisionTreeClassifier,
@@ -34,9 +36,7 @@ from treekit.estimators import (
     RandomForestClassifier,
     RandomForestRegressor,
 )
-from treekit.model.score_files import predict_files
 from treekit.progress import reports_compilation
-from treekit.training import whole_trees
 
 dd = pytest.importorskip("dask.dataframe")
 da = pytest.importorskip("dask.array")

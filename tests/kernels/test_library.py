@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from treekit.kernel_library.variants import iterate_kernels, parse_types
+from treekit.kernel_library.variants import find_place, iterate_kernels, parse_types
 from treekit.kernels import library
 from treekit.kernels.grow_tree import NODE_DTYPE
 from treekit.kernels.library import describe_functions, describe_types, digest_sources
@@ -46,6 +46,17 @@ def test_types_are_described_as_variants_write_them() -> None:
 def test_every_variant_is_listed_once() -> None:
     listed = [(name, describe_types(arguments)) for name, arguments in iterate_kernels()]
     assert len(set(listed)) == len(listed)
+
+
+def test_a_kernel_asks_for_its_variant_by_its_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(library, "get_library", lambda: None)
+    monkeypatch.setattr(library, "_missing", set())
+    listed = dict(iterate_kernels())
+    for name, arguments in listed.items():
+        kernel = find_place(name)
+        monkeypatch.setattr(kernel, "_variants", {})
+        assert kernel.find_call(arguments) is None
+    assert {one.partition("(")[0] for one in library.list_missing()} == listed.keys()
 
 
 def test_closures_are_described_by_their_cells() -> None:
@@ -237,10 +248,11 @@ def test_without_a_linker_the_object_file_is_loaded(tmp_path: Path) -> None:
 
 @pytest.mark.system
 @needs_library
-def test_an_edited_kernel_is_noticed(tmp_path: Path) -> None:
+@pytest.mark.parametrize("edited", ["kernels/pruning.py", "distributed/kernels/levels.py"])
+def test_an_edited_kernel_is_noticed(edited: str, tmp_path: Path) -> None:
     for name in ("treekit", "templates"):
         shutil.copytree(ROOT / name, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__"))
-    with (tmp_path / "treekit/kernels/pruning.py").open("a", encoding="utf-8") as file:
+    with (tmp_path / "treekit" / edited).open("a", encoding="utf-8") as file:
         file.write("\n# edited\n")
     found = run("-c", _WHY, place=tmp_path)
     assert "sources of kernels have changed" in found["why"]

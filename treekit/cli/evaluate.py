@@ -114,7 +114,7 @@ def _score_model(given: dict[str, Any]) -> Evaluation:
     if given["cluster"] is not None:
         if given["by"] is not None:
             raise click.UsageError("--by needs the table in this process; leave --cluster out")
-        from treekit.data.parquet_files import find_files
+        from treekit.distributed.parquet_files import find_files
 
         files = find_files(table)
         with show_progress("files") as progress:

@@ -114,8 +114,8 @@ def predict_command(**given: Any) -> None:
 
 
 def _predict_on_cluster(model: Model, given: dict[str, Any]) -> None:
-    from treekit.data.parquet_files import find_files
-    from treekit.model.score_files import predict_files
+    from treekit.distributed.parquet_files import find_files
+    from treekit.distributed.score_files import predict_files
 
     output, options = given["output"], {"proba": given["proba"], "marks": given["missing_marks"]}
     if output is None:

@@ -222,10 +222,10 @@ def make_training_set(
 
 def _train_on_cluster(given: dict[str, Any], settings: dict[str, Any]) -> Model:
     """Train on the workers of a cluster; this process reads tables of one file."""
-    from treekit.data.parquet_files import find_files
     from treekit.data.table import names_many_files
+    from treekit.distributed.parquet_files import find_files
+    from treekit.distributed.whole_trees import train_on_cluster
     from treekit.training import tasks
-    from treekit.training.whole_trees import train_on_cluster
 
     reading = get_reading_options(given)
 

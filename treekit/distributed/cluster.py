@@ -317,7 +317,7 @@ def find_thread_memory(engine: DaskEngine) -> int | None:
 
 
 class DaskEngine:
-    """Run functions on the workers of a client; see `treekit.grow.level_builder.Engine`.
+    """Run functions on the workers of a client; see `treekit.distributed.level_builder.Engine`.
 
     Dask recomputes a result whose worker is lost.  At the end of a ``with`` block the workers
     forget all results, also those that the traceback of an error still refers to.

@@ -5,28 +5,34 @@ from __future__ import annotations
 import hashlib
 import itertools
 import pickle
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from treekit.distributed.cluster import locate_part
 from treekit.errors import DataError
 
+if TYPE_CHECKING:
+    from treekit.model.model import Model
+    from treekit.model.scoring import TransformSums
 
-def map_partitions(model: Any, schema: Any, rows: Any, method: str, example: Any) -> Any:
+
+def predict_lazily(
+    model: Model, rows: Any, method: str, transform: TransformSums, estimator: Any = None
+) -> Any:
     """Return lazy predictions of a Dask dataframe, with its index, or of a Dask array.
 
     Each worker fetches the model once.
 
     Parameters
     ----------
-    model : Model, or fitted estimator
-    schema : Schema
-        Of the model.
+    model : Model
     rows : Dask dataframe, or two-dimensional Dask array
     method : {"predict", "predict_proba"}
-    example : array, or list of arrays
-        What the method returns for some row, for the types of predictions.
+        Of the estimator if one is given, else of the model.
+    transform : callable
+        See `treekit.model.scoring.transform_sums`; returns arrays of the types of predictions.
+    estimator : fitted estimator, optional
 
     Returns
     -------
@@ -40,6 +46,7 @@ def map_partitions(model: Any, schema: Any, rows: Any, method: str, example: Any
     DataError
         For another collection.
     """
+    example = transform(model, np.zeros((1, model.schema.n_values), dtype=np.int64))
     if getattr(rows, "ndim", 0) != 2:
         raise DataError(
             f"expected a Dask dataframe or a two-dimensional Dask array, got {type(rows).__name__}"
@@ -47,8 +54,9 @@ def map_partitions(model: Any, schema: Any, rows: Any, method: str, example: Any
     from dask import delayed
 
     # Dask would name an estimator by its parameters alone.
-    digest = hashlib.sha256(pickle.dumps(model)).hexdigest()
-    whole = delayed(model, name=f"model-{digest}", traverse=False)
+    predictor = model if estimator is None else estimator
+    digest = hashlib.sha256(pickle.dumps(predictor)).hexdigest()
+    whole = delayed(predictor, name=f"model-{digest}", traverse=False)
     several = isinstance(example, list)
     if several:
         ends = np.cumsum([0, *(own.shape[1] for own in example)])
@@ -64,7 +72,7 @@ def map_partitions(model: Any, schema: Any, rows: Any, method: str, example: Any
             dtype=empty.dtype, **width,
         )  # fmt: skip
         return [found[:, a:b] for a, b in itertools.pairwise(ends)] if several else found
-    meta = _make_frame(example, None, _name_columns(schema, method)).iloc[:0]
+    meta = _make_frame(example, None, _name_columns(model.schema, method)).iloc[:0]
     return rows.map_partitions(_predict_frame, whole, method, empty, meta.copy(), meta=meta)
 
 

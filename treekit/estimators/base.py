@@ -65,7 +65,6 @@ from treekit.model.scoring import (
     compute_probabilities,
     leaf_indices,
     predict_from_sums,
-    predict_lazily,
     transform_sums,
 )
 from treekit.model.tree import Split, Tree
@@ -408,7 +407,7 @@ class EstimatorBase(Parameters, BaseEstimator):
 
     def _fit_collections(self, X: Any, y: Any, sample_weight: Any, validation: Any) -> Any:
         """Fit to Dask collections, on the cluster of the active client."""
-        from treekit.training.whole_trees import fit_estimator
+        from treekit.distributed.whole_trees import fit_estimator
 
         if self._get_initial_forest() is not None:
             raise SettingError(
@@ -671,6 +670,8 @@ class EstimatorBase(Parameters, BaseEstimator):
         Dask collections have lazy predictions, by the public method named `method`.
         """
         if is_dask_collection(X):
+            from treekit.distributed.collections import predict_lazily
+
             check_is_fitted(self, "model_")
             return predict_lazily(self.model_, X, method, transform, self)
         blocks = self._encode_rows(X)  # first, because it checks that the estimator is fitted

@@ -21,10 +21,10 @@ import numpy.typing as npt
 from treekit.data.dataset import Dataset, digest_rows, make_dataset, make_validation
 from treekit.data.encoding import read_rows_for
 from treekit.data.groups import read_groups
-from treekit.data.parquet_files import ParquetFiles, read_file
 from treekit.data.schema import Label, Schema, level_text
 from treekit.data.table import Table, read_table
 from treekit.distributed.cluster import connect, locate_part
+from treekit.distributed.parquet_files import ParquetFiles, read_file
 from treekit.errors import DataError, SettingError
 from treekit.evaluation.groups import Estimate, GroupScores, score_groups
 from treekit.model.links import convert_sums

@@ -42,8 +42,8 @@ _RECORDS = {
     "grow_tree.RareParts": "f8* surrogate_splits.SurrogateSearch:C i8* grow_tree.SideColumns:C",
     "grow_tree.SideColumns": "C* C*",
     "grow_tree.TreeArrays": "u1* i4* i4* i4* i4* f8* f8*",
-    "levels.ColumnDraws": "i8* u8* u8* i8* i8",
-    "levels.CountedNodes": "records.Table:u1 records.Rows None records.Rows f8* f8*",
+    "distributed.kernels.levels.ColumnDraws": "i8* u8* u8* i8* i8",
+    "distributed.kernels.levels.CountedNodes": "Table:u1 Rows None Rows f8* f8*",
     "pruning.ErrorBound": "f8 f8 b f8**",
     "verify.kernels.reachability.ModelCoverage": "i8* i8** f8** i8* i8*",
     "verify.kernels.reachability.ReachableOutcomes": "b1* b1* b1** b1** b1* b1*",
@@ -99,18 +99,22 @@ _FEW = {
         "u8* u8 u8 f8* u8* u4* u8* u4* u4**",
     ],
     "grow_tree.write_tree_arrays": ["grown* TreeArrays"],
-    "key_counts.count_next_digits": [
+    "distributed.kernels.key_counts.count_next_digits": [
         "u4* u8 u8 f8* u8 u8 u8* f8**",
         "u8* u8 u8 f8* u8 u8 u8* f8**",
     ],
-    "key_counts.find_lowest_keys": [f"{key} u8 u8 f8* u1* u8*" for key in _KEYS],
-    "key_counts.summarise_keys": [f"{key} u8 u8 f8* u8 f8* u8* u8*" for key in _KEYS],
-    "levels.count_codes": ["Table:u1 Rows i8** ColumnDraws f8**"],
-    "levels.find_ranges": ["f8** i8** f8 f8***"],
-    "levels.locate_counts": ["ColumnDraws u4* i8*"],
-    "levels.move_rows": ["Table:u1 Rows Rows grown* i4* i8** u4*"],
-    "levels.order_nodes": ["grown* i8 i8* i8*"],
-    "levels.split_nodes": [
+    "distributed.kernels.key_counts.find_lowest_keys": [
+        f"{key} u8 u8 f8* u1* u8*" for key in _KEYS
+    ],
+    "distributed.kernels.key_counts.summarise_keys": [
+        f"{key} u8 u8 f8* u8 f8* u8* u8*" for key in _KEYS
+    ],
+    "distributed.kernels.levels.count_codes": ["Table:u1 Rows i8** ColumnDraws f8**"],
+    "distributed.kernels.levels.find_ranges": ["f8** i8** f8 f8***"],
+    "distributed.kernels.levels.locate_counts": ["ColumnDraws u4* i8*"],
+    "distributed.kernels.levels.move_rows": ["Table:u1 Rows Rows grown* i4* i8** u4*"],
+    "distributed.kernels.levels.order_nodes": ["grown* i8 i8* i8*"],
+    "distributed.kernels.levels.split_nodes": [
         "CountedNodes GrowthArrays f8** b1* GrowthRules SplitSearch Scratch:u1",
     ],
     "monotonic.clip_to_bounds": ["u1* i4* i4* i4* f8* f8*"],
@@ -412,13 +416,8 @@ def _iterate_rules(*, usual: bool) -> Iterator[FunctionPointer]:
 def _iterate_searches(*, usual: bool) -> Iterator[FunctionPointer]:
     """Yield the searches of built-in splitters, for their types of codes."""
     from treekit.compiling.splitter import get_builtin_pointer
-    from treekit.kernels import (
-        axis_splits,
-        levels,
-        oblique_splits,
-        quantile_splits,
-        random_splits,
-    )
+    from treekit.distributed.kernels import levels
+    from treekit.kernels import axis_splits, oblique_splits, quantile_splits, random_splits
 
     small, large = ("u1",), ("u1", "u4")
     chosen: list[tuple[Any, tuple[str, ...], float | None]] = [

@@ -440,8 +440,8 @@ def has_equal_values(values, begin, end, noise, quantile):
 def search_split(node, tree, sample, bounds, rules, rounding, search, scratch, best_split):
     """Search for the best split of a node; return its kind, 0 = none, negative = an error.
 
-    `sample` is a `Sample`, or `treekit.kernels.levels.CountedNodes`; `rounding` bounds the
-    rounding error of the node's dense statistics.
+    `sample` is a `Sample`, or `treekit.distributed.kernels.levels.CountedNodes`; `rounding`
+    bounds the rounding error of the node's dense statistics.
     """
     this, stats = tree.nodes[np.uint64(node)], tree.stats[np.uint64(node)]
     rows, best, two = sample.rows, scratch.best, np.uint64(2)

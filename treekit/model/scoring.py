@@ -22,7 +22,6 @@ import numpy.typing as npt
 
 from treekit.data.schema import Output, Schema
 from treekit.data.table import is_dask_collection
-from treekit.distributed.collections import map_partitions
 from treekit.errors import DataError, ModelError
 from treekit.model.links import convert_sums
 from treekit.model.model import predict_labels
@@ -30,6 +29,7 @@ from treekit.model.model import predict_labels
 if TYPE_CHECKING:
     from treekit.model.model import Model
 
+    TransformSums = Callable[[Model, npt.NDArray[np.int64]], Any]
 
 # ---------------------------------------------------------------- prediction
 
@@ -51,12 +51,7 @@ def predict(model: Model, rows: Any, n_threads: int = 1) -> npt.NDArray[Any]:
     DataError
         If the rows do not fit the schema, or a policy rejects a cell.
     """
-    if is_dask_collection(rows):
-        lazy: npt.NDArray[Any] = predict_lazily(model, rows, "predict", predict_from_sums)
-        return lazy
-    predictions: npt.NDArray[Any] = transform_sums(
-        model, encode_table(model, rows), predict_from_sums, n_threads
-    )
+    predictions: npt.NDArray[Any] = _predict(model, rows, "predict", predict_from_sums, n_threads)
     return predictions
 
 
@@ -65,37 +60,21 @@ def predict_proba(model: Model, rows: Any, n_threads: int = 1) -> Any:
 
     Returns a list of such arrays if the model has several outputs.
     """
+    return _predict(model, rows, "predict_proba", compute_probabilities, n_threads)
+
+
+def _predict(model: Model, rows: Any, method: str, transform: TransformSums, n_threads: int) -> Any:
     if is_dask_collection(rows):
-        return predict_lazily(model, rows, "predict_proba", compute_probabilities)
-    return transform_sums(model, encode_table(model, rows), compute_probabilities, n_threads)
+        from treekit.distributed.collections import predict_lazily
 
-
-def predict_lazily(
-    model: Model,
-    rows: Any,
-    method: str,
-    transform: Callable[[Model, npt.NDArray[np.int64]], Any],
-    estimator: Any = None,
-) -> Any:
-    """Return lazy predictions of a Dask collection, see `map_partitions`.
-
-    Parameters
-    ----------
-    method : {"predict", "predict_proba"}
-        Of the estimator if one is given, else of the model.
-    transform : callable
-        See `transform_sums`; tells the type of predictions.
-    """
-    example = transform(model, np.zeros((1, model.schema.n_values), dtype=np.int64))
-    return map_partitions(
-        model if estimator is None else estimator, model.schema, rows, method, example
-    )
+        return predict_lazily(model, rows, method, transform)
+    return transform_sums(model, encode_table(model, rows), transform, n_threads)
 
 
 def transform_sums(
     model: Model,
     matrix: Matrix,
-    transform: Callable[[Model, npt.NDArray[np.int64]], Any],
+    transform: TransformSums,
     n_threads: int = 1,
 ) -> Any:
     """Apply a function such as `predict_from_sums` to the sums of each row.

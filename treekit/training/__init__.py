@@ -157,7 +157,7 @@ def train(
         given = merge_declaration(schema, [target] if isinstance(target, str) else target, given)
     reading = {**given, **get_reading_options(settings, given["task"])}
     if cluster is not None or is_dask_collection(source):
-        from treekit.training.whole_trees import train_on_cluster
+        from treekit.distributed.whole_trees import train_on_cluster
 
         return train_on_cluster(
             source, target, reading, validation, settings, cluster, progress, cluster_mode
@@ -201,7 +201,7 @@ def fit(
     """
     client = _find_joblib_client() if start is None else None
     if client is not None:
-        from treekit.training.whole_trees import fit_on_cluster
+        from treekit.distributed.whole_trees import fit_on_cluster
 
         return fit_on_cluster(client, dataset, validation, settings, progress)
     dataset, plan, validation = prepare_fit(dataset, validation, settings)

@@ -14,9 +14,9 @@ import numpy as np
 
 from treekit.data.encoding import encode_rows
 from treekit.data.features import UNSEEN, encode_levels
-from treekit.data.parquet_files import find_files, read_file
 from treekit.data.table import Table, read_table
 from treekit.distributed.cluster import connect, count_threads, locate_part
+from treekit.distributed.parquet_files import find_files, read_file
 from treekit.errors import DataError, find_repeated
 from treekit.model.model import Model
 from treekit.model.scoring import sum_leaf_values
@@ -58,7 +58,7 @@ def verify_table(
     choose : callable
         Chooses runtimes on a worker.
     source : table
-        With a cluster: the name of Parquet files, see `treekit.data.parquet_files.find_files`.
+        With a cluster: the name of Parquet files, as `find_files` takes it.
     cluster : distributed.Client or str, optional
         The artifacts are sent to its workers and run there.
     progress : callable, optional

@@ -19,13 +19,6 @@ import numpy.typing as npt
 
 from treekit.contracts import Ranks
 from treekit.data.binning import NOMINAL_CODES, choose_code_type
-from treekit.data.bins_by_counting import (
-    BinSearch,
-    DigitCounts,
-    assign_codes,
-    count_digits,
-    decode_keys,
-)
 from treekit.data.column_warnings import find_identifier_warning
 from treekit.data.dataset import (
     MAX_INTEGER_CLASSES,
@@ -39,11 +32,19 @@ from treekit.data.dataset import (
     read_task_columns,
 )
 from treekit.data.features import convert_to_numbers, find_loss, round_to_dtype
-from treekit.data.parquet_files import join_parts
 from treekit.data.schema import Schema
 from treekit.data.table import read_table
+from treekit.distributed.bins_by_counting import (
+    BinSearch,
+    DigitCounts,
+    assign_codes,
+    count_digits,
+    decode_keys,
+)
 from treekit.distributed.cluster import locate_row
 from treekit.distributed.failures import ClusterError
+from treekit.distributed.level_builder import Engine, LevelSizes, Partition, grow_by_levels
+from treekit.distributed.parquet_files import join_parts
 from treekit.errors import DataError, SettingError, TreekitWarning, warn
 from treekit.grow.forest_builder import (
     BootstrapSampler,
@@ -57,7 +58,6 @@ from treekit.grow.forest_builder import (
     number_leaves,
     select_drawn,
 )
-from treekit.grow.level_builder import Engine, LevelSizes, Partition, grow_by_levels
 from treekit.grow.route import find_leaves
 from treekit.grow.target_statistics import (
     TargetStatistics,
@@ -126,7 +126,7 @@ def train_by_levels(
     places
         Name and number of rows of each part, for messages.
     target, reading, settings, progress
-        See `treekit.training.whole_trees.train_on_cluster`.
+        See `treekit.distributed.whole_trees.train_on_cluster`.
     """
     if not isinstance(reading.get("weights"), (str, type(None))):
         raise SettingError(
@@ -594,7 +594,7 @@ def count_chunk(
     max_bins: int,
     asked: Mapping[int, tuple[Hashes | None, int]],
 ) -> dict[int, DigitCounts]:
-    """Count the keys of some columns; see `treekit.data.bins_by_counting.count_digits`."""
+    """Count the keys of some columns; see `treekit.distributed.bins_by_counting.count_digits`."""
     weights = _get_coding_weights(chunk, weighting)
     return {
         f: count_digits(chunk.columns[f], weights, max_bins, *wanted) for f, wanted in asked.items()

@@ -15,14 +15,14 @@ import numpy as np
 import numpy.typing as npt
 
 from treekit.data.binning import KEY_FORMATS, MAX_BINS, view_bits
-from treekit.kernels.feature_codes import assign_bins
-from treekit.kernels.key_counts import (
+from treekit.distributed.kernels.key_counts import (
     DIGIT_BITS,
     FIRST_BITS,
     count_next_digits,
     find_lowest_keys,
     summarise_keys,
 )
+from treekit.kernels.feature_codes import assign_bins
 
 Keys = npt.NDArray[np.uint64]
 Numbers = npt.NDArray[np.float64]

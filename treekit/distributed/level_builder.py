@@ -17,6 +17,17 @@ import numpy as np
 import numpy.typing as npt
 
 from treekit.compiling.splitter import get_builtin_pointer
+from treekit.distributed.kernels.levels import (
+    ColumnDraws,
+    CountedNodes,
+    count_codes,
+    find_ranges,
+    locate_counts,
+    move_rows,
+    order_nodes,
+    search_counts,
+    split_nodes,
+)
 from treekit.grow.forest_builder import BootstrapSampler
 from treekit.grow.recipe import Recipe
 from treekit.grow.target_statistics import TargetStatistics, allocate_rows, copy_rows
@@ -31,17 +42,6 @@ from treekit.grow.tree_builder import (
     make_growth_rules,
 )
 from treekit.kernels.grow_tree import NODE_DTYPE, GrowthArrays
-from treekit.kernels.levels import (
-    ColumnDraws,
-    CountedNodes,
-    count_codes,
-    find_ranges,
-    locate_counts,
-    move_rows,
-    order_nodes,
-    search_counts,
-    split_nodes,
-)
 from treekit.kernels.records import Rows, SplitSearch, Table
 from treekit.model.tree import Tree, expand_slices
 
@@ -113,7 +113,7 @@ class Level(NamedTuple):
     n_nodes : int
         Nodes of all trees so far.
     splits : (splits,) NODE
-        Splits of the previous level; see `treekit.kernels.levels.move_rows`.
+        Splits of the previous level; see `treekit.distributed.kernels.levels.move_rows`.
     entries : (pool,) int32
         Entries of these splits, as in `treekit.kernels.grow_tree.GrowthArrays`.
     blocks : sequence of (nodes,) int64
@@ -157,7 +157,7 @@ def count_level(
     -------
     bags
     blocks : list of (counts, ranges)
-        See `treekit.kernels.levels.count_codes` and `find_ranges`.
+        See `treekit.distributed.kernels.levels.count_codes` and `find_ranges`.
     """
     recipe, table = get_recipe(), partition.table
     bags = move_bags(partition, bags, level)

@@ -1,7 +1,7 @@
 """Training on a cluster whose workers each hold the encoded table and grow a share of the trees.
 
 Trees do not depend on each other, so that the model equals, byte for byte, that of one process.
-Tables that do not fit a worker are trained on by levels (`treekit.training.levels`).
+Tables that do not fit a worker are trained on by levels (`treekit.distributed.levels`).
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from treekit.data.dataset import Dataset, make_dataset
-from treekit.data.parquet_files import ParquetFiles, find_if_many, join_parts, read_file
 from treekit.data.table import is_dask_collection
 from treekit.distributed.cluster import (
     DaskEngine,
@@ -27,6 +26,7 @@ from treekit.distributed.cluster import (
     locate_row,
 )
 from treekit.distributed.failures import ClusterError
+from treekit.distributed.parquet_files import ParquetFiles, find_if_many, join_parts, read_file
 from treekit.errors import DataError, SettingError
 from treekit.grow.forest_builder import BootstrapSampler
 from treekit.training import Fitted, fit, make_fitted, prepare_fit, read_validation
@@ -201,7 +201,7 @@ def _train_by_levels(
     """Train by levels; `unfit` is the error if the table does not fit into a worker's memory."""
     import psutil  # type: ignore[import-untyped]  # of dask.distributed
 
-    from treekit.training.levels import (
+    from treekit.distributed.levels import (
         DEFAULT_MEMORY,
         Resources,
         check_chunk_memory,

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from treekit.training.levels import CALLER_BYTES, Resources, train_by_levels
+from treekit.distributed.levels import CALLER_BYTES, Resources, train_by_levels
 
 pytestmark = pytest.mark.system
 

@@ -12,11 +12,11 @@ import pytest
 
 import treekit
 from tests.distributed import make_frame, save
+from treekit.distributed import levels
 from treekit.distributed.failures import ClusterError
+from treekit.distributed.level_builder import LocalEngine
+from treekit.distributed.levels import Resources, train_by_levels
 from treekit.errors import DataError, SettingError
-from treekit.grow.level_builder import LocalEngine
-from treekit.training import levels
-from treekit.training.levels import Resources, train_by_levels
 from treekit.training.tasks import get_reading_options
 
 COLUMNS = ("y", "number", "w", "label", "twice", "part")

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from tests.examples import examples
 from treekit.data.binning import encode_columns
-from treekit.data.bins_by_counting import BinSearch, assign_codes, count_digits, decode_keys
+from treekit.distributed.bins_by_counting import BinSearch, assign_codes, count_digits, decode_keys
 
 SPECIAL = [0.0, -0.0, 1e-45, -1e-45, 5e-324, np.nan, 3.4e38, -3.4e38]
 

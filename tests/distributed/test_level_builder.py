@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from treekit.data.dataset import make_dataset
+from treekit.distributed.level_builder import LevelSizes, LocalEngine, Partition, grow_by_levels
 from treekit.errors import PluginError
 from treekit.grow.forest_builder import BootstrapSampler, draw_tree_seeds, make_sampler
-from treekit.grow.level_builder import LevelSizes, LocalEngine, Partition, grow_by_levels
 from treekit.grow.recipe import Recipe
 from treekit.grow.tree_builder import grow_tree
 from treekit.model.tree import Tree

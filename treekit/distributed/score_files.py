@@ -6,10 +6,15 @@ from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING, Any
 
 from treekit.data.encoding import encode_rows
-from treekit.data.parquet_files import ParquetFiles, list_index_columns, read_file, write_folder
 from treekit.data.schema import level_text
 from treekit.data.table import read_table
 from treekit.distributed.cluster import connect, locate_part
+from treekit.distributed.parquet_files import (
+    ParquetFiles,
+    list_index_columns,
+    read_file,
+    write_folder,
+)
 from treekit.errors import DataError
 from treekit.model.model import Model
 from treekit.model.scoring import compute_probabilities, predict_from_sums, sum_leaf_values
