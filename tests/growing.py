@@ -25,13 +25,12 @@ from treekit.data.binning import encode_columns
 from treekit.grow.recipe import GrownTree, Recipe, SurrogateRule
 from treekit.grow.route import prepare_routing
 from treekit.grow.target_statistics import (
+    ClassTarget,
+    NumberTarget,
+    RankTarget,
     TargetStatistics,
     choose_part_steps,
     copy_rows,
-    make_rank_target,
-    place_target,
-    scale_class_target,
-    scale_number_target,
 )
 from treekit.grow.tree_builder import allocate_scratch, grow_tree
 from treekit.kernels.cut_batches import CutScorer, allocate_batch
@@ -79,11 +78,11 @@ def target_of(problem: reference.Problem) -> TargetStatistics:
     n_classes = problem.several if problem.several and problem.several[0] else problem.n_classes
     if n_classes:
         codes = np.array(problem.y, np.int32)
-        return place_target(scale_class_target(len(codes), n_classes, weights), codes, weights)
+        return ClassTarget.scale(len(codes), n_classes, weights).place(codes, weights)
     y = np.array(problem.y, float)
     if problem.quantile is not None:
-        return make_rank_target(y, weights, float(problem.quantile))
-    return place_target(scale_number_target(y, weights), y, weights)
+        return RankTarget.make(y, weights, float(problem.quantile))
+    return NumberTarget.scale(y, weights).place(y, weights)
 
 
 def node_statistics(

@@ -34,7 +34,7 @@ from treekit.data.encoding import encode_rows
 from treekit.data.features import count_some_distinct
 from treekit.data.schema import MISSING_MARKS, Column, Schema
 from treekit.errors import DataError, SettingError, TreekitError, TreekitWarning
-from treekit.grow.held_out import encode_held_table, make_held_target
+from treekit.grow.held_out import encode_held_table
 from treekit.grow.tree_builder import grow_tree
 from treekit.kernels import feature_codes as kernels
 from treekit.kernels.records import SplitRules
@@ -604,7 +604,7 @@ def test_held_rows_travel_as_the_finished_tree_sends_them(splitter, criterion, p
     ]
     table, held = encode_held_table(other, recipe.table, splitter, "float32", placement)
     assert held.codes.dtype == table.codes.dtype
-    target = make_held_target(recipe.target, rng.integers(0, 3, m).astype(np.int32), None)
+    target = recipe.target.hold_out(rng.integers(0, 3, m).astype(np.int32), None)
     ids = np.arange(max(n, m), dtype=np.uint32)
 
     grown = grow_tree(

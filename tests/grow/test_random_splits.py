@@ -19,7 +19,7 @@ from tests.training.test_training import noisy, same_tree
 from treekit import RandomForestClassifier, RandomForestRegressor
 from treekit.data.binning import encode_columns, encode_keys
 from treekit.data.encoding import encode_rows
-from treekit.grow.target_statistics import scale_class_target
+from treekit.grow.target_statistics import ClassTarget
 from treekit.grow.tree_builder import allocate_scratch
 from treekit.kernels.node_statistics import UNIT_WEIGHTS, pack_statistics, sum_side
 from treekit.kernels.random_splits import MISSING_KEY
@@ -282,7 +282,7 @@ def test_accuracy_is_level_with_another_program():
 def test_keys_of_numbers_take_no_working_memory_for_each_key():
     columns = [np.arange(10, dtype=np.float32), np.arange(10) % 3]
     table = encode_columns(columns, np.array([0, 3]), np.array([False, True]), "keys")
-    scratch = allocate_scratch(table, scale_class_target(10, 2, None), 10, 1)
+    scratch = allocate_scratch(table, ClassTarget.scale(10, 2, None), 10, 1)
     batches = [*scratch.batch, *scratch.scan]
     arrays = [part for part in scratch if isinstance(part, np.ndarray)]
     assert len(arrays) + 2 == len(scratch)

@@ -45,10 +45,11 @@ from treekit.estimators import (
 )
 from treekit.grow.forest_builder import make_sampler
 from treekit.grow.target_statistics import (
-    TargetStatistics,
+    ClassTarget,
+    NumberTarget,
+    RankTarget,
+    TaskTarget,
     choose_part_steps,
-    place_target,
-    scale_layout_target,
 )
 from treekit.kernels.records import Table
 from treekit.model.tree import Split
@@ -404,8 +405,8 @@ def test_class_weights_change_no_draw_of_dense_statistics(weights):
     codes = Table(np.zeros((0, 60), np.uint8), np.zeros(0, np.uint32), *4 * [nothing])
     samples = []
     for factors in (None, np.where(y, 3.7, 0.3)):
-        whole = scale_layout_target(60, placed, layout, 2, weights, factors, drawn=True)
-        target = place_target(whole, placed, weights, factors)
+        whole = TaskTarget.scale(60, placed, layout, 2, weights, factors, drawn=True)
+        target = whole.place(placed, weights, factors)
         ids = np.arange(60, dtype=np.uint32)
         bootstrap = make_sampler(ids, codes, target)
         samples.append((bootstrap.ids, bootstrap.draw_counts(7)))
@@ -420,8 +421,8 @@ def test_numbers_of_unlike_size_keep_a_grid_fine_enough_for_each():
     layout = Layout(6, lambda *_: placed, lambda stats: stats, tuple("abcdef"))
     weights = np.random.default_rng(0).random(100)
     for factors in (None, np.where(y > 3, 0.0, 1.7)):
-        whole = scale_layout_target(100, placed, layout, 6, weights, factors)
-        target = place_target(whole, placed, weights, factors)
+        whole = TaskTarget.scale(100, placed, layout, 6, weights, factors)
+        target = whole.place(placed, weights, factors)
         wanted = placed * (weights * (1.0 if factors is None else factors))[:, None]
         assert np.allclose(target.values, wanted, rtol=1e-9, atol=0.0)
         sums = target.values.sum(axis=0)
@@ -1123,7 +1124,9 @@ def test_selected_rows_are_those_of_the_plain_loop(data: Any) -> None:
     values = values.reshape(n, width)
     cells = np.arange(n if width == 1 else 0, dtype=np.uint32)
     quantile = 0.5 if width == 3 and data.draw(st.booleans()) else None
-    target = TargetStatistics(cells, values, size=n if width == 1 else 3, quantile=quantile)
+    target = NumberTarget(cells, values, 3) if width == 3 else ClassTarget(cells, values, n)
+    if quantile is not None:
+        target = RankTarget(cells, values, 4, level=quantile)
     ids = np.array(data.draw(some), np.uint32)
     repeats = data.draw(
         st.none() | st.lists(st.sampled_from([0.0, 1.0, 2.5]), min_size=len(ids), max_size=len(ids))

@@ -59,12 +59,7 @@ from treekit.grow.forest_builder import (
     select_drawn,
 )
 from treekit.grow.route import find_leaves
-from treekit.grow.target_statistics import (
-    TargetStatistics,
-    choose_draws,
-    place_target,
-    round_to_step,
-)
+from treekit.grow.target_statistics import TargetStatistics, choose_draws, round_to_step
 from treekit.kernels.records import Table
 from treekit.kernels.route_rows import sum_votes
 from treekit.model.tree import Tree
@@ -630,7 +625,7 @@ def make_partition(chunk: Dataset, coded: tuple[Any, Any], data: EncodedData) ->
     """Return an encoded chunk as a partition, without a sampler."""
     factors = apply_class_weights(chunk, data.plan.class_weights).factors
     y = data.plan.criterion.place_rows(chunk)
-    target = place_target(data.target, y, chunk.weights, factors)
+    target = data.target.place(y, chunk.weights, factors)
     numbers = y.astype(np.float64) if data.needs_exact_means else None
     return Partition(data.table._replace(codes=coded[0]), target, numbers=numbers)
 

@@ -410,18 +410,10 @@ def hash_rows(
     Equal rows, which are interchangeable, have equal hashes.  Others collide once in
     2**64 pairs, and then count as equal rows in the order of the table.
     """
-    if target.is_dense:
-        # Statistics before weights: class weights must not change the draws.
-        stats = target.values if target.placed is None else target.placed
-        if per_weight and target.placed is None:
-            shares = target.values / np.maximum(target.values[:, :1], 1e-300)
-            stats = shares.astype(np.float32).astype(np.float64)
-        several = target.blocks is not None or target.layout is not None
-        key = _mix_bits((stats[ids, min(1, stats.shape[1] - 1)] + 0.0).view(np.uint64))
-        for column in stats.T[2:] if several else ():
-            key = _mix_bits(key ^ (column[ids] + 0.0).view(np.uint64))
-    else:
-        key = _mix_bits(target.cells[ids].astype(np.uint64))
+    first, *others = target.get_key_columns(ids, per_weight=per_weight)
+    key = _mix_bits(first)
+    for column in others:
+        key = _mix_bits(key ^ column)
     every = len(ids) == table.codes.shape[1] and bool(np.all(ids[1:] > ids[:-1]))
     at = ids.astype(np.intp)
     for f, codes in enumerate(table.codes):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from treekit.data.binning import Coding, encode_columns
 from treekit.data.schema import Dtype
-from treekit.grow.target_statistics import TargetStatistics, fill_class_blocks
+from treekit.grow.target_statistics import TargetStatistics
 from treekit.kernels.records import Rows, Table
 from treekit.model.fixed_point import place_threshold
 
@@ -82,35 +82,3 @@ def _find_bins(
     between = place_threshold(table.high[bins][:-1], table.low[bins][1:], dtype, placement)
     codes = np.searchsorted(between, column.astype(np.float64), side="left")
     return np.where(column != column, size, codes)
-
-
-def make_held_target(
-    target: TargetStatistics,
-    y: npt.NDArray[np.int32] | npt.NDArray[np.float64],
-    weights: npt.NDArray[np.float64] | None,
-) -> TargetStatistics:
-    """Return the statistics of validation rows on the scale of a training target.
-
-    Unlike `place_target`, it rounds nothing: the step was chosen from the training rows, and other
-    numbers or weights could be finer, or add up to more steps than a double counts.
-
-    Parameters
-    ----------
-    y : (rows,) or (rows, targets) int32 or float64
-        Class codes, or numbers; for a plugin's task the cells or (rows, S) statistics
-        of its layout.
-    weights : (rows,) float64, or None = 1
-    """
-    w, cells = np.ones(len(y)) if weights is None else weights, target.cells
-    if not target.is_dense:
-        cells, values = y.astype(np.uint32), w[:, None]
-    elif target.blocks is not None and target.blocks.classes:
-        values = fill_class_blocks(np.asarray(y, dtype=np.int32), target.blocks, w)
-    elif target.layout is not None:
-        values = w[:, None] * y
-    else:
-        parts = [w, (w * (y - target.center).T).T]
-        if target.quantile is not None:
-            parts.insert(1, np.asarray(y, dtype=np.float64))
-        values = np.column_stack(parts)
-    return replace(target, cells=cells, values=values, draw_weights=None)

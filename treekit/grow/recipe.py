@@ -104,7 +104,7 @@ class Recipe:
             not self.splitter.uses_records
             or self.fractional
             or self.surrogates is not None
-            or target.quantile is not None
+            or not target.is_additive
             or codes.dtype != np.uint8
             or not codes.size
             or not may_use(n_bytes)

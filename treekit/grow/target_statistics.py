@@ -10,14 +10,17 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import accumulate
-from typing import Any, NamedTuple, Protocol
+from typing import Any, ClassVar, NamedTuple, Protocol, Self
 
 import numpy as np
 import numpy.typing as npt
 
-from treekit.compiling.criterion import TargetBlocks
+from treekit.compiling.criterion import CompiledCriterion, TargetBlocks
+from treekit.compiling.functions import call_checked
 from treekit.contracts import Layout
+from treekit.discovery import FOREIGN_ERRORS, call_isolated, describe_error
 from treekit.errors import DataError
 from treekit.kernels.partition_rows import take_rows
 from treekit.kernels.records import Rows
@@ -32,62 +35,49 @@ class TargetStatistics:
     """The contribution of each training row to a node's statistics, S numbers called cells.
 
     A row of a cell target, such as a class, adds its weight to one cell.  A row of a dense
-    target, such as a number, adds to all S cells.  A rank target is a number for a criterion
-    with `treekit.contracts.Ranks`, such as the absolute error: statistics about a quantile.
+    target, such as a number, adds to all S cells.  `scale` of a kind of target chooses the grids
+    from all rows, and returns a target without rows, whose arrays have one row to show their
+    types; `place` makes the statistics of all rows, or of some of them, on these grids.
 
     Attributes
     ----------
     cells : (rows,) uint32
         Index of the cell of each row, for cell targets; else empty.
-    values : (rows, 1), (rows, S) or (rows, 3) float64
-        Weight of each row for cell targets; its statistics, weight first, for dense targets;
-        ``(w, y, w * (y - center))`` for rank targets.
+    values : (rows, 1) or (rows, S) float64
+        Weight of each row for cell targets; its statistics, weight first, for dense targets.
     size : int
         S, the number of cells of a node's statistics.
-    center : float or (targets,) float64
-        Constant subtracted from y before summation.
     noise : float
         Bound on the rounding of a row's dense statistics; 0 for integer weights.
     draw_weights : (rows,) float64 or None
         Bootstrap weights of rows, proportional to their probabilities; None if all are equal.
     draw_unit : float
         Weight of a row that is drawn once, before it is multiplied by its class weight.
-    quantile : float or None
-        Quantile level of a rank target, whose statistics are not additive.
-    blocks : TargetBlocks or None
-        Layout of the statistics of several targets; None for a single target.
-    layout : Layout or None
-        Layout of a plugin's task, which computes node values.
-    n_answers : int
-        V, the number of node values of such a task.
-    placed : (rows, S) float64 or None
-        Dense statistics of the rows of a plugin's task, before they are multiplied by row and
-        class weights.
-    step : float, (targets,) or (S,) float64
-        Grid step of numbers, or of the dense statistics of a plugin's task.
     weight_step, factor_step : float
         Grid steps of row weights (0 if they are integers, and not rounded), and of weights
         that are multiplied by class weights.
     total_weight : float or None
         Weight of all training rows if these are only some of them.
+    blocks : TargetBlocks or None
+        Layout of the statistics of several targets; None for a single target.
     """
 
     cells: npt.NDArray[np.uint32]
     values: Numbers
     size: int
-    center: float | Numbers = 0.0
     noise: float = 0.0
     draw_weights: Numbers | None = None
     draw_unit: float = 1.0
-    quantile: float | None = None
-    blocks: TargetBlocks | None = None
-    layout: Layout | None = None
-    n_answers: int = 0
-    placed: Numbers | None = None
-    step: float | Numbers = 1.0
     weight_step: float = 0.0
     factor_step: float = 1.0
     total_weight: float | None = None
+    blocks: TargetBlocks | None = None
+
+    is_additive: ClassVar[bool] = True
+    """Whether statistics add up; those of ranks do not."""
+
+    shares_steps: ClassVar[bool] = False
+    """Whether numbers of similar size share a grid; see `choose_common_steps`."""
 
     @property
     def is_dense(self) -> bool:
@@ -97,33 +87,129 @@ class TargetStatistics:
     @property
     def has_class_weights(self) -> bool:
         """Whether statistics are class weights, not sums of numbers."""
-        return not self.is_dense or (self.blocks is not None and self.blocks.classes)
+        return not self.is_dense
 
     @property
     def n_values(self) -> int:
         """Number of values of a node: weights of all classes, or a number for each target."""
-        if self.layout is not None:
-            return self.n_answers
-        if self.blocks is not None:
-            return self.blocks.ends[-1]
-        return 1 if self.is_dense else self.size
+        return self.size - self.is_dense
+
+    @property
+    def quantile(self) -> float | None:
+        """Quantile level of a rank target."""
+        return None
+
+    def place(
+        self, y: npt.NDArray[Any], weights: Numbers | None, factors: Numbers | None = None
+    ) -> Self:
+        """Return the statistics of some rows, or of all, on the grids chosen from all rows.
+
+        Parameters
+        ----------
+        y : (rows,) or (rows, targets)
+            Class codes, numbers, or cells or statistics of a plugin's layout.
+        weights, factors : (rows,) float64, or None = 1
+        """
+        w = np.ones(len(y)) if weights is None else round_weights_to_step(weights, self.weight_step)
+        drawn = self.draw_weights is not None
+        own = np.full(len(w), self.draw_unit) if drawn else w
+        if factors is not None:
+            own = multiply_weights(own, factors, self.factor_step)
+        rows = self._place_rows(y, w, own)
+        return replace(self, draw_weights=w if drawn else None, total_weight=None, **rows)
+
+    def hold_out(self, y: npt.NDArray[Any], weights: Numbers | None) -> Self:
+        """Return the statistics of validation rows on the scale of the training rows.
+
+        They are not rounded: the grids were chosen from the training rows, and other numbers could
+        be finer, or add up to more steps than a double counts.  Parameters are those of `place`.
+        """
+        w = np.ones(len(y)) if weights is None else weights
+        return replace(self, draw_weights=None, **self._weigh_rows(y, w))
+
+    def _place_rows(self, y: npt.NDArray[Any], w: Numbers, own: Numbers) -> dict[str, Any]:  # noqa: ARG002
+        """Return fields of rows of weights `w`, which are `own` in their statistics."""
+        return {"cells": y.astype(np.uint32), "values": own[:, None]}
+
+    def _weigh_rows(self, y: npt.NDArray[Any], w: Numbers) -> dict[str, Any]:
+        """Return fields of rows without rounding."""
+        return self._place_rows(y, w, w)
 
     def select_rows(self, ids: npt.NDArray[np.integer[Any]], repeats: Numbers | None) -> Rows:
         """Return the rows of one tree; `repeats` (rows,) are bootstrap counts.
 
-        Rows of weight zero are left out, since they must not shape the tree.  Rows of a
-        rank target are sorted by y.
+        Rows of weight zero are left out, since they must not shape the tree.
         """
         ids = ids.astype(np.uint32, copy=False)
         rows = allocate_rows(len(ids), self.values.shape[1], dense=self.is_dense)
         times = np.empty(0) if repeats is None else repeats
         n = take_rows(ids, times, self.cells, self.values, rows)
-        rows = Rows(rows.ids[:n], rows.cells[:n], rows.values[:n])
-        if self.quantile is not None:
-            rows.values[:, 1] = self.values[rows.ids, 1]
-            order = np.argsort(rows.values[:, 1], kind="stable")
-            rows = Rows(rows.ids[order], rows.cells, rows.values[order])
-        return rows
+        return Rows(rows.ids[:n], rows.cells[:n], rows.values[:n])
+
+    def sum_rows(self, rows: Rows) -> Numbers:
+        """Return the statistics (S,) of rows."""
+        if not self.is_dense:
+            counts = np.bincount(rows.cells, rows.values[:, 0], minlength=self.size)
+            return counts.astype(np.float64)
+        return np.asarray(rows.values.sum(axis=0))
+
+    def split_by_target(self, stats: Numbers) -> list[Numbers]:
+        """Split the statistics (nodes, S) of nodes by target, as the criterion receives them."""
+        blocks = self.blocks
+        if blocks is None:
+            return [stats]
+        return [blocks.select_target(stats, k) for k in range(blocks.n_targets)]
+
+    def choose_part_steps(self, values: Numbers) -> Numbers:
+        """Return grid steps (columns,) of fractional instances of rows of statistics `values`."""
+        steps = choose_part_steps(values, common=self.shares_steps)
+        if self.has_class_weights:
+            steps[:] = steps[0]  # one step: a part's class cells must equal its weight exactly
+        return steps
+
+    def compute_node_values(self, criterion: CompiledCriterion, stats: Numbers) -> Numbers:  # noqa: ARG002
+        """Compute the values (nodes, values) of nodes from their statistics (nodes, S).
+
+        Values are class weights, or a number for each target.
+        """
+        # A copy, not a view: the array of growth has room for more nodes.
+        return stats[:, 1:] if self.is_dense else stats.copy()
+
+    def get_key_columns(
+        self, ids: npt.NDArray[np.uint32], *, per_weight: bool = False
+    ) -> list[npt.NDArray[np.uint64]]:
+        """Return columns (rows,) of the target of some rows, which are equal for equal targets.
+
+        They are statistics before class weights, which must not change bootstrap samples.
+        `per_weight` divides them by the weight of the row.
+        """
+        if not self.is_dense:
+            return [self.cells[ids].astype(np.uint64)]
+        stats = self._get_unweighted(per_weight=per_weight)
+        return [(column[ids] + 0.0).view(np.uint64) for column in stats.T]
+
+    def _get_unweighted(self, *, per_weight: bool) -> Numbers:
+        if not per_weight:
+            return self.values[:, 1:]
+        shares = self.values[:, 1:] / np.maximum(self.values[:, :1], 1e-300)
+        return shares.astype(np.float32).astype(np.float64)
+
+    def _scale_factors(
+        self, n_rows: int, weights: Numbers | None, factors: Values, known: WeightScale
+    ) -> Self:
+        """Choose the grid of weights that are multiplied by factors."""
+
+        def weigh() -> Iterator[tuple[Numbers, float | Numbers, Numbers]]:
+            """Yield weights, weights in statistics, and factors, block by block."""
+            for rows in _iterate_slices(n_rows):
+                w = round_weights_to_step(_get_weights(weights, rows), known.step)
+                yield w, w if known.unit is None else known.unit, factors[rows]
+
+        total = sum_blocks_upwards(lambda: (w * own for w, _, own in weigh()))
+        largest = max(float((unit * own).max()) for _, unit, own in weigh())
+        step = choose_step(bound_sums(total, largest))
+        own_total = sum(float(multiply_weights(unit, own, step).sum()) for _, unit, own in weigh())
+        return replace(self, factor_step=step, total_weight=own_total)
 
 
 def copy_rows(rows: Rows) -> Rows:
@@ -137,11 +223,6 @@ def allocate_rows(size: int, width: int, *, dense: bool) -> Rows:
     return Rows(np.empty(size, np.uint32), cells, np.empty((size, width)))
 
 
-# ---------------------------------------------------------------- all rows
-# The grids are chosen from all rows; `place_target` makes the statistics of all rows, or of some
-# of them, on these grids.
-
-
 class Values(Protocol):
     """An array of rows, or values that are computed for a slice of rows when they are read."""
 
@@ -149,73 +230,131 @@ class Values(Protocol):
         """Return the values of some rows."""
 
 
-def scale_class_target(
-    n_rows: int,
-    n_classes: int | Sequence[int],
-    weights: Numbers | None,
-    factors: Values | None = None,
-    *,
-    drawn: bool = False,
-) -> TargetStatistics:
-    """Choose the grid steps of one or several class targets; return the target without rows.
+# ---------------------------------------------------------------- classes
 
-    Parameters
+
+class ClassTarget(TargetStatistics):
+    """A class: a cell target.  Several are dense: the weight, and a block of class weights each."""
+
+    has_class_weights: ClassVar[bool] = True
+
+    @classmethod
+    def scale(
+        cls,
+        n_rows: int,
+        n_classes: int | Sequence[int],
+        weights: Numbers | None,
+        factors: Values | None = None,
+        *,
+        drawn: bool = False,
+    ) -> ClassTarget:
+        """Choose the grid steps of one or several class targets; return the target without rows.
+
+        Parameters
+        ----------
+        n_rows : int
+        n_classes : int, or sequence of int
+            Of several targets, those of each.
+        weights : (rows,) float64, or None = 1
+        factors : (rows,) float64, or None = 1
+            Class weights: they multiply a row's statistics, but not its bootstrap probability.
+        drawn : bool
+            Whether rows will be drawn in proportion to their weight, not weighted by it.
+        """
+        known = measure_weights(n_rows, weights, drawn=drawn)
+        if isinstance(n_classes, int):
+            whole = cls(**known.make_fields(n_classes, dense=False))
+        else:
+            blocks = TargetBlocks(tuple(accumulate(n_classes, initial=0)), classes=True)
+            whole = cls(**known.make_fields(blocks.n_cells), blocks=blocks)
+        return whole if factors is None else whole._scale_factors(n_rows, weights, factors, known)
+
+    def _place_rows(self, y: npt.NDArray[Any], w: Numbers, own: Numbers) -> dict[str, Any]:
+        if self.blocks is None:
+            return super()._place_rows(y, w, own)
+        values = np.zeros((len(y), self.size))
+        values[:, 0] = own
+        for k, first in enumerate(self.blocks.first_cells):
+            values[np.arange(len(y)), first + np.asarray(y, dtype=np.int32)[:, k]] = own
+        return {"values": values}
+
+
+# ---------------------------------------------------------------- numbers
+
+
+@dataclass(frozen=True)
+class NumberTarget(TargetStatistics):
+    """One or several numbers: statistics ``(w, w * (y - center), ...)``.
+
+    Attributes
     ----------
-    n_rows : int
-    n_classes : int, or sequence of int
-        Of several targets, those of each, which has a block of class weights.
-    weights : (rows,) float64, or None = 1
-    factors : (rows,) float64, or None = 1
-        Class weights: they multiply a row's statistics, but not its bootstrap probability.
-    drawn : bool
-        Whether rows will be drawn in proportion to their weight, not weighted by it.
+    center : float or (targets,) float64
+        Constant subtracted from y before summation.
+    step : float or (targets,) float64
+        Grid step of numbers.
     """
-    known = measure_weights(n_rows, weights, drawn=drawn)
-    whole = _make_empty_target(known, 1)
-    if isinstance(n_classes, int):
-        whole = replace(whole, cells=np.zeros(1, np.uint32), size=n_classes)
-    else:
-        blocks = TargetBlocks(tuple(accumulate(n_classes, initial=0)), classes=True)
-        whole = replace(
-            whole, values=np.zeros((1, blocks.n_cells)), size=blocks.n_cells, blocks=blocks
-        )
-    return whole if factors is None else _scale_factors(whole, n_rows, weights, factors, known)
 
+    center: float | Numbers = 0.0
+    step: float | Numbers = 1.0
 
-def scale_number_target(
-    y: Numbers, weights: Numbers | None, *, drawn: bool = False, centred: bool = True
-) -> TargetStatistics:
-    """Choose the center and the grid of a target of one or several numbers (rows, targets).
+    @classmethod
+    def scale(
+        cls, y: Numbers, weights: Numbers | None, *, drawn: bool = False, centred: bool = True
+    ) -> NumberTarget:
+        """Choose the center and the grid of one or several numbers (rows, targets).
 
-    Statistics are ``(w, w * (y - center))``.  The center is the weighted median (0 unless
-    `centred`).  It minimises ``sum(w * |y - center|)``, which allows the finest grid, and is the
-    same number for any order of the rows and for repeated rows in place of weights.  The other
-    parameters are those of `scale_class_target`.
+        The center is the weighted median (0 unless `centred`).  It minimises
+        ``sum(w * |y - center|)``, which allows the finest grid, and is the same number for any
+        order of the rows and for repeated rows in place of weights.  The other parameters are those
+        of `ClassTarget.scale`.
 
-    Raises
-    ------
-    DataError
-        If squares of the target, or weighted sums of them, are out of range for float64.
-    """
-    known = measure_weights(len(y), weights, drawn=drawn)
-    if y.ndim == 1:
-        return _scale_numbers(y, weights, known, centred=centred)
-    each = [_scale_numbers(own, weights, known, centred=centred) for own in y.T]
-    blocks = TargetBlocks(tuple(range(len(each) + 1)), classes=False)
-    return replace(
-        each[0],
-        values=np.zeros((1, blocks.n_cells)),
-        size=blocks.n_cells,
-        center=np.array([one.center for one in each]),
-        step=np.array([one.step for one in each]),
-        noise=max(one.noise for one in each),
-        blocks=blocks,
-    )
+        Raises
+        ------
+        DataError
+            If squares of the target, or weighted sums of them, are out of range for float64.
+        """
+        known = measure_weights(len(y), weights, drawn=drawn)
+        if y.ndim == 1:
+            center, step, noise = _scale_numbers(y, weights, known, centred=centred)
+            return cls(**known.make_fields(2), noise=noise, center=center, step=step)
+        each = [_scale_numbers(own, weights, known, centred=centred) for own in y.T]
+        centers, steps, noises = map(np.array, zip(*each, strict=True))
+        blocks = TargetBlocks(tuple(range(len(each) + 1)), classes=False)
+        return cls(
+            **known.make_fields(blocks.n_cells), noise=float(noises.max()), blocks=blocks,
+            center=centers, step=steps,
+        )  # fmt: skip
+
+    def _place_rows(self, y: npt.NDArray[Any], w: Numbers, own: Numbers) -> dict[str, Any]:
+        counted = (w > 0).reshape(-1, *[1] * (y.ndim - 1))  # rows of weight zero may have any y
+        distance = np.subtract(y, self.center, out=np.zeros(y.shape), where=counted)
+        if self.noise == 0.0:
+            # Rounded before the product: w copies of a row must add up to the row of weight w.
+            wy = (own * round_to_step(distance, self.step).T).T
+        else:  # this would round y as coarsely as w * y
+            wy = round_to_step((own * distance.T).T, self.step)
+        return {"values": np.column_stack([own, wy])}
+
+    def _weigh_rows(self, y: npt.NDArray[Any], w: Numbers) -> dict[str, Any]:
+        return {"values": np.column_stack([w, (w * (y - self.center).T).T])}
+
+    def compute_node_values(self, criterion: CompiledCriterion, stats: Numbers) -> Numbers:
+        """Return the criterion's leaf values, or means."""
+        leaf_value = criterion.functions.leaf_value
+        if leaf_value is None:
+            return self._compute_centers(stats)
+        call = partial(call_checked, criterion.origin, "leaf_value", leaf_value)
+        values = [[call(row) for row in own] for own in self.split_by_target(stats)]
+        return np.stack(values, axis=1) + self.center
+
+    def _compute_centers(self, stats: Numbers) -> Numbers:
+        return np.asarray(stats[:, 1:] / stats[:, :1] + self.center)
 
 
 def _scale_numbers(
     y: Numbers, weights: Numbers | None, known: WeightScale, *, centred: bool
-) -> TargetStatistics:
+) -> tuple[float, float, float]:
+    """Return the center, grid step and noise of a number."""
     center = 0.0
     if centred:
         center = compute_weighted_median(
@@ -242,108 +381,215 @@ def _scale_numbers(
     one = one if known.unit is None else known.unit
     step = choose_step(bound_sums(sum_blocks_upwards(measure_distances), one * spread))
     # Several steps: bootstrap counts multiply the rounding error of a row.
-    noise = 0.0 if whole else 8 * step
-    return replace(_make_empty_target(known, 2), size=2, center=center, noise=noise, step=step)
+    return center, step, 0.0 if whole else 8 * step
 
 
-def _make_empty_target(known: WeightScale, width: int) -> TargetStatistics:
-    """Return a target without rows, whose arrays have one row to show their kinds."""
-    drawn = known.unit is not None
-    return TargetStatistics(
-        np.empty(0, np.uint32),
-        np.zeros((1, width)),
-        width,
-        draw_weights=np.zeros(1) if drawn else None,
-        draw_unit=known.unit if known.unit is not None else 1.0,
-        total_weight=known.unit * known.n_rows if known.unit is not None else known.total,
-        weight_step=known.step,
-    )
+@dataclass(frozen=True)
+class RankTarget(NumberTarget):
+    """A number for criteria of ranks, `treekit.contracts.Ranks`.
 
+    Rows are ``(w, y, w * (y - center))``, and statistics those about a quantile.  The values of
+    nodes are not centred.
 
-def _scale_factors(
-    whole: TargetStatistics,
-    n_rows: int,
-    weights: Numbers | None,
-    factors: Values,
-    known: WeightScale,
-) -> TargetStatistics:
-    """Choose the grid of weights that are multiplied by factors."""
-
-    def weigh() -> Iterator[tuple[Numbers, float | Numbers, Numbers]]:
-        """Yield weights, weights in statistics, and factors, block by block."""
-        for rows in _iterate_slices(n_rows):
-            w = round_weights_to_step(_get_weights(weights, rows), known.step)
-            yield w, w if known.unit is None else known.unit, factors[rows]
-
-    total = sum_blocks_upwards(lambda: (w * own for w, _, own in weigh()))
-    largest = max(float((unit * own).max()) for _, unit, own in weigh())
-    step = choose_step(bound_sums(total, largest))
-    own_total = sum(float(multiply_weights(unit, own, step).sum()) for _, unit, own in weigh())
-    return replace(whole, factor_step=step, total_weight=own_total)
-
-
-def make_rank_target(
-    y: Numbers, weights: Numbers | None, quantile: float, *, drawn: bool = False
-) -> TargetStatistics:
-    """Make a target for criteria of ranks, `treekit.contracts.Ranks`; see `scale_number_target`."""
-    sums = place_target(scale_number_target(y, weights, drawn=drawn), y, weights)
-    values = np.column_stack([sums.values[:, 0], y, sums.values[:, 1]])
-    return replace(sums, values=values, size=4, center=0.0, quantile=quantile)
-
-
-# ---------------------------------------------------------------- some rows
-
-
-def place_target(
-    whole: TargetStatistics,
-    y: npt.NDArray[Any],
-    weights: Numbers | None,
-    factors: Numbers | None = None,
-) -> TargetStatistics:
-    """Return the statistics of some rows, or of all, on the grids chosen from all rows.
-
-    Parameters
+    Attributes
     ----------
-    whole : TargetStatistics
-        The result of `scale_class_target` or of another function that chooses grids.
-    y : (rows,) or (rows, targets)
-        Class codes, numbers, or cells or statistics of a plugin's layout.
-    weights, factors : (rows,) float64, or None = 1
+    level : float
+        Quantile level.
     """
-    w = np.ones(len(y)) if weights is None else round_weights_to_step(weights, whole.weight_step)
-    drawn = whole.draw_weights is not None
-    unit = np.full(len(w), whole.draw_unit) if drawn else w
-    own = unit if factors is None else multiply_weights(unit, factors, whole.factor_step)
-    cells, placed = whole.cells[:0], None
-    if not whole.is_dense:
-        cells, values = y.astype(np.uint32), own[:, None]
-    elif whole.layout is not None:
+
+    level: float = 0.5
+
+    is_additive: ClassVar[bool] = False
+    n_values: ClassVar[int] = 1
+
+    @classmethod
+    def make(
+        cls, y: Numbers, weights: Numbers | None, level: float, *, drawn: bool = False
+    ) -> RankTarget:
+        """Make the statistics of all rows; see `NumberTarget.scale`."""
+        sums = NumberTarget.scale(y, weights, drawn=drawn).place(y, weights)
+        values = np.insert(sums.values, 1, y, axis=1)
+        fields = vars(sums) | {"values": values, "size": 4, "center": 0.0, "step": 0.0}
+        return cls(**fields, level=level)
+
+    @property
+    def quantile(self) -> float | None:
+        """Quantile level."""
+        return self.level
+
+    def _weigh_rows(self, y: npt.NDArray[Any], w: Numbers) -> dict[str, Any]:
+        return {"values": np.column_stack([w, y, w * y])}
+
+    def select_rows(self, ids: npt.NDArray[np.integer[Any]], repeats: Numbers | None) -> Rows:
+        """Return the rows of one tree, sorted by y."""
+        rows = super().select_rows(ids, repeats)
+        rows.values[:, 1] = self.values[rows.ids, 1]
+        order = np.argsort(rows.values[:, 1], kind="stable")
+        return Rows(rows.ids[order], rows.cells, rows.values[order])
+
+    def sum_rows(self, rows: Rows) -> Numbers:
+        """Return the weight of rows, and zeros."""
+        return np.array([rows.values[:, 0].sum(), 0.0, 0.0, 0.0])
+
+    def _get_unweighted(self, *, per_weight: bool) -> Numbers:
+        return super()._get_unweighted(per_weight=per_weight)[:, :1]
+
+    def _compute_centers(self, stats: Numbers) -> Numbers:
+        return stats[:, 1:2]
+
+
+# ---------------------------------------------------------------- tasks of plugins
+
+
+@dataclass(frozen=True, kw_only=True)
+class TaskTarget(TargetStatistics):
+    """The target of a plugin's task: a cell target, or dense.
+
+    Attributes
+    ----------
+    layout : Layout
+    n_answers : int
+        V, the number of node values.
+    step : (S,) float64 or None
+        Grid steps of dense statistics.
+    placed : (rows, S) float64 or None
+        Dense statistics of rows, before they are multiplied by row and class weights.
+    """
+
+    layout: Layout
+    n_answers: int
+    step: Numbers | None = None
+    placed: Numbers | None = None
+
+    shares_steps: ClassVar[bool] = True
+
+    @classmethod
+    def scale(
+        cls,
+        n_rows: int,
+        placed: Values,
+        layout: Layout,
+        n_answers: int,
+        weights: Numbers | None,
+        factors: Values | None = None,
+        *,
+        drawn: bool = False,
+    ) -> TaskTarget:
+        """Choose the grid steps; return the target without rows.
+
+        Statistics of similar size, including weights, share a grid (`choose_common_steps`), so that
+        equal quantities in two columns have equal sums.
+
+        Parameters
+        ----------
+        placed : (rows,) int64 or (rows, S) float64
+            Cell of each row, or its statistics.
+        n_answers : int
+            V, the number of node values.
+        weights, factors, drawn
+            See `ClassTarget.scale`.
+
+        Raises
+        ------
+        DataError
+            If squares of the statistics leave float64.
+        """
+        if placed[slice(0, 1)].ndim == 1:
+            counting = ClassTarget.scale(n_rows, layout.size, weights, factors, drawn=drawn)
+            return cls(**vars(counting), layout=layout, n_answers=n_answers)
+        known = measure_weights(n_rows, weights, drawn=drawn)
+        whole = cls(**known.make_fields(layout.size), layout=layout, n_answers=n_answers)
+        if factors is not None:
+            whole = whole._scale_factors(n_rows, weights, factors, known)
+
+        def weigh() -> Iterator[tuple[Any, Numbers, Numbers]]:
+            """Yield statistics, expected weights, and weights in statistics, block by block."""
+            for rows in _iterate_slices(n_rows):
+                expected = round_weights_to_step(_get_weights(weights, rows), known.step)
+                own = expected if known.unit is None else np.full(len(expected), known.unit)
+                if factors is not None:
+                    own = multiply_weights(own, factors[rows], whole.factor_step)
+                    expected = expected * factors[rows]
+                # Rows of weight zero may have any values.
+                yield np.where(own[:, None] > 0, placed[rows], 0.0), expected, own
+
+        # As for numbers: copies of a row add up to one row of integer weight.
+        copies = factors is None and known.may_be_copies
+        one = 1.0 if copies else max(float(own.max()) for _, _, own in weigh())
+        if not copies and known.unit is None and factors is None:
+            one = known.total / known.n_positive
+        total = sum(float(expected.sum()) for _, expected, _ in weigh())
+        low = np.min([counted.min(axis=0) for counted, _, _ in weigh()], axis=0).tolist()
+        high = np.max([counted.max(axis=0) for counted, _, _ in weigh()], axis=0).tolist()
+        largest, needed = np.maximum(np.abs(low), np.abs(high)), []
+        for k, most in enumerate(largest.tolist()):
+            check_target_range(low[k], high[k], 0.0, total)
+
+            def weigh_column(k: int = k) -> Iterator[Numbers]:
+                return (np.abs(counted[:, k]) * expected for counted, expected, _ in weigh())
+
+            needed.append(choose_step(bound_sums(sum_blocks_upwards(weigh_column), one * most)))
+        steps = choose_common_steps(np.array(needed), largest, total)
+        own_total = whole.total_weight
+        if not copies:
+            own_total = sum(
+                float(round_weights_to_step(own, float(steps[0])).sum()) for _, _, own in weigh()
+            )
+        noise = 0.0 if copies else 8 * float(steps.max())
+        return replace(whole, noise=noise, step=steps, total_weight=own_total)
+
+    @property
+    def n_values(self) -> int:
+        """Number of values of the task."""
+        return self.n_answers
+
+    def _place_rows(self, y: npt.NDArray[Any], w: Numbers, own: Numbers) -> dict[str, Any]:
+        if self.step is None:
+            return super()._place_rows(y, w, own)
         placed = y.astype(np.float64, copy=False)
-        values = _place_statistics(placed, own, np.asarray(whole.step), exact=whole.noise == 0.0)
-    elif whole.blocks is not None and whole.blocks.classes:
-        values = fill_class_blocks(np.asarray(y, dtype=np.int32), whole.blocks, own)
-    else:
-        counted = (w > 0).reshape(-1, *[1] * (y.ndim - 1))  # rows of weight zero may have any y
-        distance = np.subtract(y, whole.center, out=np.zeros(y.shape), where=counted)
-        if whole.noise == 0.0:
-            # Rounded before the product: w copies of a row must add up to the row of weight w.
-            wy = (unit * round_to_step(distance, whole.step).T).T
-        else:  # this would round y as coarsely as w * y
-            wy = round_to_step((unit * distance.T).T, whole.step)
-        values = np.column_stack([unit, wy])
-    return replace(
-        whole, cells=cells, values=values, draw_weights=w if drawn else None, placed=placed,
-        total_weight=None,
-    )  # fmt: skip
+        counted = np.where(own[:, None] > 0, placed, 0.0)
+        if self.noise == 0.0:
+            values = np.asarray(own[:, None] * round_to_step(counted, self.step))
+        else:
+            own = round_weights_to_step(own, float(self.step[0]))
+            values = round_to_step(own[:, None] * counted, self.step)
+        return {"values": values, "placed": placed}
 
+    def _weigh_rows(self, y: npt.NDArray[Any], w: Numbers) -> dict[str, Any]:
+        return {"values": w[:, None] * y} if self.is_dense else self._place_rows(y, w, w)
 
-def fill_class_blocks(y: npt.NDArray[np.int32], blocks: TargetBlocks, w: Numbers) -> Numbers:
-    """Return statistics (rows, S): the weight of each row, also in its class cell per target."""
-    values = np.zeros((len(y), blocks.n_cells))
-    values[:, 0] = w
-    for k, first in enumerate(blocks.first_cells):
-        values[np.arange(len(y)), first + y[:, k]] = w
-    return values
+    def compute_node_values(self, criterion: CompiledCriterion, stats: Numbers) -> Numbers:
+        """Compute node values by the plugin's `answer`, and validate them."""
+        origin, layout = criterion.origin, self.layout
+        rows = stats.copy()
+        rows.flags.writeable = False
+        try:
+            values = np.array(call_isolated(str(origin), layout.answer, rows), dtype=np.float64)
+        except FOREIGN_ERRORS as error:
+            raise origin.make_error(f"raised {describe_error(error)} in `answer`") from error
+        if values.shape != (len(rows), self.n_answers):
+            raise origin.make_error(
+                f"returned an array of shape {values.shape} from `answer` for {len(rows)} nodes; "
+                f"it must return shape ({len(rows)}, {self.n_answers})"
+            )
+        least = -np.inf if layout.names else 0.0
+        wrong = ~(np.isfinite(values) & (values >= least)).all(axis=1)
+        if not layout.names:
+            wrong |= ~(values.sum(axis=1) > 0.0)
+        if wrong.any():
+            at = int(wrong.argmax())
+            expected = "class weights, not negative and not all 0"
+            expected = "finite numbers" if layout.names else expected
+            raise origin.make_error(
+                f"returned {values[at].tolist()} from `answer` for the statistics "
+                f"{rows[at].tolist()}; it must return {expected}"
+            )
+        return values
+
+    def _get_unweighted(self, *, per_weight: bool) -> Numbers:
+        if self.placed is None:
+            return super()._get_unweighted(per_weight=per_weight)
+        return self.placed[:, min(1, self.size - 1) :]
 
 
 # ---------------------------------------------------------------- exact sums
@@ -389,6 +635,15 @@ class WeightScale(NamedTuple):
     total: float
     unit: float | None
     may_be_copies: bool
+
+    def make_fields(self, size: int, *, dense: bool = True) -> dict[str, Any]:
+        """Make the fields of a target of `size` cells whose arrays have one row to show types."""
+        cells, values = np.zeros(1 - dense, np.uint32), np.zeros((1, size if dense else 1))
+        made = {"cells": cells, "values": values, "size": size, "weight_step": self.step}
+        if self.unit is None:
+            return made | {"total_weight": self.total}
+        total = self.unit * self.n_rows
+        return made | {"draw_weights": np.zeros(1), "draw_unit": self.unit, "total_weight": total}
 
 
 def measure_weights(n_rows: int, weights: Numbers | None, *, drawn: bool = False) -> WeightScale:
@@ -605,90 +860,3 @@ def choose_part_steps(values: Numbers, *, common: bool = False) -> Numbers:
 def round_to_step(values: Numbers, step: float | Numbers) -> Numbers:
     """Round to the nearest multiples of `step`, ties to even."""
     return np.asarray(np.rint(values / step) * step)
-
-
-# ---------------------------------------------------------------- layouts of tasks
-
-
-def scale_layout_target(
-    n_rows: int,
-    placed: Values,
-    layout: Layout,
-    n_answers: int,
-    weights: Numbers | None,
-    factors: Values | None = None,
-    *,
-    drawn: bool = False,
-) -> TargetStatistics:
-    """Choose the grid steps of the target of a plugin's task; return the target without rows.
-
-    Statistics of similar size, including weights, share a grid (`choose_common_steps`), so that
-    equal quantities in two columns have equal sums.
-
-    Parameters
-    ----------
-    placed : (rows,) int64 or (rows, S) float64
-        Cell of each row, or its statistics.
-    n_answers : int
-        V, the number of node values.
-    weights, factors, drawn
-        See `scale_class_target`.
-
-    Raises
-    ------
-    DataError
-        If squares of the statistics leave float64.
-    """
-    if placed[slice(0, 1)].ndim == 1:
-        counting = scale_class_target(n_rows, layout.size, weights, factors, drawn=drawn)
-        return replace(counting, layout=layout, n_answers=n_answers)
-    known = measure_weights(n_rows, weights, drawn=drawn)
-    whole = _make_empty_target(known, layout.size)
-    if factors is not None:
-        whole = _scale_factors(whole, n_rows, weights, factors, known)
-
-    def weigh() -> Iterator[tuple[Any, Numbers, Numbers]]:
-        """Yield statistics, expected weights, and weights in statistics, block by block."""
-        for rows in _iterate_slices(n_rows):
-            expected = round_weights_to_step(_get_weights(weights, rows), known.step)
-            own = expected if known.unit is None else np.full(len(expected), known.unit)
-            if factors is not None:
-                own = multiply_weights(own, factors[rows], whole.factor_step)
-                expected = expected * factors[rows]
-            # Rows of weight zero may have any values.
-            yield np.where(own[:, None] > 0, placed[rows], 0.0), expected, own
-
-    # As for numbers: copies of a row add up to one row of integer weight.
-    copies = factors is None and known.may_be_copies
-    one = 1.0 if copies else max(float(own.max()) for _, _, own in weigh())
-    if not copies and known.unit is None and factors is None:
-        one = known.total / known.n_positive
-    total = sum(float(expected.sum()) for _, expected, _ in weigh())
-    low = np.min([counted.min(axis=0) for counted, _, _ in weigh()], axis=0).tolist()
-    high = np.max([counted.max(axis=0) for counted, _, _ in weigh()], axis=0).tolist()
-    largest, needed = np.maximum(np.abs(low), np.abs(high)), []
-    for k, most in enumerate(largest.tolist()):
-        check_target_range(low[k], high[k], 0.0, total)
-
-        def weigh_column(k: int = k) -> Iterator[Numbers]:
-            return (np.abs(counted[:, k]) * expected for counted, expected, _ in weigh())
-
-        needed.append(choose_step(bound_sums(sum_blocks_upwards(weigh_column), one * most)))
-    steps = choose_common_steps(np.array(needed), largest, total)
-    own_total = whole.total_weight
-    if not copies:
-        own_total = sum(
-            float(round_weights_to_step(own, float(steps[0])).sum()) for _, _, own in weigh()
-        )
-    return replace(
-        whole, noise=0.0 if copies else 8 * float(steps.max()), step=steps, layout=layout,
-        n_answers=n_answers, total_weight=own_total,
-    )  # fmt: skip
-
-
-def _place_statistics(placed: Numbers, own: Numbers, steps: Numbers, *, exact: bool) -> Numbers:
-    """Multiply statistics (rows, S) by weights, on the grids of the columns."""
-    counted = np.where(own[:, None] > 0, placed, 0.0)
-    if exact:
-        return np.asarray(own[:, None] * round_to_step(counted, steps))
-    return round_to_step(round_weights_to_step(own, float(steps[0]))[:, None] * counted, steps)

@@ -14,21 +14,14 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from treekit.compiling.criterion import CompiledCriterion
 from treekit.compiling.functions import Origin, call_checked, format_statistics, thread_state
-from treekit.contracts import Layout
-from treekit.discovery import FOREIGN_ERRORS, call_isolated, describe_error
+from treekit.discovery import describe_error
 from treekit.errors import DataError, PluginError, SettingError
 from treekit.grow.cut_thresholds import find_gaps, place_cuts
 from treekit.grow.node_generator import make_node_generator
 from treekit.grow.recipe import GrownTree, Recipe, SurrogateRule
 from treekit.grow.route import compute_leaf_shares
-from treekit.grow.target_statistics import (
-    TargetStatistics,
-    allocate_rows,
-    choose_part_steps,
-    copy_rows,
-)
+from treekit.grow.target_statistics import TargetStatistics, allocate_rows, copy_rows
 from treekit.kernels.axis_splits import SUBSETS_PER_SCAN
 from treekit.kernels.cut_batches import N_CUT_ROWS, allocate_batch
 from treekit.kernels.function_pointers import FunctionPointer, compile_pointers
@@ -215,31 +208,22 @@ def _iterate_calls(
 ) -> Iterator[tuple[str, Any, tuple[Any, ...]]]:
     """Yield the calls that a criterion may have received for a node and one of its branches."""
     functions = recipe.criterion.functions
-    ranked = recipe.target.quantile is not None
-    sides = [left] if ranked else [left, parent - left]  # rank statistics cannot be subtracted
+    additive = recipe.target.is_additive
+    sides = [left, parent - left] if additive else [left]  # rank statistics cannot be subtracted
     for name in ("impurity", "priority", "order"):
         for stats in (parent, *sides):
             yield from _iterate_targets(recipe, name, getattr(functions, name), stats)
-    if not ranked:
-        parts = zip(*(_split_by_target(recipe, stats) for stats in (parent, *sides)), strict=True)
-        for node_stats, *branches in parts:
-            yield "score", functions.score, (node_stats, np.array(branches))
+    if additive:
+        for stats in recipe.target.split_by_target(np.array([parent, *sides])):
+            yield "score", functions.score, (stats[0], stats[1:])
 
 
 def _iterate_targets(
     recipe: Recipe, name: str, function: Any, stats: Numbers
 ) -> Iterator[tuple[str, Any, tuple[Any, ...]]]:
     """Yield the calls of a function with the statistics of each target."""
-    for target_stats in _split_by_target(recipe, stats):
+    for (target_stats,) in recipe.target.split_by_target(stats[None, :]):
         yield name, function, (target_stats,)
-
-
-def _split_by_target(recipe: Recipe, stats: Numbers) -> list[Numbers]:
-    """Split statistics by target, as the criterion receives them."""
-    blocks = recipe.target.blocks
-    if blocks is None:
-        return [stats]
-    return [blocks.select_target(stats[None, :], k)[0] for k in range(blocks.n_targets)]
 
 
 def _find_failing_call(
@@ -369,13 +353,11 @@ def _allocate_rare_parts(recipe: Recipe, rows: Rows, held_table: Table) -> RareP
     splitter, codes = recipe.splitter, recipe.table.codes
     has_surrogates = recipe.surrogates is not None
     is_rare = recipe.fractional or has_surrogates or splitter.intervals or splitter.sums
-    if not is_rare and recipe.target.quantile is None:
+    if not is_rare and recipe.target.is_additive:
         return None
     steps = np.empty(0)
     if recipe.fractional:
-        steps = choose_part_steps(rows.values, common=recipe.target.layout is not None)
-        if recipe.target.has_class_weights:
-            steps[:] = steps[0]  # one step: a part's class cells must equal its weight exactly
+        steps = recipe.target.choose_part_steps(rows.values)
     sides, held_sides = codes[0], held_table.codes[0]
     if not splitter.sums:
         sides, held_sides = sides[:0], held_sides[:0]
@@ -466,7 +448,7 @@ def call_kernel(
             outcome = _get_compiled(kernel, arguments)(*arguments) if call is None else call()
         except Exception as error:
             failures = thread_state.failures or [
-                attribute_exception(recipe, error, _sum_rows(recipe, rows))
+                attribute_exception(recipe, error, recipe.target.sum_rows(rows))
             ]
             raise failures[0] from error
         if thread_state.failures:
@@ -482,16 +464,6 @@ def call_kernel(
 
 _BRIEF_CELLS = 1 << 16
 """Cells of a table whose trees grow in some milliseconds, for which Ctrl-C may wait."""
-
-
-def _sum_rows(recipe: Recipe, rows: Rows) -> Numbers:
-    """Return the statistics (S,) of all rows; only the weight for a rank target."""
-    if len(rows.cells):
-        counts = np.bincount(rows.cells, rows.values[:, 0], minlength=recipe.target.size)
-        return counts.astype(np.float64)
-    if recipe.target.quantile is None:
-        return np.asarray(rows.values.sum(axis=0))
-    return np.array([rows.values[:, 0].sum(), 0.0, 0.0, 0.0])
 
 
 def _call_off_main_thread(function: Callable[[], Any]) -> Any:
@@ -579,7 +551,7 @@ def assemble_tree(
         threshold=_compute_thresholds(recipe, g),
         level_offsets=level_start,
         level_branch=level_branch,
-        value=compute_node_values(recipe.target, recipe.criterion, value_stats),
+        value=recipe.target.compute_node_values(recipe.criterion, value_stats),
         term_offsets=term_start // 2 if len(terms) else term_start,
         term_feature=terms[::2],
         term_weight=terms[1::2].copy().view(np.float32),
@@ -674,68 +646,6 @@ def _find_parents(g: npt.NDArray[np.void]) -> npt.NDArray[np.int64]:
     parent = np.full(len(g), -1, dtype=np.int64)
     parent[expand_slices(g["first_child"][inner], counts)] = np.repeat(inner, counts)
     return parent
-
-
-# ---------------------------------------------------------------- node values
-
-
-def compute_node_values(
-    target: TargetStatistics, criterion: CompiledCriterion, stats: Numbers
-) -> Numbers:
-    """Compute the values (nodes, values) of nodes from their statistics (nodes, S).
-
-    Values are class weights, or a number for each target.
-    """
-    if target.layout is not None:
-        return _compute_task_values(target.layout, target.n_answers, criterion, stats)
-    if not target.is_dense:
-        return stats.copy()  # not a view: the array of growth has room for more nodes
-    if target.has_class_weights:
-        return stats[:, 1:]
-    leaf_value = criterion.functions.leaf_value
-    if leaf_value is not None:
-        blocks, values = target.blocks, []
-        for k in range(1 if blocks is None else blocks.n_targets):
-            target_stats = stats if blocks is None else blocks.select_target(stats, k)
-            calls = (
-                call_checked(criterion.origin, "leaf_value", leaf_value, row)
-                for row in target_stats
-            )
-            values.append(np.array(list(calls)))
-        return np.stack(values, axis=1) + target.center
-    if target.quantile is not None:
-        return stats[:, 1:2]
-    return np.asarray(stats[:, 1:] / stats[:, :1] + target.center)
-
-
-def _compute_task_values(
-    layout: Layout, n_answers: int, criterion: CompiledCriterion, stats: Numbers
-) -> Numbers:
-    """Compute the node values of a plugin's task, and validate them."""
-    origin = criterion.origin
-    rows = stats.copy()
-    rows.flags.writeable = False
-    try:
-        values = np.array(call_isolated(str(origin), layout.answer, rows), dtype=np.float64)
-    except FOREIGN_ERRORS as error:
-        raise origin.make_error(f"raised {describe_error(error)} in `answer`") from error
-    if values.shape != (len(rows), n_answers):
-        raise origin.make_error(
-            f"returned an array of shape {values.shape} from `answer` for {len(rows)} nodes; it "
-            f"must return shape ({len(rows)}, {n_answers})"
-        )
-    least = -np.inf if layout.names else 0.0
-    wrong = ~(np.isfinite(values) & (values >= least)).all(axis=1)
-    if not layout.names:
-        wrong |= ~(values.sum(axis=1) > 0.0)
-    if wrong.any():
-        at = int(wrong.argmax())
-        expected = "finite numbers" if layout.names else "class weights, not negative and not all 0"
-        raise origin.make_error(
-            f"returned {values[at].tolist()} from `answer` for the statistics "
-            f"{rows[at].tolist()}; it must return {expected}"
-        )
-    return values
 
 
 # ---------------------------------------------------------------- surrogates
@@ -849,7 +759,7 @@ def allocate_scratch(
         batch=allocate_batch(s, s, N_CUT_ROWS),
         scan=allocate_batch(s, s, 1),
     )
-    return scratch if target.quantile is None else _enlarge_for_ranks(scratch, codes, room)
+    return scratch if target.is_additive else _enlarge_for_ranks(scratch, codes, room)
 
 
 def _enlarge_for_ranks(scratch: Scratch, codes: int, room: int) -> Scratch:

@@ -426,11 +426,7 @@ def prepare_node(
         nominal_splits=nominal_splits,  # type: ignore[arg-type]  # one of the known kinds
     )  # fmt: skip
     rows = target.select_rows(np.arange(dataset.n_rows, dtype=np.uint32), None)
-    stats = np.zeros(target.size)
-    if target.is_dense:
-        stats += rows.values.sum(axis=0)
-    else:
-        np.add.at(stats, rows.cells, rows.values[:, 0])
+    stats = target.sum_rows(rows)
     weight = float(stats[0] if target.is_dense else stats.sum())
     impurity = float(measure.impurity(stats)) if measure.impurity else 0.0
     tried = n_try or len(codes.n_codes)

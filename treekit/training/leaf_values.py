@@ -20,10 +20,10 @@ from treekit.data.dataset import Dataset
 from treekit.grow.recipe import GrownTree, Recipe
 from treekit.grow.route import find_weighed_leaves
 from treekit.grow.target_statistics import (
+    NumberTarget,
     bound_sums,
     choose_step,
     round_to_step,
-    scale_number_target,
 )
 from treekit.grow.tree_builder import clip_tree
 from treekit.model.model import MissingPolicy, make_model
@@ -55,7 +55,7 @@ def choose_number_grids(dataset: Dataset, *, copies: bool, drawn: bool) -> Numbe
     `drawn`: whether rows are drawn in proportion to their weight, not weighted by it.
     """
     y = dataset.y.astype(np.float64, copy=False)
-    scale = scale_number_target(y, dataset.weights, drawn=drawn, centred=False)
+    scale = NumberTarget.scale(y, dataset.weights, drawn=drawn, centred=False)
     steps = np.broadcast_to(scale.step, y.shape[1] if y.ndim > 1 else 1)
     # The remainder of each row, or copy of a row, is less than one step.
     most = float(max(dataset.n_rows, scale.total_weight or 0.0))

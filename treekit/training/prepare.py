@@ -25,18 +25,17 @@ from treekit.data.binning import encode_columns
 from treekit.data.dataset import Dataset
 from treekit.data.schema import Dtype, Schema
 from treekit.errors import DataError, SettingError
-from treekit.grow.held_out import HeldOutRows, encode_held_table, make_held_target
+from treekit.grow.held_out import HeldOutRows, encode_held_table
 from treekit.grow.recipe import Recipe, SurrogateRule
 from treekit.grow.target_statistics import (
+    ClassTarget,
+    NumberTarget,
+    RankTarget,
     TargetStatistics,
+    TaskTarget,
     Values,
     choose_weight_step,
-    make_rank_target,
-    place_target,
     round_weights_to_step,
-    scale_class_target,
-    scale_layout_target,
-    scale_number_target,
 )
 from treekit.grow.tree_builder import allocate_scratch
 from treekit.kernels.compile import SplitterKernel
@@ -112,8 +111,8 @@ def encode_data(dataset: Dataset, plan: Plan, validation: Dataset | None = None)
         coding = plan.splitter.functions.coding
         table, other = encode_held_table(validation.columns, table, coding, schema.dtype, placement)
         y = plan.criterion.place_rows(validation)
-        held = HeldOutRows(other, make_held_target(target, y, validation.statistical_weights))
-    if target.quantile is not None:
+        held = HeldOutRows(other, target.hold_out(y, validation.statistical_weights))
+    if not target.is_additive:
         _check_rank_settings(plan)
     weighed = dataset.factors is not None or plan.balances_bags
     rounded = settings["missing"] == "fractional" or weighed
@@ -168,7 +167,7 @@ def _compile_recipe(data: EncodedData) -> Recipe:
         criterion=replace(criterion, functions=plan.criterion.functions),
         splitter=_get_compiled(
             plan.splitter,
-            (table.codes.dtype.str, target.quantile is None),
+            (table.codes.dtype.str, target.is_additive),
             lambda functions, origin: compile_splitter(
                 functions,
                 table,
@@ -327,10 +326,10 @@ def make_criterion_target(
     statistics = criterion.functions.statistics
     if isinstance(statistics, Ranks):
         y = np.asarray(dataset.y, dtype=np.float64)
-        return make_rank_target(y, dataset.weights, statistics.quantile, drawn=drawn)
+        return RankTarget.make(y, dataset.weights, statistics.quantile, drawn=drawn)
     placed = criterion.place_rows(dataset)
     whole = scale_criterion_target(dataset, criterion, drawn, placed, dataset.factors)
-    return place_target(whole, placed, dataset.weights, dataset.factors)
+    return whole.place(placed, dataset.weights, dataset.factors)
 
 
 def scale_criterion_target(
@@ -348,12 +347,12 @@ def scale_criterion_target(
     schema, weights, n = dataset.schema, dataset.weights, dataset.n_rows
     if criterion.layout is not None:
         n_answers = len(criterion.layout.names) or len(schema.classes)
-        return scale_layout_target(
+        return TaskTarget.scale(
             n, placed, criterion.layout, n_answers, weights, factors, drawn=drawn
         )
     if schema.task == "classification":
         sizes = [len(output.classes) for output in schema.outputs]
-        return scale_class_target(
+        return ClassTarget.scale(
             n, sizes if schema.more else sizes[0], weights, factors, drawn=drawn
         )
     statistics = criterion.functions.statistics
@@ -370,7 +369,7 @@ def scale_criterion_target(
                     "choose another criterion"
                 )
     y = np.asarray(dataset.y, dtype=np.float64)
-    return scale_number_target(y, weights, drawn=drawn, centred=statistics.centred)
+    return NumberTarget.scale(y, weights, drawn=drawn, centred=statistics.centred)
 
 
 # ---------------------------------------------------------------- compilation cache

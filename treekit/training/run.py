@@ -30,7 +30,7 @@ from treekit.grow.forest_builder import (
 )
 from treekit.grow.recipe import GrownTree, Recipe
 from treekit.grow.route import compute_leaf_shares
-from treekit.grow.target_statistics import TargetStatistics, choose_step
+from treekit.grow.target_statistics import ClassTarget, TargetStatistics, choose_step
 from treekit.grow.tree_builder import clip_tree, grow_tree, grow_with_validation, is_monotonic
 from treekit.kernels.records import Table
 from treekit.model.json_values import to_json
@@ -98,7 +98,7 @@ def _warn_of_negative_scores(recipe: Recipe, plan: Plan, trees: Sequence[Tree]) 
     if tree.n_nodes == 1:
         return  # no column can be split
     score, what = tree.gain[0], "every split of the root"
-    of_classes = plan.criterion.layout is None and not target.is_dense and target.blocks is None
+    of_classes = isinstance(target, ClassTarget) and not target.is_dense
     if of_classes and functions.score is not None:
         first = tree.value[0] * (np.arange(tree.value.shape[1]) == tree.value[0].argmax())
         score = functions.score(tree.value[0].copy(), np.stack([first, tree.value[0] - first]))
@@ -400,13 +400,13 @@ def prune_tree(
         return grown.tree
     origin = get_origin(pruner)
     functions, target = _wrap_criterion_functions(plan), recipe.target
-    impurity = functions.impurity
+    impurity, layout = functions.impurity, plan.criterion.layout
     if impurity is not None and target.blocks is not None:
         impurity = make_python_mean_impurity(impurity, target.blocks)
     context = Context(
         grown,
         recipe.table,
-        losses_of(dataset.schema, functions, plan.costs, target.layout, dense=target.is_dense),
+        losses_of(dataset.schema, functions, plan.costs, layout, dense=target.is_dense),
         folds,
         impurity=impurity,
         fractional=recipe.fractional,

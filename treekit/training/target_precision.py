@@ -34,10 +34,7 @@ import numpy.typing as npt
 
 from treekit.data.dataset import Dataset
 from treekit.errors import DataError
-from treekit.grow.target_statistics import (
-    TargetStatistics,
-    round_to_step,
-)
+from treekit.grow.target_statistics import NumberTarget, TargetStatistics, round_to_step
 from treekit.model.fixed_point import (
     LEAF_ACCURACY,
     fit_regression_grid,
@@ -95,13 +92,13 @@ def check_target_precision(dataset: Dataset, plan: Plan, target: TargetStatistic
     DataError
         Names the rows.
     """
-    if dataset.schema.task != "regression" or plan.criterion.layout is not None:
+    if not isinstance(target, NumberTarget):
         return False
     n_trees = plan.settings["trees"] if plan.settings["ensemble"] == "forest" else 1
     divides = plan.settings["missing"] == "fractional"
     limit = list_grid_limits(n_trees, dataset.schema.dtype)[-1]
     # The numbers of ranks are not summed.
-    means = target.quantile is None and plan.criterion.functions.leaf_value is None
+    means = target.is_additive and plan.criterion.functions.leaf_value is None
     rows = None if dataset.weights is None else np.flatnonzero(dataset.weights > 0)
     y = dataset.y.astype(np.float64, copy=False).reshape(dataset.n_rows, -1)
     steps, centers = (np.broadcast_to(own, y.shape[1]) for own in (target.step, target.center))
@@ -116,7 +113,7 @@ def check_target_precision(dataset: Dataset, plan: Plan, target: TargetStatistic
     for k, output in enumerate(dataset.schema.outputs):
         own = y[:, k] if rows is None else y[rows, k]
         grid = fit_regression_grid(float(np.abs(own).max()), limit)
-        step = 0.0 if target.quantile is not None else float(steps[k]) / unit
+        step = float(steps[k]) / unit
         numbers = _Numbers(own, float(centers[k]), step, lightness, grid.exponent, grid.limit)
         in_growth = numbers.measure_growth_error()
         # Growth rounds each part of a row down: of many parts in a leaf the errors add up.
