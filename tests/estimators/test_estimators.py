@@ -857,7 +857,7 @@ def test_settings_of_components_can_be_searched():
 
 
 def test_the_constructor_says_how_settings_of_components_are_given():
-    with pytest.raises(TypeError, match=r"write criterion_settings=\{'balance': \.\.\.\}"):
+    with pytest.raises(TypeError, match=r"pass criterion_settings=\{'balance': \.\.\.\} to"):
         DecisionTreeClassifier(criterion="ks", criterion__balance=1.0)
     with pytest.raises(TypeError, match="unexpected keyword argument 'critrion__balance'"):
         DecisionTreeClassifier(critrion__balance=1.0)

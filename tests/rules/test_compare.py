@@ -75,12 +75,12 @@ def test_only_the_changed_condition_is_marked():
     found = compare_rules(deep(0.5).rules(), deep(0.25).rules())
     assert list(found.lines()) == [
         "rules: 1 unchanged, 2 changed, 0 added, 0 removed",
-        "changed: rule 1, now rule 1",
+        "changed: rule 1 before, rule 1 after",
         "    if colour is blue",
         "  - and sugar <= 0.5",
         "  + and sugar <= 0.25",
         "    then no (no: 0.75, yes: 0.25)",
-        "changed: rule 2, now rule 2",
+        "changed: rule 2 before, rule 2 after",
         "    if colour is blue",
         "  - and sugar > 0.5, or is missing",
         "  + and sugar > 0.25, or is missing",
@@ -114,7 +114,7 @@ def test_the_order_of_a_list_counts():
     found = compare_rules(listed, turned)
     assert found.unchanged == len(listed) - 1
     assert list(found.lines())[1:] == [
-        "moved: rule 2, now rule 1",
+        "moved: rule 2 before, rule 1 after",
         "    if age <= 2",
         "    then no (no: 1)",
     ]
@@ -132,7 +132,7 @@ def test_forests_of_other_sizes_are_not_compared_rule_by_rule():
     assert lines[:3] == [
         "rules: 2 unchanged, 2 changed, 0 added, 0 removed",
         "tree 2 of 2",
-        "changed: rule 1, now rule 1",
+        "changed: rule 1 before, rule 1 after",
     ]
 
 
@@ -278,7 +278,7 @@ def test_the_command_says_what_python_says(pair):
     assert target["scores"]["after"] == np.mean(predict(other, demo_table()) == actual)
     assert sum(group["rows"] for group in target["groups"]) == 368
     assert printed["trained_on"] == ["before", "after"]
-    assert "was trained on: its score on new rows is lower" in str(found)
+    assert "model was trained on these rows; expect a lower score" in str(found)
     assert treekit.compare(one, other, pd.read_csv(demo_table())[:300]).trained_on == ()
     page = call(*words, "--by", "age", "--html", "-").stdout
     assert page == found.to_html()

@@ -732,7 +732,7 @@ def test_what_was_edited_is_said_rule_by_rule():
     found = revise_and_match(model, read_edited(text))[1]
     assert list(compare_rules(found.before, found.after).lines()) == [
         "rules: 3 unchanged, 1 changed, 0 added, 0 removed",
-        "changed: rule 2, now rule 2",
+        "changed: rule 2 before, rule 2 after",
         "    if sugar <= 0.25",
         "    and colour is blue, or is missing",
         "  - then yes (yes: 1)",

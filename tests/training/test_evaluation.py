@@ -434,7 +434,7 @@ def test_groups_are_scored_as_tables_of_their_own() -> None:
         assert one.rate.value == pytest.approx(np.mean(said[mine] == "yes"))
         assert one.observed == pytest.approx(np.mean(np.array(rows["y"])[mine] == "yes"))
     assert found.to_dict()["groups"][0]["score"].keys() == {"value", "low", "high"}
-    assert "Differences are from all other rows" in str(found)
+    assert "Each difference is from all other rows" in str(found)
     assert "Groups by town" in found.to_html()
     assert treekit.evaluate(model, rows).groups == []
 

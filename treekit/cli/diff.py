@@ -22,7 +22,7 @@ from treekit.cli.terminal import check_output_path, escape_text, write_text
 @click.argument("before", type=INPUT)
 @click.argument("after", type=INPUT)
 @table_option("--table", "Compare predictions on this table, and scores if it has the target.")
-@click.option("--by", metavar="COL", help="Also compare the rows of each category of COL.")
+@click.option("--by", metavar="COL", help="Compare each category of COL on its own, too.")
 @json_option
 @file_option("--html", "Also write an HTML page.")
 @language_option

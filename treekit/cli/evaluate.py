@@ -54,9 +54,9 @@ _CROSS_VALIDATION_OPTIONS = (
 @click.option(
     *("--compare", "compared"),
     metavar="KEY=A,B,...",
-    help="Cross-validate these values of a setting by the same folds, and compare the scores.",
+    help="Cross-validate each value of the setting KEY on the same folds, and compare the scores.",
 )
-@click.option("--by", metavar="COL", help="Also score the rows of each category of COL.")
+@click.option("--by", metavar="COL", help="Score each category of COL on its own, too.")
 @click.option("--like", metavar="MODEL", type=INPUT, help="Start from the settings of this model.")
 @json_option
 @file_option(

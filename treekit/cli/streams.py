@@ -32,7 +32,9 @@ class InputPath(click.ParamType):  # type: ignore[type-arg]
         if value != STREAM or ctx is None or ctx.resilient_parsing:
             return value
         if _USED in ctx.meta:
-            raise click.BadParameter("standard input can be read once; name a file", ctx, param)
+            raise click.BadParameter(
+                "name a file: standard input can be read only once", ctx, param
+            )
         ctx.meta[_USED] = True
         path = _make_folder(ctx) / "standard-input"
         with path.open("xb") as file:
@@ -85,9 +87,9 @@ def _find_text_suffix(head: bytes) -> str:
 
 
 class OutputPath(click.ParamType):  # type: ignore[type-arg]
-    """The path of a file to write; ``-`` is standard output, written when the command succeeds.
+    """The path of a file to write; ``-`` is standard output, written only if the command succeeds.
 
-    Reports of the command go to standard error then.
+    With ``-``, messages of the command go to standard error.
 
     Parameters
     ----------

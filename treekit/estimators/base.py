@@ -317,8 +317,8 @@ class EstimatorBase(Parameters, BaseEstimator):
             kind, sign, setting = name.partition("__")
             if sign and kind in COMPONENT_KINDS:
                 raise TypeError(
-                    f"{name} is set by set_params and searches only; in the constructor write "
-                    f"{kind}_settings={{{setting!r}: ...}}"
+                    f"pass {kind}_settings={{{setting!r}: ...}} to the constructor; {name} works "
+                    "only in set_params and searches such as GridSearchCV"
                 )
         return super().__new__(cls)
 

@@ -187,12 +187,12 @@ class Evaluation:
     @property
     def group_note(self) -> str:
         """Description of the columns of the groups."""
-        note = "Differences are from all other rows, with 95% intervals."
+        note = "Each difference is from all other rows, with its 95% interval."
         if len(self.classes) > 2:
             return note
-        shares = [f"share of {one.label!r} among predictions" for one in self.classes[1:]]
+        shares = [f"share of {one.label!r} in the predictions" for one in self.classes[1:]]
         what = shares[0] if shares else "mean prediction"
-        return f"{note} rate: {what}; observed: that of the target."
+        return f"{note} rate: {what}; observed: the same in the target."
 
     def list_group_rows(self) -> list[list[str]]:
         """Return the head and the rows of the table of groups."""

@@ -463,7 +463,7 @@ def call_kernel(
 
 
 _BRIEF_CELLS = 1 << 16
-"""Cells of a table whose trees grow in some milliseconds, for which Ctrl-C may wait."""
+"""Most cells of a table whose trees grow without a thread: Ctrl-C waits some milliseconds."""
 
 
 def _call_off_main_thread(function: Callable[[], Any]) -> Any:

@@ -381,7 +381,7 @@ def fit_grid(
 
 
 def count_part_bits(source: Model | RuleList) -> int:
-    """Return the `bits` of `treekit.model.fixed_point.multiply_by_mass` for the leaf values."""
+    """Return the bits by which products of leaf values and masses are shifted, 0 for none."""
     divides = source.missing == "fractional" and source.schema.task == "regression"
     return MASS_BITS if divides else 0
 

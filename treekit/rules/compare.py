@@ -56,7 +56,7 @@ class RuleChange(NamedTuple):
     lines: tuple[tuple[str, str], ...]
 
     def describe(self, words: Language) -> str:
-        """Return the kind of change and the numbers of the rule."""
+        """Return the kind of change, and the number of the rule in each model, as text."""
         is_moved = self.kind == "changed" and all(mark == " " for mark, _ in self.lines)
         numbers = {"before": str(self.before), "after": str(self.after)}
         return words.say(f"edit_{'moved' if is_moved else self.kind}_rule", **numbers)
