@@ -20,7 +20,6 @@ from pathlib import Path
 
 import treekit
 from treekit.data import DEMO_TARGET, demo_table
-from treekit.rules.revise import changed, edits
 
 
 def main() -> None:
@@ -47,10 +46,7 @@ def main() -> None:
         text.write_text("\n".join(lines) + "\n", encoding="utf-8")
 
         revised = treekit.revise(signed, text)
-        print("edits:")
-        print(*edits(signed.rules(), revised.rules()), sep="\n")
-        for change in changed(signed, revised, horses):
-            print(*change.lines(), sep="\n")
+        print(treekit.compare(signed, revised, horses))
 
         artifacts = [
             path

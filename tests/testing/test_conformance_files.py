@@ -251,7 +251,7 @@ def test_a_breach_shows_the_smallest_model_the_row_and_both_answers():
 @pytest.mark.matrix
 def test_an_exception_is_shown_with_the_line_that_raised_it():
     (breach,) = check_exporter(ClassesOnly().record(), fail=False).breaches
-    assert breach.example == "export(<a number>, 'model')"
+    assert breach.example == "export(<numbers of fractional instances>, 'model')"
     assert breach.got == "IndexError: tuple index out of range"
     assert "model.schema.classes[0]" in breach.look
 

@@ -379,7 +379,10 @@ def test_the_importer_keeps_the_laws_of_its_contract(tmp_path: Path) -> None:
 
 # ------------------------------------------------------------------ treekit's own
 
-DERIVED = ("oblique", "surrogates", "fractional", "fractional_numbers", "fractional_unequal")
+DERIVED = (
+    *("oblique", "surrogates"),
+    *("fractional", "fractional_numbers", "fractional_unequal", "fractional_wide"),
+)
 """Extreme models of which a graph no longer has all that they ask."""
 LARGE = 20_000
 """Nodes: larger ones say nothing more, and take their time."""
