@@ -1069,10 +1069,9 @@ def test_climbing_all_trees_at_once_adds_what_walking_each_row_does(data: st.Dat
     model = data.draw(models(kinds={"outputs", "hard", "costs"}))
     matrix = data.draw(matrices(model))
     added = contributions.FeatureContributions(model)
-    if model.has_wide_sums:
-        assert added._forest_climber is None
+    if added._forest_climber is None:
+        assert model.has_wide_sums  # some may overflow
         return
-    assert added._forest_climber is not None
     assert (
         added._forest_climber.compute_contributions(matrix) == added._compute_by_row(matrix)
     ).all()
