@@ -64,7 +64,7 @@ def copy_page(path: Path) -> str:
 def write_settings_page() -> Iterator[str]:
     """Yield the lines of the page of settings: those of training, then those of components."""
     from treekit import registry
-    from treekit.discovery import KINDS
+    from treekit.registry.kinds import KINDS
     from treekit.training.settings import COMMON_SETTINGS, PRESETS, SETTINGS
 
     yield "# Settings\n\nPass a setting to `treekit.train` by keyword, or to commands by"

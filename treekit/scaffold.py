@@ -25,9 +25,9 @@ from typing import Any
 from treekit import registry
 from treekit._version import __version__
 from treekit.contracts import CONTRACT_VERSION
-from treekit.discovery import KINDS
 from treekit.errors import SettingError, TreekitWarning
 from treekit.export.literals import Code, list_template_folders, render_from
+from treekit.registry.kinds import KINDS
 
 __all__ = [
     "NewPlugin",
@@ -66,7 +66,7 @@ def new_plugin(name: str, kind: str, directory: str | Path = ".") -> NewPlugin:
     name : str
         Name of the component; see `treekit.scaffold.plugin_names`.
     kind : str
-        A kind of component, such as ``"criterion"``: a key of `treekit.discovery.KINDS`.
+        A kind of component, such as ``"criterion"``: a key of `treekit.registry.kinds.KINDS`.
     directory : str or Path
         An existing folder, in which the package's folder is created.
 

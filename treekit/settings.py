@@ -8,6 +8,7 @@ declaration checks Python values (`resolve`), parses command-line texts
 from __future__ import annotations
 
 import difflib
+import functools
 import math
 from collections.abc import Iterable, Mapping
 from numbers import Integral, Real
@@ -52,10 +53,11 @@ def resolve(settings: tuple[Setting, ...], given: Mapping[str, Any], where: str)
     declared = {setting.name: setting for setting in settings}
     for name in given:
         _find_setting(declared, name, where)
-    return {
-        name: _check_value(setting, given[name], where) if name in given else setting.default
-        for name, setting in declared.items()
-    }
+    own = {name: setting.default for name, setting in declared.items()}
+    for name, value in given.items():
+        if value is not own[name]:  # defaults were checked when they were declared
+            own[name] = _check_value(declared[name], value, where)
+    return own
 
 
 def parse_assignments(
@@ -147,8 +149,12 @@ def _accepts_none(setting: Setting) -> bool:
 
 def _list_types(setting: Setting) -> tuple[type, ...]:
     """Return the accepted types other than None, in the order in which a text is tried."""
+    return _order_types(_list_declared_types(setting))
+
+
+@functools.cache
+def _order_types(declared: tuple[type, ...]) -> tuple[type, ...]:
     order = list(_TYPE_NAMES)
-    declared = _list_declared_types(setting)
     types = [t for t in declared if t is not type(None)] or declared
     return tuple(sorted(types, key=lambda t: order.index(t) if t in order else -1))
 

@@ -22,7 +22,6 @@ from sklearn.base import RegressorMixin, clone
 
 import treekit
 from tests.distributed import ANY, FOREST, make_frame, save
-from treekit.discovery import find_plugins
 from treekit.distributed import cluster as clusters
 from treekit.distributed import whole_trees
 from treekit.distributed.cluster import DaskEngine, check_workers
@@ -37,6 +36,7 @@ from treekit.estimators import (
     RandomForestRegressor,
 )
 from treekit.progress import reports_compilation
+from treekit.registry.discovery import find_plugins
 
 dd = pytest.importorskip("dask.dataframe")
 da = pytest.importorskip("dask.array")

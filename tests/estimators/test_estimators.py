@@ -829,7 +829,7 @@ def test_rows_are_counted_in_the_nodes_they_reach(missing, pruner):
     counts = np.bincount(tree.apply(x), minlength=tree.model_.n_nodes)
     for node in range(tree.model_.n_nodes - 1, 0, -1):  # a parent has a lower number
         counts[tree.model_.trees[0].parent[node]] += counts[node]
-    n_samples, _ = tree._statistics
+    n_samples, _ = tree._statistics.value
     np.testing.assert_array_equal(n_samples, counts)
 
 

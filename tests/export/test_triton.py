@@ -18,12 +18,12 @@ from tests.reference.models import mixed_schema, random_model
 from treekit.cli import main
 from treekit.contracts import Exporter
 from treekit.data.schema import Column, Schema
-from treekit.discovery import check_record, find_kind
 from treekit.errors import ExportError, PluginError, SettingError
 from treekit.export import export
 from treekit.export.languages import treekit_exporters
 from treekit.model.builder import build_tree, leaf, threshold
 from treekit.model.model import Model, make_model
+from treekit.registry.kinds import check_record, find_kind
 from treekit.testing import check_exporter
 
 pytestmark = pytest.mark.matrix

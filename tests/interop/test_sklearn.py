@@ -33,7 +33,6 @@ from sklearn.tree import (
 from tests.reference import evaluate
 from treekit import registry
 from treekit.contracts import Importer
-from treekit.discovery import KINDS, Component
 from treekit.errors import ModelError, PluginError, SettingError, TreekitWarning
 from treekit.export.onnx import export_onnx
 from treekit.interop import read_model
@@ -47,6 +46,8 @@ from treekit.interop.sklearn import (
 from treekit.model.model import Model
 from treekit.model.tree import Split
 from treekit.model.validation import check_tree
+from treekit.registry.discovery import Component
+from treekit.registry.kinds import KINDS
 
 # ---------------------------------------------------------------- import sklearn
 

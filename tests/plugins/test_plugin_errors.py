@@ -276,8 +276,9 @@ def test_a_plugin_that_changes_folder_or_error_state_changes_them_for_itself(mod
 @pytest.fixture
 def importing(fresh_registry, monkeypatch):
     """``importing(read)``: the only foreign importer, of a plugin."""
-    from treekit.discovery import KINDS, Component
     from treekit.registry import Catalogue
+    from treekit.registry.discovery import Component
+    from treekit.registry.kinds import KINDS
 
     def importing(read, recognises=lambda source: True):
         record = Importer("faulty", recognises, read)

@@ -33,8 +33,9 @@ from treekit.contracts import (
     Splitter,
     SplitterFunctions,
 )
-from treekit.discovery import KINDS, OLDEST_CONTRACT, check_record, read_contract_version
 from treekit.errors import PluginError, SettingError, TreekitWarning, VerificationError
+from treekit.registry.discovery import OLDEST_CONTRACT, read_contract_version
+from treekit.registry.kinds import KINDS, check_record
 from treekit.settings import suggestion
 
 # ---------------------------------------------------------------- registry

@@ -27,7 +27,7 @@ import treekit
 from benchmarks import equality
 from treekit.cli import main
 from treekit.data import DEMO_TARGET, demo_table
-from treekit.discovery import KINDS
+from treekit.registry.kinds import KINDS
 
 # ---------------------------------------------------------------- readme
 

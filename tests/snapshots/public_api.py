@@ -32,8 +32,8 @@ import treekit
 from tests.snapshots.signatures import call_lines, entry_lines, value_text
 from treekit import registry
 from treekit.contracts import CONTRACT_VERSION, Setting
-from treekit.discovery import KINDS
 from treekit.hookspecs import PROJECT
+from treekit.registry.kinds import KINDS
 
 __all__ = ["commands", "plain_environment", "public_names", "section", "settings", "small_model"]
 
@@ -98,7 +98,7 @@ PLACES = {
     "language of rules": "treekit.rules.language:load_language",
     "languages of rules": "treekit.rules.language:list_languages",
     "model": "treekit.model.model:make_model",
-    "oldest contract": "treekit.discovery:OLDEST_CONTRACT",
+    "oldest contract": "treekit.registry.discovery:OLDEST_CONTRACT",
     "runners of verify": "treekit.verify.run_artifact:list_runners",
 }
 """Objects shown by commands that have no public path."""

@@ -15,7 +15,8 @@ import treekit
 from tests.broken import criteria, pruners, splitters, tasks
 from treekit import Criterion, CriterionFunctions, PluginError, SettingError, registry, testing
 from treekit.cli import main
-from treekit.discovery import KINDS, Component, check_record
+from treekit.registry.discovery import Component
+from treekit.registry.kinds import KINDS, check_record
 from treekit.testing import ConformanceError, check_criterion, check_pruner, check_splitter
 
 # ---------------------------------------------------------------- conformance

@@ -17,8 +17,8 @@ from click.testing import CliRunner, Result
 
 from treekit import hookspecs
 from treekit.cli import main
-from treekit.discovery import KINDS
 from treekit.errors import SettingError
+from treekit.registry.kinds import KINDS
 from treekit.scaffold import PluginNames, new_plugin, plugin_names
 
 # ---------------------------------------------------------------- scaffold

@@ -17,7 +17,7 @@ from treekit.errors import SettingError, TreekitWarning
 from treekit.settings import parse_assignments, suggestion
 
 if TYPE_CHECKING:
-    from treekit.discovery import Component
+    from treekit.registry.discovery import Component
     from treekit.testing.report import Report
 
 
@@ -132,7 +132,7 @@ def _find_components(name: str, kind: str | None) -> list[Component]:
 
 def _check_component(component: Component, assignments: tuple[str, ...], strict: bool) -> Report:
     import treekit.testing as kit
-    from treekit.discovery import list_settings
+    from treekit.registry.kinds import list_settings
 
     where = f"{component.kind} {component.name!r}"
     settings = parse_assignments(list_settings(component.record), assignments, where)

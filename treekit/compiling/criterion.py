@@ -81,7 +81,7 @@ def compile_criterion(
     Parameters
     ----------
     functions : CriterionFunctions
-        Valid, see `treekit.discovery.check_functions`.
+        Valid, see `treekit.registry.kinds.check_functions`.
     cells : int
         S, the length of a node's statistics.
     dense : bool

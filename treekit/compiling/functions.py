@@ -22,9 +22,9 @@ from typing import Any
 import numpy as np
 
 from treekit.compiling.identity import compute_fingerprint, copy_for_compilation
-from treekit.discovery import FOREIGN_ERRORS, describe_error
 from treekit.errors import DataError, PluginError, SettingError, TreekitWarning
 from treekit.kernels.compile import LinkedFunction
+from treekit.registry.isolation import FOREIGN_ERRORS, describe_error
 
 # ---------------------------------------------------------------- compilation
 

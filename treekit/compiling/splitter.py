@@ -25,7 +25,6 @@ from treekit.compiling.functions import (
 from treekit.compiling.identity import compute_fingerprint, copy_for_compilation
 from treekit.contracts import SplitterFunctions
 from treekit.data.binning import Coding
-from treekit.discovery import FOREIGN_ERRORS, describe_error
 from treekit.errors import SettingError
 from treekit.kernels.compile import SplitterKernel
 from treekit.kernels.function_pointers import FunctionPointer, freeze_array
@@ -41,6 +40,7 @@ from treekit.kernels.records import (
     Scratch,
     Table,
 )
+from treekit.registry.isolation import FOREIGN_ERRORS, describe_error
 
 # ---------------------------------------------------------------- splitter
 

@@ -7,18 +7,19 @@ folds of a training share one matrix of codes.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from treekit.data.cells import Columns
 from treekit.data.out_of_core import allocate_code_matrix
 from treekit.kernels.feature_codes import (
     DIGIT_VALUES,
     assign_bins,
     assign_ranks,
     find_bin_starts,
+    rank_columns,
     sort_keys,
 )
 from treekit.kernels.random_splits import MISSING_KEY
@@ -36,7 +37,7 @@ MAX_BINS = 255
 
 
 def encode_columns(
-    columns: Sequence[npt.NDArray[Any]],
+    columns: Columns,
     n_levels: npt.NDArray[np.int64],
     nominal: npt.NDArray[np.bool_],
     coding: Coding | Literal["keys"],
@@ -53,7 +54,8 @@ def encode_columns(
     ----------
     columns : sequence of (rows,) arrays
         Numeric: float32 or float64, NaN = missing.  Nominal: int32 codes, -1 = missing.
-        Each is accessed once and released when it is coded.
+        Each is accessed once and released when it is coded; a (features, rows) array of
+        numbers is coded at once.
     n_levels : (features,) int64
         Numbers of categories of nominal columns.
     nominal : (features,) bool
@@ -80,6 +82,8 @@ def encode_columns(
         cost a pass over the cells; ``n_codes`` of their columns is `MISSING_KEY`, which
         means missing, and they have no `low` and `high`.
     """
+    if coding == "exact" and weights is None and isinstance(columns, np.ndarray):
+        return _rank_matrix(columns)
     n_rows = len(columns[0]) if n_rows is None else n_rows
     numeric_most = {"histogram": max_bins, "exact": n_rows, "keys": int(MISSING_KEY)}[coding]
     bounds = np.where(nominal, n_levels, numeric_most)
@@ -121,6 +125,28 @@ def encode_columns(
         value_start=np.cumsum(sizes) - sizes,
         low=low,
         high=high,
+    )
+
+
+def _rank_matrix(columns: npt.NDArray[Any]) -> Table:
+    """Encode numeric columns (features, rows) with a code for every distinct value."""
+    n_features, n_rows = columns.shape
+    form, bits, _ = view_bits(columns, None)
+    codes = np.empty((n_features, n_rows), choose_code_type(n_rows))
+    sizes, values = np.empty(n_features, np.int64), np.empty(n_features * n_rows, form.unsigned)
+    keys, rows = np.empty((2, n_rows), form.unsigned), np.empty((2, n_rows), np.uint32)
+    counts = np.empty((form.digits, DIGIT_VALUES), np.uint32)
+    n_values = rank_columns(
+        bits, form.sign, form.infinity, keys, rows, counts, codes, sizes, values
+    )
+    low = form.decode_keys(values[:n_values])
+    return Table(
+        codes=codes.astype(choose_code_type(int(sizes.max())), copy=False),
+        n_codes=sizes.astype(np.uint32),
+        nominal=np.zeros(n_features, np.uint8),
+        value_start=np.cumsum(sizes) - sizes,
+        low=low,
+        high=low,
     )
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
 from datetime import date, time, timedelta
 from decimal import Decimal
 from enum import Enum
@@ -25,6 +25,8 @@ from treekit.errors import DataError
 
 Cells: TypeAlias = npt.NDArray[Any]
 """A tidy column."""
+Columns: TypeAlias = Sequence[Cells] | Cells
+"""Arrays (rows,), one for each column, or numbers (columns, rows)."""
 
 _BOOL_WORDS = {"true": True, "false": False}
 _NUMBER_TYPES = (int, float, np.integer, np.floating, Decimal)

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from treekit.contracts import TaskColumn
-from treekit.data.cells import Cells, is_text, map_cells, normalize_value_text
+from treekit.data.cells import Cells, Columns, is_text, map_cells, normalize_value_text
 from treekit.data.column_warnings import find_target_warnings
 from treekit.data.encoding import encode_rows, read_rows_for
 from treekit.data.features import (
@@ -27,11 +27,14 @@ from treekit.data.features import (
     check_unicode,
     convert_to_numbers,
     read_inputs,
+    read_small_matrix,
     round_to_dtype,
     sort_texts,
 )
 from treekit.data.schema import (
     MISSING_MARKS,
+    Column,
+    Dtype,
     Notation,
     Output,
     Schema,
@@ -41,6 +44,7 @@ from treekit.data.schema import (
 )
 from treekit.data.sparse import SparseColumns
 from treekit.data.table import Table, convert_to_cells, is_dataframe, make_table, read_table
+from treekit.data.text_format import TextFormat
 from treekit.errors import DataError, SettingError, find_repeated, warn
 
 # ---------------------------------------------------------------- target
@@ -340,7 +344,7 @@ class Dataset:
     Attributes
     ----------
     schema : Schema
-    columns : sequence of (rows,) arrays
+    columns : sequence of (rows,) arrays, or (features, rows) array of numbers
         Numeric: ``schema.dtype``, finite or NaN (missing).  Nominal: int32
         codes, -1 = missing.  Read only; each access may create the column again
         (`treekit.data.features`).
@@ -356,7 +360,7 @@ class Dataset:
     """
 
     schema: Schema
-    columns: Sequence[npt.NDArray[Any]]
+    columns: Columns
     y: npt.NDArray[np.int32] | npt.NDArray[np.float64]
     weights: npt.NDArray[np.float64] | None = None
     factors: npt.NDArray[np.float64] | None = None
@@ -582,14 +586,46 @@ def make_dataset_from_xy(
     The other parameters are those of `make_dataset`.
     """
     table = read_table(x, missing=missing_marks)
-    _check_has_rows(table)
     targets = read_table(read_targets(y, target), missing=missing_marks)
+    _check_has_rows(table)
     if targets.n_rows != table.n_rows:
         raise DataError(f"the target has {targets.n_rows} rows, but the inputs have {table.n_rows}")
-    coded = encode_targets(targets, targets.names, task, classes)
+    return add_inputs(
+        encode_targets(targets, targets.names, task, classes),
+        table,
+        nominal=nominal,
+        numeric=numeric,
+        levels=levels,
+        weights=weights,
+        dtype=dtype,
+    )
+
+
+def add_inputs(
+    target: CodedTarget,
+    x: Any,
+    *,
+    nominal: Sequence[str] | None = None,
+    numeric: Sequence[str] | None = None,
+    levels: Mapping[str, Sequence[Any]] | None = None,
+    weights: Any = None,
+    dtype: InputType = "auto",
+) -> Dataset:
+    """Make training data from a coded target and inputs of as many rows.
+
+    The other parameters are those of `make_dataset_from_xy`.
+    """
+    small = None if nominal or levels else read_small_matrix(x, dtype)
+    if small is not None:
+        input_type, cells = small
+        columns = tuple(Column(f"x{j}") for j in range(len(cells)))
+        target = replace(target, y=target.y.copy())  # all is a copy: the model may be made later
+        return _join_dataset(columns, input_type, cells, target, weights)
+    table = read_table(x)
+    _check_has_rows(table)
     kinds = DeclaredKinds(nominal or (), numeric or (), levels or {})
     return _assemble_dataset(
-        table, list(table.names), kinds, coded, weights, dtype, keep_identifiers=True
+        table, list(table.names), kinds, target, weights, dtype, keep_identifiers=True
     )
 
 
@@ -650,23 +686,43 @@ def _assemble_dataset(
     if not inputs:
         raise DataError("no input columns remain besides the target; a model needs at least one")
     kinds.check_names(inputs)
-    for name in (*inputs, *(output.name for output in target.outputs)):
+    for name in inputs:
         check_unicode(name, "a column name")
     columns, input_type, cells = read_inputs(
         table, inputs, kinds, dtype, keep_identifiers=keep_identifiers
     )
-    how = table.format
+    return _join_dataset(columns, input_type, cells, target, weights, table.format)
+
+
+def _join_dataset(
+    columns: tuple[Column, ...],
+    input_type: Dtype,
+    cells: Columns,
+    target: CodedTarget,
+    weights: Any,
+    how: TextFormat | None = None,
+) -> Dataset:
+    """Make the dataset of inputs as read and a coded target; `how` is the format of text."""
+    for output in target.outputs:
+        check_unicode(output.name, "a column name")
+    form: dict[str, Any] = (
+        {}
+        if how is None
+        else {
+            "missing_marks": _sort_marks(how.marks),
+            "notation": msgspec.UNSET if how.is_plain else Notation(how.decimal, how.thousands),
+        }
+    )
     schema = Schema(
         columns=columns,
         target=target.outputs[0].name,
         task=target.task,
         classes=target.outputs[0].classes,
         dtype=input_type,
-        missing_marks=_sort_marks(how.marks),
         more=target.outputs[1:],
-        notation=msgspec.UNSET if how.is_plain else Notation(how.decimal, how.thousands),
+        **form,
     )
-    return Dataset(schema, cells, target.y, check_weights(weights, table.n_rows))
+    return Dataset(schema, cells, target.y, check_weights(weights, len(target.y)))
 
 
 def _sort_marks(marks: frozenset[str]) -> tuple[str, ...]:

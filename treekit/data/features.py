@@ -127,6 +127,29 @@ def read_inputs(
     return tuple(columns), input_type, LazyColumns(table, sources, input_type)
 
 
+def read_small_matrix(cells: Any, dtype: InputType) -> tuple[Dtype, Floats] | None:
+    """Return the input type and the columns (features, rows) of a small matrix of numbers.
+
+    They are those of `read_inputs`, found at once.  None for anything else, and for numbers
+    that need a message or the columns' ranges to choose the type.
+    """
+    if type(cells) is not np.ndarray or cells.ndim != 2 or not 0 < cells.size <= _FEW_CELLS:
+        return None
+    if cells.dtype.kind not in "fiu" or cells.dtype.itemsize > 8:
+        return None
+    exact = cells.dtype in (np.float32, np.float64)
+    columns = np.array(cells.T, cells.dtype if exact else np.float64, order="C")
+    is_huge = cells.dtype.kind in "iu" and bool((np.abs(columns) >= 2.0**53).any())
+    if is_huge or dtype not in ("auto", "float32", "float64") or np.isinf(columns).any():
+        return None
+    input_type: Dtype = "float64" if dtype == "float64" else "float32"
+    rounded = round_to_dtype(columns, input_type)
+    if not (_are_equal(rounded, columns) or _keeps_all_values(columns)):
+        return None
+    rounded.flags.writeable = False
+    return input_type, rounded
+
+
 def _read_nominal(table: Table, name: str, declared: Sequence[Any] | None) -> tuple[Column, Codes]:
     levels = find_levels(table, name, declared)
     codes = encode_levels(table, name, levels)
@@ -509,11 +532,11 @@ def find_loss(column: Floats) -> RoundingLoss:
     return "values" if _loses_values(np.sort(column[known])) else None
 
 
-def _keeps_all_values(column: Floats) -> bool:
-    """Return whether distinct numbers remain distinct and finite in float32."""
-    ordered = np.sort(column)
+def _keeps_all_values(columns: Floats) -> bool:
+    """Return whether distinct numbers of a column, (..., rows), stay so and finite in float32."""
+    ordered = np.sort(columns)
     singles = round_to_dtype(ordered, "float32")
-    merged = (singles[1:] == singles[:-1]) & (ordered[1:] != ordered[:-1])
+    merged = (singles[..., 1:] == singles[..., :-1]) & (ordered[..., 1:] != ordered[..., :-1])
     return not (merged.any() or np.isinf(singles).any())
 
 

@@ -25,7 +25,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from treekit._version import __version__
-from treekit.discovery import find_plugins
 from treekit.distributed import failures
 from treekit.distributed.failures import (
     ClusterError,
@@ -38,6 +37,7 @@ from treekit.distributed.failures import (
 )
 from treekit.errors import DataError, MissingExtraError, SettingError, TreekitError, warn
 from treekit.progress import report_compilation, show_waiting
+from treekit.registry.discovery import find_plugins
 
 if TYPE_CHECKING:
     from distributed import Client, Future

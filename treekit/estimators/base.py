@@ -7,9 +7,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from numbers import Number, Real
-from typing import Any, Literal
+from typing import Any, Literal, TypeGuard
 
-import msgspec
 import numpy as np
 import numpy.typing as npt
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
@@ -27,11 +26,12 @@ from treekit import registry
 from treekit.contracts import CriterionFunctions
 from treekit.data.cells import Cells, fill_masked, is_named_by_text, is_text, map_cells
 from treekit.data.dataset import (
+    CodedTarget,
     Dataset,
+    add_inputs,
     check_no_missing,
     encode_targets,
     make_coded_dataset,
-    make_dataset_from_xy,
     read_targets,
 )
 from treekit.data.encoding import encode_rows
@@ -308,7 +308,7 @@ class EstimatorBase(Parameters, BaseEstimator):
     _ensemble: Literal["tree", "forest"]
     _task: Literal["classification", "regression"]
     _target_names: Sequence[str] = ()
-    model_: Model
+    _trained: Fitted
 
     def __new__(cls, *args: Any, **parameters: Any) -> Any:
         """Make an estimator; refuse settings of components by name."""
@@ -321,6 +321,15 @@ class EstimatorBase(Parameters, BaseEstimator):
                     "only in set_params and searches such as GridSearchCV"
                 )
         return super().__new__(cls)
+
+    @property
+    def model_(self) -> Model:
+        """The trained `Model`: save, export or verify it."""
+        return self._trained.model
+
+    @model_.setter
+    def model_(self, model: Model) -> None:
+        self._trained = Fitted(model)
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """Return the parameters; with `deep` also settings of components, as criterion__NAME."""
@@ -426,7 +435,7 @@ class EstimatorBase(Parameters, BaseEstimator):
 
     def _finish_fit(self, fitted: Fitted, dataset: Dataset) -> Any:
         """Set the fitted attributes."""
-        self.model_ = fitted.model
+        self._trained = fitted
         self.n_outputs_ = len(dataset.schema.outputs)
         self._store_results(fitted, dataset)
         return self
@@ -573,17 +582,19 @@ class EstimatorBase(Parameters, BaseEstimator):
         weights: npt.NDArray[np.float64] | None,
         kinds: Mapping[str, Any],
     ) -> Dataset:
-        """Make the training dataset."""
-        dataset = make_dataset_from_xy(
-            x, target, target="target", task=self._task, weights=weights, dtype=self.dtype, **kinds
-        )
-        schema = dataset.schema
-        names = [name for name in self._target_names if name not in schema.names]
-        if len(names) != len(schema.outputs):
-            return dataset
-        more = [Output(name, one.classes) for name, one in zip(names[1:], schema.more, strict=True)]
-        named = msgspec.structs.replace(schema, target=names[0], more=tuple(more))
-        return replace(dataset, schema=named)
+        """Make the training dataset of read inputs, a coded target and kinds of columns."""
+        classes = self._list_classes(1 if target.ndim == 1 else target.shape[1])
+        known = x.names if isinstance(x, Table) else [f"x{j}" for j in range(x.shape[1])]
+        names = [name for name in self._target_names if name not in known]
+        if len(names) != len(classes):
+            names = [f"target{k}" for k in range(len(classes))] if len(classes) > 1 else ["target"]
+        outputs = tuple(map(Output, names, classes))
+        coded = CodedTarget(self._task, outputs, target)
+        return add_inputs(coded, x, weights=weights, dtype=self.dtype, **kinds)
+
+    def _list_classes(self, n_outputs: int) -> list[tuple[Any, ...]]:
+        """Return the class labels of each output; none for regression."""
+        return [()] * n_outputs
 
     def _make_settings(self, dataset: Dataset) -> dict[str, Any]:
         """Convert the parameters to settings of `treekit.training`."""
@@ -767,13 +778,14 @@ class ClassifierBase(ClassifierMixin, ClassParameters, EstimatorBase):
         return self.classes_ if isinstance(self.classes_, list) else [self.classes_]
 
     def _read_target(self, y: Any) -> npt.NDArray[Any]:
-        """Return the codes of `y`, (rows,) or (rows, outputs) int64, and set ``classes_``."""
+        """Return the codes of `y`, (rows,) or (rows, outputs) int32, and set ``classes_``."""
         columns = list(_read_labels(self, y).values())
         coded = []
         for labels in columns:
             if labels.dtype.kind == "f":
                 assert_all_finite(labels, input_name="y")
-            coded.append(np.unique(labels, return_inverse=True))
+            present, own = np.unique(labels, return_inverse=True)
+            coded.append((present, own.astype(np.int32)))
             # Integers are always classes; scikit-learn warns only if they are many.
             is_plain = labels.dtype.kind in "bi" and len(coded[-1][0]) <= len(labels) // 2
             if not is_plain and (labels.dtype.kind == "f" or len(columns) == 1):
@@ -851,33 +863,13 @@ class ClassifierBase(ClassifierMixin, ClassParameters, EstimatorBase):
         class_weight = self._make_class_weight_setting(dataset)
         return super()._make_settings(dataset) | {"class_weight": class_weight}
 
-    def _make_dataset(
-        self,
-        x: Any,
-        target: npt.NDArray[Any],
-        weights: npt.NDArray[np.float64] | None,
-        kinds: Mapping[str, Any],
-    ) -> Dataset:
-        # Train on codes and restore the labels afterwards, so that a label such as "NA" or
-        # "?" does not count as missing, and 1.0 stays a float.
-        sizes = [len(own) for own in self._list_labels()]
-        codes: Any = range(sizes[0])
-        if target.ndim == 2:
-            codes = {f"target{k}": range(size) for k, size in enumerate(sizes)}
-        dataset = super()._make_dataset(x, target, weights, {**kinds, "classes": codes})
-        first, *more = [
-            tuple(python_label(label) for label in own.tolist()) for own in self._list_labels()
-        ]
-        for label in itertools.chain(first, *more):
+    def _list_classes(self, n_outputs: int) -> list[tuple[Any, ...]]:
+        del n_outputs
+        each = [tuple(map(python_label, own.tolist())) for own in self._list_labels()]
+        for label in itertools.chain(*each):
             if isinstance(label, str):
                 check_unicode(label, "a class label")
-        others = zip(dataset.schema.more, more, strict=True)
-        schema = msgspec.structs.replace(
-            dataset.schema,
-            classes=first,
-            more=tuple(Output(output.name, labels) for output, labels in others),
-        )
-        return replace(dataset, schema=schema)
+        return each
 
 
 class RegressorBase(RegressorMixin, EstimatorBase):
@@ -897,6 +889,8 @@ class RegressorBase(RegressorMixin, EstimatorBase):
         return float(super().score(X, target, weights))
 
     def _read_target(self, y: Any) -> npt.NDArray[Any]:
+        if _is_plain_array(y, "f") and np.isfinite(y).all():
+            return y.astype(np.float64)
         table = _read_targets(self, y)
         return encode_targets(table, table.names, "regression").y
 
@@ -906,6 +900,11 @@ class RegressorBase(RegressorMixin, EstimatorBase):
 
 def _get_code(codes: Mapping[Any, int], label: Any) -> int:
     return codes.get(label, -1)
+
+
+def _is_plain_array(y: Any, kinds: str) -> TypeGuard[npt.NDArray[Any]]:
+    """Check for a one-dimensional array of some kinds of numbers, which needs no reading."""
+    return type(y) is np.ndarray and y.ndim == 1 and y.dtype.kind in kinds and y.itemsize <= 8
 
 
 def _read_targets(estimator: Any, y: Any) -> Table:
@@ -924,6 +923,8 @@ def _read_targets(estimator: Any, y: Any) -> Table:
 
 def _read_labels(estimator: Any, y: Any) -> dict[str, Cells]:
     """Read the labels of each output, by its name; text of lists and arrays keeps NumPy's type."""
+    if _is_plain_array(y, "biu"):
+        return {"target": y}
     table = _read_targets(estimator, y)
     columns = dict(zip(table.names, table.cells, strict=True))
     if isinstance(y, (list, tuple)) or (isinstance(y, np.ndarray) and y.dtype.kind in "UT"):

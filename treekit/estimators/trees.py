@@ -24,12 +24,14 @@ from treekit.estimators.base import (
 )
 from treekit.estimators.tree_arrays import TreeArrays, make_path_matrix, make_tree_arrays
 from treekit.training import Fitted
+from treekit.training.later import Later
 
 
 class TreeBase(EstimatorBase):
     """Base class of single trees."""
 
     _ensemble = "tree"
+    _statistics: Later[tuple[Any, Any] | None] | None = None
 
     def get_depth(self) -> int:
         """Return the number of edges from the root to the deepest leaf."""
@@ -82,8 +84,8 @@ class TreeBase(EstimatorBase):
         tree = unpruned.model_.trees[0]
         if self._task == "classification":
             impurity = compute_class_impurity(unpruned.model_, tree)
-        elif (statistics := getattr(unpruned, "_statistics", None)) is not None:
-            impurity = statistics[1]
+        elif unpruned._statistics is not None and unpruned._statistics.value is not None:
+            impurity = unpruned._statistics.value[1]
         else:
             raise SettingError(
                 "the pruning path requires the variance of each node, which is not computed with "
@@ -106,7 +108,8 @@ class TreeBase(EstimatorBase):
             tree = self.model_.trees[0]
             # The weights of a forest's tree are counts of drawn rows.
             drawn = np.rint(tree.weight).astype(np.int64), None
-            n_samples, impurity = getattr(self, "_statistics", None) or drawn
+            known = None if self._statistics is None else self._statistics.value
+            n_samples, impurity = known or drawn
             if self._task == "classification":
                 impurity = compute_class_impurity(self.model_, tree)
             self._arrays = make_tree_arrays(self.model_, tree, n_samples, impurity)
@@ -133,7 +136,9 @@ class TreeBase(EstimatorBase):
 
     def _store_results(self, fitted: Fitted, dataset: Dataset) -> None:
         self.__dict__.pop("_arrays", None)
-        self._statistics = compute_node_statistics(fitted.model, dataset)
+        self._statistics = Later(lambda: compute_node_statistics(fitted.model, dataset))
+        if not fitted.is_later:
+            _ = self._statistics.value  # else it would keep the table
 
 
 @dataclass(kw_only=True, eq=False, repr=False)

@@ -18,9 +18,9 @@ from typing import Any
 
 from treekit import registry
 from treekit.contracts import Exporter
-from treekit.discovery import FOREIGN_ERRORS, call_isolated, describe_error
 from treekit.errors import ExportError, PluginError, TreekitError
 from treekit.model.model import Model, as_model
+from treekit.registry.isolation import FOREIGN_ERRORS, call_isolated, describe_error
 
 __all__ = ["contents_of", "export", "is_place", "write_files"]
 

@@ -20,7 +20,6 @@ import msgspec
 
 from treekit import registry
 from treekit.contracts import Exporter, Setting
-from treekit.discovery import KINDS, check_record
 from treekit.errors import ExportError, PluginError, SettingError
 from treekit.export.literals import (
     Code,
@@ -44,6 +43,7 @@ from treekit.export.template_values import ABILITIES, needs, template_values
 from treekit.export.triton import TRITON_SETTINGS, TRITON_SUFFIX
 from treekit.hookspecs import hookimpl
 from treekit.model.model import Model
+from treekit.registry.kinds import KINDS, check_record
 from treekit.rules import RULES_SETTINGS
 
 # ---------------------------------------------------------------- languages

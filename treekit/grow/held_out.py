@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from treekit.data.binning import Coding, encode_columns
+from treekit.data.cells import Columns
 from treekit.data.schema import Dtype
 from treekit.grow.target_statistics import TargetStatistics
 from treekit.kernels.records import Rows, Table
@@ -37,7 +37,7 @@ class HeldOutRows:
 
 
 def encode_held_table(
-    columns: Sequence[npt.NDArray[Any]], table: Table, coding: Coding, dtype: Dtype, placement: int
+    columns: Columns, table: Table, coding: Coding, dtype: Dtype, placement: int
 ) -> tuple[Table, Table]:
     """Encode validation columns; return the training and validation tables, with one code type.
 

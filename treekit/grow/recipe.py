@@ -96,10 +96,6 @@ class Recipe:
         settings makes scores of different columns incomparable.
         """
         codes, target, pointers = self.table.codes, self.target, self.criterion.pointers
-        # Bytes of the table, and of one tree with its working memory on each processor.
-        n_trees = os.cpu_count() or 1
-        record_bytes = count_record_bytes(len(codes), target.values.shape[1])
-        n_bytes = codes.shape[1] * record_bytes * (1 + 2 * n_trees)
         if (
             not self.splitter.uses_records
             or self.fractional
@@ -107,9 +103,12 @@ class Recipe:
             or not target.is_additive
             or codes.dtype != np.uint8
             or not codes.size
-            or not may_use(n_bytes)
             or not (target.is_dense or target.size <= np.iinfo(codes.dtype).max)
         ):
+            return None
+        # Bytes of the table, and of one tree with its working memory on each processor.
+        record_bytes = count_record_bytes(len(codes), target.values.shape[1])
+        if not may_use(codes.shape[1] * record_bytes * (1 + 2 * (os.cpu_count() or 1))):
             return None
         is_plain = (
             2 <= target.size <= MAX_LANES

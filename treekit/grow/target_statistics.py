@@ -20,10 +20,10 @@ import numpy.typing as npt
 from treekit.compiling.criterion import CompiledCriterion, TargetBlocks
 from treekit.compiling.functions import call_checked
 from treekit.contracts import Layout
-from treekit.discovery import FOREIGN_ERRORS, call_isolated, describe_error
 from treekit.errors import DataError
 from treekit.kernels.partition_rows import take_rows
 from treekit.kernels.records import Rows
+from treekit.registry.isolation import FOREIGN_ERRORS, call_isolated, describe_error
 
 Numbers = npt.NDArray[np.float64]
 
@@ -142,6 +142,8 @@ class TargetStatistics:
         """
         ids = ids.astype(np.uint32, copy=False)
         rows = allocate_rows(len(ids), self.values.shape[1], dense=self.is_dense)
+        if not len(ids):
+            return rows
         times = np.empty(0) if repeats is None else repeats
         n = take_rows(ids, times, self.cells, self.values, rows)
         return Rows(rows.ids[:n], rows.cells[:n], rows.values[:n])

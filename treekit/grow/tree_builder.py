@@ -9,13 +9,13 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from treekit.compiling.functions import Origin, call_checked, format_statistics, thread_state
-from treekit.discovery import describe_error
 from treekit.errors import DataError, PluginError, SettingError
 from treekit.grow.cut_thresholds import find_gaps, place_cuts
 from treekit.grow.node_generator import make_node_generator
@@ -65,6 +65,7 @@ from treekit.model.tree import (
     expand_slices,
     iter_chunks,
 )
+from treekit.registry.isolation import describe_error
 
 # ---------------------------------------------------------------- plugin errors
 
@@ -253,11 +254,18 @@ def grow_tree(
 
     Cost: about rows x columns tried x depth; memory of some 100 bytes per row.
     """
+    return start_tree(recipe, rows, held, seed, held_table)()
+
+
+def start_tree(
+    recipe: Recipe, rows: Rows, held: Rows, seed: int, held_table: Table | None = None
+) -> Callable[[], GrownTree]:
+    """Grow the nodes of `grow_tree`, and return the function that makes its result of them."""
     whole, kept = rows, held
     if recipe.fractional:  # growth splits rows into fractional instances, in place
         whole, kept = copy_rows(rows), copy_rows(held)
     grown, n = grow_rows(recipe, rows, held, seed, held_table)
-    return assemble_tree(recipe, grown, n, whole, kept, held_table or recipe.table)
+    return partial(assemble_tree, recipe, grown, n, whole, kept, held_table or recipe.table)
 
 
 class GrowthStart(NamedTuple):
@@ -424,9 +432,16 @@ def _bound_part_noise(values: Numbers, steps: Numbers) -> float:
 
 def grow_with_validation(recipe: Recipe, rows: Rows, held: Rows, seed: int) -> GrownTree:
     """Grow a tree with the validation rows, if any, in place of the held-out rows `held`."""
+    return start_with_validation(recipe, rows, held, seed)()
+
+
+def start_with_validation(
+    recipe: Recipe, rows: Rows, held: Rows, seed: int
+) -> Callable[[], GrownTree]:
+    """Return the function that makes the result of `grow_with_validation`, see `start_tree`."""
     if recipe.held_out is None:
-        return grow_tree(recipe, rows, held, seed)
-    return grow_tree(recipe, rows, recipe.held_out.copy_rows(), seed, recipe.held_out.table)
+        return start_tree(recipe, rows, held, seed)
+    return start_tree(recipe, rows, recipe.held_out.copy_rows(), seed, recipe.held_out.table)
 
 
 def call_kernel(
@@ -782,11 +797,15 @@ def _enlarge_for_ranks(scratch: Scratch, codes: int, room: int) -> Scratch:
 
 def _allocate_offers(table: Table, target: TargetStatistics, signs: Numbers | None) -> Numbers:
     """Return two empty rows to fill at each node, categories per training weight, and signs."""
-    total = target.total_weight
-    total = max(float(target.values[:, 0].sum()) if total is None else total, 1e-300)
-    levels = np.where(table.nominal > 0, table.n_codes / total, 0.0)
-    free = np.zeros(len(levels))
-    return np.vstack([np.empty((2, len(levels))), levels, free if signs is None else signs])
+    offers = np.zeros((4, len(table.n_codes)))
+    nominal = table.nominal > 0
+    if nominal.any():
+        total = target.total_weight
+        total = max(float(target.values[:, 0].sum()) if total is None else total, 1e-300)
+        offers[2] = np.where(nominal, table.n_codes / total, 0.0)
+    if signs is not None:
+        offers[3] = signs
+    return offers
 
 
 # ---------------------------------------------------------------- monotonic constraints

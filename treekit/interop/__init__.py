@@ -10,7 +10,6 @@ from collections.abc import Container, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from treekit.discovery import FOREIGN_ERRORS, call_isolated, describe_error
 from treekit.errors import (
     ModelError,
     ModelFileAccessError,
@@ -21,10 +20,11 @@ from treekit.errors import (
     TreekitWarning,
 )
 from treekit.model.model import Model
+from treekit.registry.isolation import FOREIGN_ERRORS, call_isolated, describe_error
 
 if TYPE_CHECKING:
     from treekit.contracts import Importer
-    from treekit.discovery import Component
+    from treekit.registry.discovery import Component
 
 __all__ = [
     "MAX_BYTES",

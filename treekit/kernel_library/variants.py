@@ -94,6 +94,11 @@ _FEW = {
         "u8* u4* u1* u8*",
     ],
     "feature_codes.find_bin_starts": [f"{key} u4* f8* f8 i8* i8*" for key in _KEYS],
+    "feature_codes.rank_columns": [
+        f"{key}** u8 u8 {key}** u4** u4** {codes}** i8* {key}*"
+        for key in ("u4", "u8")
+        for codes in ("u1", "u4")
+    ],
     "feature_codes.sort_keys": [
         "u4* u8 u8 f8* u4* u4* u4* u4* u4**",
         "u8* u8 u8 f8* u8* u4* u8* u4* u4**",
@@ -155,7 +160,8 @@ _FEW = {
 
 _USUAL = frozenset(
     {
-        "export.kernels.lower_nodes", "feature_codes.assign_ranks", "feature_codes.sort_keys",
+        "export.kernels.lower_nodes", "feature_codes.assign_ranks", "feature_codes.rank_columns",
+        "feature_codes.sort_keys",
         "grow_tree.write_tree_arrays", "partition_rows.take_rows", "pruning.find_weakest_links",
         "pruning.sum_leaves_below", "random_numbers.draw_bag", "route_rows.find_row_leaves",
         "route_rows.sum_votes", "rules.kernels.merge_leaf_conditions", "score_batch.add_leaf_units",

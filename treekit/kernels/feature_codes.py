@@ -211,6 +211,45 @@ def assign_ranks(keys, rows, codes, values):
     return n
 
 
+@kernel
+def rank_columns(bits, sign, infinity, keys, rows, counts, codes, sizes, values):
+    """Assign each cell the number of distinct numbers of its column below its own.
+
+    Parameters
+    ----------
+    bits : (features, rows) uint32 or uint64
+    sign, infinity, counts
+        See `sort_keys`.
+    keys, rows : (2, rows) of the type of `bits`, and uint32
+        Working memory.
+    codes : (features, rows) unsigned
+        Output; missing values have the number of distinct numbers.
+    sizes : (features,) int64
+        Output: the number of distinct numbers of each column.
+    values : (features * rows,) of the type of `bits`
+        Output: their keys, ascending, column by column.
+
+    Returns
+    -------
+    n_values : int
+    """
+    zero, one, n_rows = np.uint64(0), np.uint64(1), np.uint64(bits.shape[1])
+    all_rows = np.empty(0)
+    end = zero
+    for f in range(np.uint64(len(bits))):
+        known, order = sort_keys(
+            bits[f], sign, infinity, all_rows, keys[zero], rows[zero], keys[one], rows[one], counts
+        )
+        n = np.uint64(assign_ranks(known, order, codes[f], values[end:]))
+        if len(known) < n_rows:
+            for i in range(n_rows):
+                if (np.uint64(bits[f, i]) & ~sign) > infinity:
+                    codes[f, i] = n
+        sizes[f] = n
+        end += n
+    return end
+
+
 # ---------------------------------------------------------------- keys of rows for scoring
 # Unsigned keys in the order of the numbers, compared by `treekit.kernels.score_batch`.
 #

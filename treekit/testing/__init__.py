@@ -27,8 +27,8 @@ from treekit.contracts import (
     Simplifier,
     Splitter,
 )
-from treekit.discovery import KINDS
 from treekit.errors import PluginError
+from treekit.registry.kinds import KINDS
 from treekit.testing.check_criterion import CRITERION_LAWS, make_criterion_subject
 from treekit.testing.check_exporter import EXPORTER_LAWS, RunFunction, make_exporter_subject
 from treekit.testing.check_importer import IMPORTER_LAWS, ImporterSubject, PredictFunction

@@ -21,9 +21,9 @@ from treekit.compiling.functions import CompileFailure, try_compile
 from treekit.components.criteria import make_gini, make_squared_error
 from treekit.contracts import MAX_COUNT, Criterion, Layout, Ranks, Task
 from treekit.data.dataset import Dataset
-from treekit.discovery import find_custom_task
 from treekit.errors import DataError, PluginError, SettingError
 from treekit.kernels.intrinsics import FROZEN_CELLS, FROZEN_MATRIX, PENALTY_SIGNATURE
+from treekit.registry.kinds import find_custom_task
 from treekit.testing.example_tables import (
     Counting,
     Example,

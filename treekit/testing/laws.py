@@ -18,8 +18,8 @@ import numpy.typing as npt
 
 from treekit import registry
 from treekit.contracts import Setting
-from treekit.discovery import list_settings
 from treekit.errors import PluginError, SettingError
+from treekit.registry.kinds import list_settings
 from treekit.testing.example_tables import Counting, Example, format_call, format_numbers
 from treekit.testing.report import Breach, Law, Verdict
 

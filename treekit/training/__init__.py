@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -23,6 +23,7 @@ from treekit.errors import DataError, SettingError, TreekitWarning
 from treekit.model.model import Model, compute_units
 from treekit.model.validation import check_trees
 from treekit.training.class_weights import BALANCED_BAGS, apply_class_weights
+from treekit.training.later import Later, make_known
 from treekit.training.plan import Plan, make_plan
 from treekit.training.retrain import get_settings_like
 from treekit.training.settings import SETTINGS, expand_settings
@@ -38,13 +39,12 @@ __all__ = ["SETTINGS", "Fitted", "fit", "is_training_table", "train"]
 Progress = Callable[[int, int], None]
 
 
-@dataclass(frozen=True)
 class Fitted:
     """A trained model with its out-of-bag votes.
 
-    Attributes
+    Parameters
     ----------
-    model : Model
+    model : Model, or Later
     oob_votes : (rows, outputs) float64 or None
         Sums over the trees for which a training row was out of bag; see
         `treekit.grow.forest_builder.Forest`.
@@ -54,10 +54,21 @@ class Fitted:
         Draws the rows of a forest's trees again; None if all are used, or workers drew them.
     """
 
-    model: Model
-    oob_votes: npt.NDArray[np.float64] | None = None
-    oob_times: npt.NDArray[np.int64] | None = None
-    sampler: BootstrapSampler | None = None
+    def __init__(
+        self,
+        model: Model | Later[Model],
+        oob_votes: npt.NDArray[np.float64] | None = None,
+        oob_times: npt.NDArray[np.int64] | None = None,
+        sampler: BootstrapSampler | None = None,
+    ) -> None:
+        self.is_later = isinstance(model, Later)
+        self._model = model if isinstance(model, Later) else make_known(model)
+        self.oob_votes, self.oob_times, self.sampler = oob_votes, oob_times, sampler
+
+    @property
+    def model(self) -> Model:
+        """The model, made of a small tree's nodes when it is first read."""
+        return self._model.value
 
     @property
     def outcome(self) -> Outcome:
@@ -213,21 +224,43 @@ def fit(
 
     before = Outcome([]) if start is None else start.outcome
     outcome = run_plan(dataset, plan, progress, validation, before)
-    return make_fitted(dataset, plan, outcome, dataset.compute_digest())
+    if _can_wait(dataset, plan):
+        return Fitted(Later(partial(_make_model, dataset, plan, outcome)))
+    return make_fitted(dataset, plan, outcome)
 
 
-def make_fitted(dataset: Dataset, plan: Plan, outcome: Outcome, digest: str) -> Fitted:
-    """Make the model of grown trees; `digest` is that of the dataset, whose columns are not read.
+def _can_wait(dataset: Dataset, plan: Plan) -> bool:
+    """Check whether a model can be made later: the table is a small copy, and nothing can fail."""
+    from treekit.training.target_precision import keeps_all_digits
 
-    The dataset's schema is that of the training table.
+    return (
+        isinstance(dataset.columns, np.ndarray)
+        and plan.settings["ensemble"] == "tree"
+        and all(origin["distribution"] == "treekit" for origin in plan.component_origins)
+        and keeps_all_digits(dataset)
+    )
+
+
+def make_fitted(
+    dataset: Dataset, plan: Plan, outcome: Outcome, digest: str | None = None
+) -> Fitted:
+    """Make the model of grown trees.
+
+    The dataset's schema is that of the training table; with its `digest`, the columns are not
+    read.
     """
+    model = _make_model(dataset, plan, outcome, digest)
+    return Fitted(model, outcome.votes, outcome.times, outcome.sampler)
+
+
+def _make_model(dataset: Dataset, plan: Plan, outcome: Outcome, digest: str | None = None) -> Model:
     from treekit.training.prepare import get_origin  # numba is imported when needed
     from treekit.training.target_precision import check_leaf_precision
 
     provenance = {
         "treekit": __version__,
         "components": plan.component_origins,
-        "training_table": {"rows": dataset.n_rows, "sha256": digest},
+        "training_table": {"rows": dataset.n_rows, "sha256": digest or dataset.compute_digest()},
         **describe_task(dataset, plan.criterion.record),
         **outcome.report,
     }
@@ -250,7 +283,7 @@ def make_fitted(dataset: Dataset, plan: Plan, outcome: Outcome, digest: str) -> 
     )
     if plan.criterion.layout is None:
         check_leaf_precision(dataset, model)
-    return Fitted(model, outcome.votes, outcome.times, outcome.sampler)
+    return model
 
 
 def _find_joblib_client() -> Any:

@@ -15,8 +15,8 @@ from treekit.contracts import Criterion, Layout, Pruner, Ranks, Setting, Splitte
 from treekit.contracts import Task as OwnTask
 from treekit.data.dataset import Dataset
 from treekit.data.schema import Schema, Task
-from treekit.discovery import find_custom_task, list_settings
 from treekit.errors import SettingError
+from treekit.registry.kinds import find_custom_task, list_settings
 from treekit.settings import resolve
 from treekit.training.class_weights import (
     BALANCED_BAGS,

@@ -392,17 +392,21 @@ def get_origin(part: PlannedComponent) -> Origin:
     return Origin(part.origin["kind"], part.record.name, distribution)
 
 
+def _identify(functions: Any) -> Any:
+    """Return the identity of a plugin's functions, without those that are called as Python."""
+    if isinstance(functions, CriterionFunctions):
+        functions = replace(functions, loss=None, leaf_value=None)
+    return compute_identity(functions)
+
+
 def _get_compiled(
     part: PlannedComponent, shape: tuple[Any, ...], compile_part: Callable[[Any, Origin], Any]
 ) -> Any:
     """Return ``compile_part(functions, origin)``, or the result of an earlier training."""
     functions, origin = part.functions, get_origin(part)
-    compiled_functions = functions
-    if isinstance(functions, CriterionFunctions):  # without those that are called as Python
-        compiled_functions = replace(functions, loss=None, leaf_value=None)
     try:
         values = tuple((type(value), value) for value in part.settings.values())
-        known = compute_identity(compiled_functions) if origin.is_foreign else ()
+        known = _identify(functions) if origin.is_foreign else ()
         key = (origin, values, known, shape)
         kept = _cached_components.get(key)
     except (TypeError, ValueError):  # the key cannot be hashed, or a closure cell is not bound

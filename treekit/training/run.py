@@ -18,7 +18,6 @@ from treekit.components.pruning import Context, losses_of
 from treekit.contracts import CriterionFunctions
 from treekit.data.dataset import Dataset
 from treekit.data.schema import Schema
-from treekit.discovery import FOREIGN_ERRORS, describe_error
 from treekit.errors import DataError, ModelError, PluginError, SettingError, TreekitWarning
 from treekit.grow.forest_builder import (
     BootstrapSampler,
@@ -31,14 +30,16 @@ from treekit.grow.forest_builder import (
 from treekit.grow.recipe import GrownTree, Recipe
 from treekit.grow.route import compute_leaf_shares
 from treekit.grow.target_statistics import ClassTarget, TargetStatistics, choose_step
-from treekit.grow.tree_builder import clip_tree, grow_tree, grow_with_validation, is_monotonic
+from treekit.grow.tree_builder import clip_tree, grow_tree, is_monotonic, start_with_validation
 from treekit.kernels.records import Table
 from treekit.model.json_values import to_json
 from treekit.model.model import Model, distribute_votes, make_model, predict_labels
 from treekit.model.scoring import leaf_indices
 from treekit.model.tree import Tree
 from treekit.model.validation import check_tree
+from treekit.registry.isolation import FOREIGN_ERRORS, describe_error
 from treekit.training.importance import compute_score
+from treekit.training.later import Later
 from treekit.training.leaf_values import ExactMeans
 from treekit.training.plan import Plan
 from treekit.training.prepare import get_origin, make_recipe
@@ -51,11 +52,24 @@ from treekit.training.tasks import use_prediction_schema
 class Outcome:
     """Grown trees, out-of-bag votes, a report for the model's provenance, and their sampler."""
 
-    trees: list[Tree]
+    trees: Sequence[Tree]
     votes: npt.NDArray[np.float64] | None = None
     times: npt.NDArray[np.int64] | None = None
     report: dict[str, Any] = field(default_factory=dict)
     sampler: BootstrapSampler | None = None
+
+
+class LaterTree(Sequence[Tree]):
+    """A tree that is made of its grown nodes when it is first read."""
+
+    def __init__(self, make: Callable[[], Tree]) -> None:
+        self._tree = Later(make)
+
+    def __len__(self) -> int:
+        return 1
+
+    def __getitem__(self, position: Any) -> Any:
+        return (self._tree.value,)[position]
 
 
 def run_plan(
@@ -146,9 +160,12 @@ def _grow_single_tree(dataset: Dataset, recipe: Recipe, plan: Plan) -> Outcome:
     held_ids = ids[:0]
     if plan.holdout_share > 0 and recipe.held_out is None:
         ids, held_ids = split_holdout(mix_rows(recipe, ids, seed), plan.holdout_share)
-    grown = grow_with_validation(
+    finish = start_with_validation(
         recipe, target.select_rows(ids, None), target.select_rows(held_ids, None), seed
     )
+    if not (recipe.needs_exact_means or has_finish(plan, validated=False)):
+        return Outcome(LaterTree(lambda: finish().tree))
+    grown = finish()
     if recipe.needs_exact_means:
         missing = plan.settings["missing"]
         grown = ExactMeans(dataset, recipe, missing, drawn=False).set_values(grown)

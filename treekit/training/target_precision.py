@@ -125,6 +125,16 @@ def check_target_precision(dataset: Dataset, plan: Plan, target: TargetStatistic
     return again
 
 
+def keeps_all_digits(dataset: Dataset) -> bool:
+    """Check whether `check_leaf_precision` accepts every single tree of a dataset."""
+    if dataset.schema.task != "regression":
+        return True
+    sizes = np.abs(dataset.y[dataset.y != 0.0])
+    limit = list_grid_limits(1, dataset.schema.dtype)[-1]
+    step = scale_units(0.5, fit_regression_grid(float(sizes.max(initial=0.0)), limit).exponent)
+    return bool(sizes.min(initial=np.inf) * LEAF_ACCURACY >= step)
+
+
 def check_leaf_precision(dataset: Dataset, model: Model) -> None:
     """Refuse the target if a leaf value does not keep nine digits.
 

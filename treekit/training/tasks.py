@@ -15,9 +15,10 @@ from treekit.contracts import Criterion, Layout, Task, TaskColumn
 from treekit.data.dataset import Dataset
 from treekit.data.features import check_unicode
 from treekit.data.schema import Output, Schema
-from treekit.discovery import FOREIGN_ERRORS, call_isolated, describe_error, find_custom_task
 from treekit.errors import DataError, PluginError, SettingError
 from treekit.model.model import Model
+from treekit.registry.isolation import FOREIGN_ERRORS, call_isolated, describe_error
+from treekit.registry.kinds import find_custom_task
 from treekit.training.settings import select_settings
 
 MAX_CELLS = 4096

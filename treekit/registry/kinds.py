@@ -1,32 +1,16 @@
-"""Discovery of plugins and their components, and checks of their records.
-
-Each plugin is loaded in isolation: a failure names the plugin and does not affect others.
-"""
+"""Kinds of components, and the checks of their records and functions."""
 
 from __future__ import annotations
 
-import contextlib
-import contextvars
-import importlib
 import inspect
 import math
-import os
-import re
-import warnings
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import asdict, dataclass
-from importlib import metadata
-from pathlib import Path
+from collections.abc import Mapping
+from dataclasses import dataclass
 from types import FunctionType
-from typing import Any, TypeVar
+from typing import Any
 
-import pluggy
-
-from treekit import hookspecs
-from treekit._version import __version__
 from treekit.contracts import (
-    CONTRACT_VERSION,
     Criterion,
     CriterionExtras,
     CriterionFunctions,
@@ -44,11 +28,8 @@ from treekit.contracts import (
     Sums,
     Task,
 )
-from treekit.errors import PluginError, SettingError, TreekitWarning
+from treekit.errors import PluginError, SettingError
 from treekit.settings import check_declaration
-
-# ---------------------------------------------------------------- checks of records
-
 
 Record = Criterion | Splitter | Pruner | Exporter | Importer | Document | Simplifier | Explainer
 Functions = CriterionFunctions | SplitterFunctions | PrunerFunctions
@@ -104,6 +85,8 @@ KINDS: dict[str, Kind] = {
 }
 
 
+_KINDS_BY_RECORD = {kind.record: kind for kind in KINDS.values()}
+
 _RESERVED_SETTINGS: dict[type, tuple[str, ...]] = {
     Exporter: ("model", "target", "path"),
     Importer: ("source",),
@@ -116,7 +99,8 @@ _RESERVED_SETTINGS: dict[type, tuple[str, ...]] = {
 
 def find_kind(record: Record) -> Kind:
     """Return the kind of a record."""
-    return next(kind for kind in KINDS.values() if isinstance(record, kind.record))
+    own = _KINDS_BY_RECORD.get(type(record))
+    return own or next(kind for kind in KINDS.values() if isinstance(record, kind.record))
 
 
 def check_record(record: Any, kind: Kind) -> None:
@@ -378,288 +362,3 @@ def _find_mismatch(function: Any, arguments: int, settings: tuple[Setting, ...] 
 
 def _describe_type(value: object) -> str:
     return "None" if value is None else f"a {type(value).__name__}"
-
-
-# ---------------------------------------------------------------- discovery
-
-ENTRY_POINT_GROUP = "treekit"
-"""The entry-point group of plugins."""
-
-
-@dataclass(frozen=True)
-class Source:
-    """Origin of a plugin: an entry point of an installed distribution."""
-
-    plugin: str
-    distribution: str
-    version: str
-
-    def __str__(self) -> str:
-        return f"plugin {self.plugin!r} of {self.distribution} {self.version}"
-
-
-@dataclass(frozen=True)
-class Component:
-    """A record and its origin.
-
-    Attributes
-    ----------
-    kind : str
-        A key of `KINDS`, such as ``"criterion"``.
-    record : Record
-    plugin, distribution, version : str
-        Entry point, and the installed distribution that declares it.
-    contract : int
-        The contract version that the plugin was written for.
-    """
-
-    kind: str
-    record: Record
-    plugin: str
-    distribution: str
-    version: str
-    contract: int = CONTRACT_VERSION
-
-    @property
-    def name(self) -> str:
-        """The record's name."""
-        return self.record.name
-
-
-Complain = Callable[[Source, str], None]
-"""Callback for faults: the source, and the fault as the end of a sentence."""
-
-
-@dataclass(frozen=True)
-class Plugin:
-    """A plugin whose module was imported.
-
-    Each has its own hook manager, so that failures can be attributed.
-    """
-
-    source: Source
-    manager: pluggy.PluginManager
-    contract: int = CONTRACT_VERSION
-
-    def list_components(self, kind: Kind, complain: Complain) -> list[Component]:
-        """Return the plugin's components of one kind; invalid records are left out."""
-        found: list[Component] = []
-        # Not called through pluggy, which drops a None: the result of a hook without ``return``
-        # must be reported.
-        for hook in getattr(self.manager.hook, kind.hook).get_hookimpls():
-            try:
-                records = call_isolated(str(self.source), hook.function)
-            except FOREIGN_ERRORS as error:
-                complain(self.source, f"failed in {kind.hook}: {describe_error(error)}")
-                continue
-            if not isinstance(records, list):
-                got = type(records).__name__
-                complain(
-                    self.source, f"returned {got} from {kind.hook}, expected a list of records"
-                )
-                continue
-            for record in records:
-                try:
-                    check_record(record, kind)
-                except PluginError as error:
-                    complain(self.source, f"has an invalid record: {error}")
-                except FOREIGN_ERRORS as error:  # a field of a type whose comparison fails
-                    fault = f"has a record that cannot be checked: {describe_error(error)}"
-                    complain(self.source, fault)
-                else:
-                    if any(record.name == other.name for other in found):
-                        named = f"two {kind.hook[8:]} named {record.name!r}"
-                        complain(self.source, f"has {named}; the second is ignored")
-                    else:
-                        source = asdict(self.source)
-                        found.append(Component(kind.name, record, **source, contract=self.contract))
-        return found
-
-
-def find_plugins(complain: Complain) -> list[Plugin]:
-    """Import every plugin of the entry-point group, sorted by distribution and name."""
-    plugins = []
-    for source, entry_point in sorted(
-        _iterate_entry_points(complain), key=lambda found: str(found[0])
-    ):
-        try:
-            module = call_isolated(str(source), entry_point.load)
-            contract = read_contract_version(module)
-            manager = _make_manager(module)
-            faults = _find_misspelt_hooks(manager)
-        except PluginError as error:
-            complain(source, str(error))
-            continue
-        except FOREIGN_ERRORS as error:
-            complain(source, f"could not be loaded: {describe_error(error)}")
-            continue
-        for fault in faults:
-            complain(source, fault)
-        plugins.append(Plugin(source, manager, contract))
-    return plugins
-
-
-def builtin_plugin(kind: Kind) -> Plugin:
-    """Return treekit's own components of one kind as a plugin."""
-    module = importlib.import_module(kind.builtin)
-    return Plugin(Source("built-in", "treekit", __version__), _make_manager(module))
-
-
-def _iterate_entry_points(complain: Complain) -> Iterator[tuple[Source, metadata.EntryPoint]]:
-    """Generate the entry points of the group, one distribution at a time.
-
-    `importlib.metadata.entry_points` would fail completely on one malformed file.
-    """
-    seen = set()
-    for distribution in metadata.distributions():
-        text = distribution.read_text("entry_points.txt") or ""
-        if f"[{ENTRY_POINT_GROUP}]" not in text:
-            continue
-        name, version = _read_identity(distribution)
-        key = re.sub(r"[-_.]+", "-", name).lower()
-        if key in seen:  # the first on sys.path is the one that imports
-            continue
-        seen.add(key)
-        try:
-            for entry_point in distribution.entry_points.select(group=ENTRY_POINT_GROUP):
-                yield Source(entry_point.name, name, version), entry_point
-        except (TypeError, ValueError, AttributeError) as error:
-            complain(Source("?", name, version), f"has a malformed entry_points.txt: {error}")
-
-
-def _read_identity(distribution: metadata.Distribution) -> tuple[str, str]:
-    """Return name and version; a broken installation may lack either."""
-    try:
-        name, version = distribution.metadata["Name"], distribution.metadata["Version"]
-    except (TypeError, KeyError):
-        name, version = "", ""
-    return name or "an unnamed distribution", version or "of unknown version"
-
-
-def _make_manager(plugin: object) -> pluggy.PluginManager:
-    manager = pluggy.PluginManager(hookspecs.PROJECT)
-    manager.add_hookspecs(hookspecs)
-    manager.register(plugin)
-    return manager
-
-
-def _find_misspelt_hooks(manager: pluggy.PluginManager) -> list[str]:
-    """Return faults of a plugin's hooks that treekit would never call."""
-    known = ", ".join(kind.hook for kind in KINDS.values())
-    (plugin,) = manager.get_plugins()
-    callers = {caller.name: caller for caller in manager.get_hookcallers(plugin) or []}
-    faults = [
-        f"implements {name}, which is not a hook of treekit; hooks: {known}"
-        for name, caller in callers.items()
-        if not caller.has_spec()
-    ]
-    faults += [
-        f"defines {kind.hook} without @treekit.hookimpl above it"
-        for kind in KINDS.values()
-        if kind.hook not in callers and callable(getattr(plugin, kind.hook, None))
-    ]
-    if not callers and not faults:
-        faults.append(f"implements none of the hooks {known}")
-    return faults
-
-
-# ---------------------------------------------------------------- compatibility
-# The changes of each version are in `treekit.contracts`.
-
-CONTRACT_ATTRIBUTE = "treekit_contract"
-"""Attribute of a plugin's module: the contract version that it was written for."""
-
-OLDEST_CONTRACT = 2
-"""The oldest supported version, and the default of modules without the attribute."""
-
-
-def read_contract_version(plugin: object) -> int:
-    """Return the contract version that a plugin was written for.
-
-    Parameters
-    ----------
-    plugin : module, or any other object of an entry point
-
-    Raises
-    ------
-    PluginError
-        If it is not an integer, or not supported by this treekit; the message is the
-        end of a sentence that begins with the plugin.
-    """
-    version: Any = getattr(plugin, CONTRACT_ATTRIBUTE, OLDEST_CONTRACT)
-    if type(version) is not int:
-        raise PluginError(
-            f"has {CONTRACT_ATTRIBUTE} = {version!r}, which is not an integer; this treekit's "
-            "contract "
-            f"is {CONTRACT_VERSION}"
-        )
-    if not OLDEST_CONTRACT <= version <= CONTRACT_VERSION:
-        remedy = (
-            "upgrade treekit"
-            if version > CONTRACT_VERSION
-            else "update the plugin: choose takes (gains, scores, levels), and its module declares "
-            f"{CONTRACT_ATTRIBUTE} = {CONTRACT_VERSION}"
-        )
-        raise PluginError(
-            f"was written for version {version} of the contract, but this treekit supports "
-            f"version {CONTRACT_VERSION}; {remedy}"
-        )
-    return version
-
-
-# ---------------------------------------------------------------- isolation
-# Calls of third-party functions.
-#
-# Isolated is everything that could affect other components or end the process: exceptions,
-# ``sys.exit``, NumPy's error state, and the working directory, from which relative
-# paths are resolved.  A plugin may print, seed NumPy's global generator, and set warning
-# filters like any imported library; treekit does not depend on them.  A plugin that
-# never returns, or crashes the interpreter, cannot be stopped in the same process.
-
-R = TypeVar("R")
-
-FOREIGN_ERRORS = (Exception, SystemExit)
-"""Exceptions that are the fault of third-party code: all but an interruption."""
-
-
-def call_isolated(who: str, function: Callable[..., R], /, *arguments: Any, **settings: Any) -> R:
-    """Return ``function(*arguments, **settings)``, called in its own context and directory.
-
-    Parameters
-    ----------
-    who : str
-        Owner of the function, for a warning if it changes the working directory.
-
-    Raises
-    ------
-    Exception, SystemExit
-        Exceptions of the function; catch them by `FOREIGN_ERRORS`.
-    """
-    before = _find_working_directory()
-    try:
-        # NumPy and decimal store their error handling in context variables.
-        return contextvars.copy_context().run(function, *arguments, **settings)
-    finally:
-        if before is not None and _find_working_directory() != before:
-            os.chdir(before)
-            warnings.warn(
-                f"{who} changed the working directory; it was restored",
-                TreekitWarning,
-                stacklevel=3,
-            )
-
-
-def describe_error(error: BaseException) -> str:
-    """Return an exception as ``Type: message``, even if its ``__str__`` fails."""
-    name = type(error).__name__
-    try:
-        text = str(error)
-    except Exception:  # noqa: BLE001 - an exception class of third-party code
-        return name
-    return f"{name}: {text}" if text else name
-
-
-def _find_working_directory() -> Path | None:
-    with contextlib.suppress(OSError):  # it may have been deleted
-        return Path.cwd()
-    return None

@@ -27,25 +27,19 @@ from treekit.contracts import (
     Simplifier,
     Splitter,
 )
-from treekit.discovery import (
-    FOREIGN_ERRORS,
+from treekit.errors import PluginError, SettingError, TreekitError, TreekitWarning
+from treekit.registry.discovery import Component, Plugin, Source, builtin_plugin, find_plugins
+from treekit.registry.isolation import FOREIGN_ERRORS, call_isolated, describe_error
+from treekit.registry.kinds import (
     KINDS,
-    Component,
     Kind,
-    Plugin,
     Record,
-    Source,
-    builtin_plugin,
-    call_isolated,
     check_functions,
     check_record,
-    describe_error,
     find_custom_task,
     find_kind,
-    find_plugins,
     list_settings,
 )
-from treekit.errors import PluginError, SettingError, TreekitError, TreekitWarning
 from treekit.settings import resolve, suggestion
 
 __all__ = [
@@ -155,7 +149,7 @@ def get(kind: str, wanted: Any) -> Any:
     Parameters
     ----------
     kind : str
-        Such as ``"criterion"``, see `treekit.discovery.KINDS`.
+        Such as ``"criterion"``, see `treekit.registry.kinds.KINDS`.
     wanted : str, Criterion, Splitter, ...
         A name; a record itself is checked and returned unchanged.
 
