@@ -38,6 +38,8 @@ class AddressHook(MetadataHookInterface):
             text = re.sub(r'(?<=src=")(?!https?:)', files % "raw", text)
             urls = {"Homepage": home, "Changelog": files % "blob" + "CHANGELOG.md"}
             urls["Issues"] = f"{home}/issues"
+            owner, _, name = repository.partition("/")
+            urls["Documentation"] = f"https://{owner}.github.io/{name}/"
         metadata["readme"] = {"content-type": "text/markdown", "text": text}
         metadata["urls"] = urls
 

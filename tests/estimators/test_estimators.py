@@ -38,6 +38,7 @@ from treekit import (
     SettingError,
     TreekitWarning,
 )
+from treekit.estimators.base import find_documentation
 
 CLASSIFIERS = [DecisionTreeClassifier, RandomForestClassifier, ExtraTreesClassifier]
 REGRESSORS = [DecisionTreeRegressor, RandomForestRegressor, ExtraTreesRegressor]
@@ -831,6 +832,29 @@ def test_rows_are_counted_in_the_nodes_they_reach(missing, pruner):
         counts[tree.model_.trees[0].parent[node]] += counts[node]
     n_samples, _ = tree._statistics.value
     np.testing.assert_array_equal(n_samples, counts)
+
+
+def test_the_display_in_notebooks_links_to_the_documentation(monkeypatch):
+    tree = DecisionTreeClassifier()
+    link = "https://example.org/treekit/generated/api/treekit.DecisionTreeClassifier.html"
+    home = {
+        "Project-URL": [
+            "Issues, https://example.org/i",
+            "Documentation, https://example.org/treekit/",
+        ]
+    }
+    for urls, expected in ((home, link), ({}, "")):
+        find_documentation.cache_clear()
+        monkeypatch.setattr("importlib.metadata.metadata", lambda _, urls=urls: Message(urls))
+        assert tree._get_doc_link() == expected
+        assert (link in tree._repr_html_()) == bool(expected)
+    find_documentation.cache_clear()
+
+
+class Message(dict):
+    """Metadata of a distribution, whose fields may be repeated."""
+
+    get_all = dict.get
 
 
 # ------------------------------------------------------------------ settings of components

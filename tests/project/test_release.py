@@ -45,10 +45,17 @@ def test_files_for_the_forge_fit_their_schemas(schema: str, names: str):
 
 
 @pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.stem)
-def test_every_action_of_a_workflow_has_a_version(path: Path):
-    used = re.findall(r"uses: (\S+)", path.read_text(encoding="utf-8"))
+def test_every_action_of_a_workflow_is_pinned_by_digest(path: Path):
+    used = re.findall(r"uses: (.*)", path.read_text(encoding="utf-8"))
     assert used
-    assert not [name for name in used if not re.fullmatch(r"[\w./-]+@v\d+(\.\d+)*", name)]
+    pinned = r"[\w./-]+@[0-9a-f]{40} # v\d+\.\d+\.\d+"
+    assert not [name for name in used if not re.fullmatch(pinned, name)]
+
+
+def test_an_action_has_one_digest_everywhere():
+    texts = "".join(path.read_text(encoding="utf-8") for path in WORKFLOWS)
+    found = set(re.findall(r"uses: ([\w.-]+/[\w.-]+)\S*@(\w+)", texts))
+    assert len(found) == len({action for action, _ in found})
 
 
 @pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.stem)

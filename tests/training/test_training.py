@@ -1080,3 +1080,34 @@ def test_a_target_that_names_rows_is_told():
     treekit.train({"x": x, "y": names}, "y", max_depth=1)
     with pytest.warns(TreekitWarning, match="target 'y' has 151 classes in 300 rows"):
         treekit.train({"x": x, "y": ["case", *names[1:]]}, "y", max_depth=1)
+
+
+# ------------------------------------------------------------------ rng
+
+
+def test_rng_draws_the_seed():
+    x, y = np.arange(20.0)[:, None], np.arange(20) % 2
+    table = {"x": x[:, 0], "y": y.astype(str)}
+    settings = {"ensemble": "forest", "trees": 2}
+    drawn = [
+        treekit.train(table, "y", rng=rng, **settings) for rng in (7, np.random.default_rng(7))
+    ]
+    seeds = [model.settings["seed"] for model in drawn]
+    assert seeds[0] == seeds[1] != 7
+    again = treekit.train(table, "y", seed=seeds[0], **settings)
+    assert np.array_equal(again.units, drawn[0].units)
+    score = treekit.evaluate(table, target="y", cv=2, rng=7, **settings)
+    assert str(score) == str(treekit.evaluate(table, target="y", cv=2, seed=seeds[0], **settings))
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"rng": "x"}, "rng is 'x'; give an integer of at least 0"),
+        ({"rng": -1}, "rng is -1; give an integer of at least 0"),
+        ({"rng": 1, "seed": 0}, "seed and rng both set the random numbers; give one of them"),
+    ],
+)
+def test_a_wrong_rng_is_refused(given, message):
+    with pytest.raises(SettingError, match=message):
+        treekit.train({"x": [1.0, 2.0], "y": ["a", "b"]}, "y", **given)

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from importlib import metadata
 from numbers import Number, Real
 from typing import Any, Literal, TypeGuard
 
@@ -309,6 +312,7 @@ class EstimatorBase(Parameters, BaseEstimator):
     _task: Literal["classification", "regression"]
     _target_names: Sequence[str] = ()
     _trained: Fitted
+    _doc_link_module = "treekit"
 
     def __new__(cls, *args: Any, **parameters: Any) -> Any:
         """Make an estimator; refuse settings of components by name."""
@@ -321,6 +325,12 @@ class EstimatorBase(Parameters, BaseEstimator):
                     "only in set_params and searches such as GridSearchCV"
                 )
         return super().__new__(cls)
+
+    @property
+    def _doc_link_template(self) -> str:
+        """The address of a class in the documentation, for scikit-learn's display in notebooks."""
+        home = find_documentation()
+        return home and home + "generated/api/treekit.{estimator_name}.html"
 
     @property
     def model_(self) -> Model:
@@ -707,6 +717,17 @@ class EstimatorBase(Parameters, BaseEstimator):
         tags.input_tags.sparse = True
         tags.target_tags.multi_output = True
         return tags
+
+
+@functools.cache
+def find_documentation() -> str:
+    """Return the address of the documentation, as the distribution states it, or ``""``."""
+    with contextlib.suppress(metadata.PackageNotFoundError):
+        for line in metadata.metadata("treekit-ml").get_all("Project-URL") or ():
+            name, _, address = line.partition(", ")
+            if name == "Documentation":
+                return str(address)
+    return ""
 
 
 def copy_fitted_attributes(source: Any, target: Any) -> None:

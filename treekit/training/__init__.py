@@ -136,7 +136,8 @@ def train(
     **settings
         Training settings; ``treekit train --help-settings`` lists them.  Components are given by
         name or as records, and their settings as ``criterion_settings={"base": 2.718}`` or
-        ``**{"criterion.base": 2.718}``.
+        ``**{"criterion.base": 2.718}``.  ``rng``, an integer or a `numpy.random.Generator`, may
+        take the place of ``seed``, which is then drawn from it.
 
     Returns
     -------

@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
+
 from treekit.contracts import Setting
 from treekit.data.schema import Task
 from treekit.errors import SettingError
@@ -315,12 +317,19 @@ def select_settings(kind: str, settings: Mapping[str, Any]) -> dict[str, Any]:
 def expand_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
     """Return settings with those in ``criterion_settings={...}`` under dotted names.
 
+    ``rng``, an integer or a `numpy.random.Generator`, becomes a ``seed`` drawn from it.
+
     Raises
     ------
     SettingError
         If it is no mapping, or a setting is given in both forms.
     """
     expanded = dict(settings)
+    rng = expanded.pop("rng", None)
+    if rng is not None:
+        if expanded.get("seed") is not None:
+            raise SettingError("seed and rng both set the random numbers; give one of them")
+        expanded["seed"] = _draw_seed(rng)
     for kind in ("criterion", "splitter", "pruner"):
         own = expanded.pop(f"{kind}_settings", None)
         if own is not None and not isinstance(own, Mapping):
@@ -330,6 +339,16 @@ def expand_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
                 raise SettingError(f"{kind}.{name} is given twice, also in {kind}_settings")
             expanded[f"{kind}.{name}"] = value
     return expanded
+
+
+def _draw_seed(rng: Any) -> int:
+    """Draw a seed from what `numpy.random.default_rng` accepts."""
+    try:
+        return int(np.random.default_rng(rng).integers(2**32))
+    except (TypeError, ValueError):
+        raise SettingError(
+            f"rng is {rng!r}; give an integer of at least 0, or a numpy.random.Generator"
+        ) from None
 
 
 def check_n_jobs(n_jobs: Any) -> None:
