@@ -41,7 +41,7 @@ from treekit import (
 )
 from treekit.data.schema import Column, Schema
 from treekit.interop import skl2onnx as room
-from treekit.interop.skl2onnx import when_imported
+from treekit.interop.import_hook import register_when_imported, when_imported
 from treekit.model.builder import build_tree, leaf, oblique, threshold
 from treekit.model.model import make_model
 
@@ -485,4 +485,4 @@ def test_an_incompatible_skl2onnx_costs_a_warning_and_not_its_import(monkeypatch
     monkeypatch.setattr(room, "register_skl2onnx", fail)
     monkeypatch.setitem(sys.modules, "skl2onnx", SimpleNamespace(__spec__=None))
     with pytest.warns(TreekitWarning, match="no such argument"):
-        room.register_when_imported(DecisionTreeClassifier)
+        register_when_imported(DecisionTreeClassifier)

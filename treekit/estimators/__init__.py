@@ -14,7 +14,7 @@ from treekit.estimators.forests import (
     RandomForestRegressor,
 )
 from treekit.estimators.trees import DecisionTreeClassifier, DecisionTreeRegressor
-from treekit.interop.skl2onnx import register_when_imported
+from treekit.interop.import_hook import register_when_imported
 
 __all__ = [
     "DecisionTreeClassifier",
