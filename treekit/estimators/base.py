@@ -151,7 +151,7 @@ def _is_plain_matrix(estimator: Any, x: Any, *, reset: bool) -> bool:
         return False
     if reset:
         estimator.n_features_in_ = x.shape[1]
-    return x.shape[1] == getattr(estimator, "n_features_in_", None)
+    return bool(x.shape[1] == getattr(estimator, "n_features_in_", None))
 
 
 def _read_numeric_frame(estimator: Any, x: Any) -> npt.NDArray[Any] | None:

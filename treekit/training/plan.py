@@ -213,13 +213,15 @@ def make_plan(dataset: Dataset, given: Mapping[str, Any]) -> Plan:
     settings |= {name: value for name, value in apart.items() if value is not None}
     check_n_jobs(settings["n_jobs"])
     _resolve_defaults(settings, dataset)
-    criterion = make_criterion(settings["criterion"], select_settings("criterion", wanted), dataset)
+    resolve_components(settings)  # no name of a component below
+    record, own = settings["criterion"], select_settings("criterion", wanted)
+    criterion = make_component(record, own, fit_layout(record, own, dataset))
     check_compatible(settings, given, criterion, dataset)
     if criterion.layout is not None and criterion.layout.names:
         settings["oob"] = False  # no score compares several predictions with one target
     pruner = None
     if settings["pruner"] is not None:
-        pruner = make_component("pruner", settings["pruner"], select_settings("pruner", wanted))
+        pruner = make_component(settings["pruner"], select_settings("pruner", wanted))
         check_pruner(criterion, pruner, dataset.schema, costs=settings["costs"] is not None)
     check_component_settings(given, pruner)
     if settings["class_weight"] == BALANCED_BAGS:
@@ -247,7 +249,7 @@ def make_plan(dataset: Dataset, given: Mapping[str, Any]) -> Plan:
         by_name = zip(dataset.schema.names, signs.tolist(), strict=True)
         settings["monotonic"] = {name: int(sign) for name, sign in by_name if sign}
     n_try = count_features_to_try(settings["max_features"], dataset.schema.n_features)
-    splitter = make_component("splitter", settings["splitter"], select_settings("splitter", wanted))
+    splitter = make_component(settings["splitter"], select_settings("splitter", wanted))
     if signs is not None:
         check_monotonic(dataset, settings, criterion, splitter)
     return Plan(settings, criterion, splitter, pruner, n_try, weights, costs, signs)
@@ -325,7 +327,7 @@ class PlannedComponent:
 
     def __reduce__(self) -> tuple[Any, ...]:
         wanted = self.record.name if self.origin["distribution"] else self.record
-        return make_component, (self.origin["kind"], wanted, self.settings, self.layout)
+        return _restore_component, (self.origin["kind"], wanted, self.settings, self.layout)
 
     def place_rows(self, dataset: Dataset) -> Any:
         """Return the cells or statistics of the rows of a custom task, else their target."""
@@ -339,24 +341,26 @@ def get_component_settings(
     return list_settings(registry.get(kind, wanted))
 
 
+def resolve_components(settings: dict[str, Any]) -> None:
+    """Replace names of components by their records, in place."""
+    for kind in COMPONENT_KINDS:
+        if settings[kind] is not None:
+            settings[kind] = registry.get(kind, settings[kind])
+
+
 def make_component(
-    kind: str,
-    wanted: str | Criterion | Splitter | Pruner,
-    given: Mapping[str, Any],
-    layout: Layout | None = None,
+    record: Criterion | Splitter | Pruner, given: Mapping[str, Any], layout: Layout | None = None
 ) -> PlannedComponent:
-    """Create a component by its name or record, configured by its own settings `given`."""
-    record = registry.get(kind, wanted)
+    """Create a component of a record, configured by its own settings `given`."""
     functions, settings = registry.make(record, given, layout)
     return PlannedComponent(record, functions, settings, registry.origin(record), layout)
 
 
-def make_criterion(
-    wanted: str | Criterion, given: Mapping[str, Any], dataset: Dataset
+def _restore_component(
+    kind: str, wanted: Any, given: Mapping[str, Any], layout: Layout | None
 ) -> PlannedComponent:
-    """Create a criterion, and fit the layout of its custom task, if any, to the training rows."""
-    record = registry.get("criterion", wanted)
-    return make_component("criterion", record, given, fit_layout(record, given, dataset))
+    """Create a pickled component, of its installed record if it has one."""
+    return make_component(registry.get(kind, wanted), given, layout)
 
 
 # ---------------------------------------------------------------- compatibility
