@@ -1103,9 +1103,9 @@ def test_rng_draws_the_seed():
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"rng": "x"}, "rng is 'x'; give an integer of at least 0"),
-        ({"rng": -1}, "rng is -1; give an integer of at least 0"),
-        ({"rng": 1, "seed": 0}, "seed and rng both set the random numbers; give one of them"),
+        ({"rng": "x"}, "rng is 'x'; give a non-negative integer"),
+        ({"rng": -1}, "rng is -1; give a non-negative integer"),
+        ({"rng": 1, "seed": 0}, "seed and rng are both given; give one of them"),
     ],
 )
 def test_a_wrong_rng_is_refused(given, message):

@@ -611,7 +611,7 @@ def add_inputs(
     weights: Any = None,
     dtype: InputType = "auto",
 ) -> Dataset:
-    """Make training data from a coded target and inputs of as many rows.
+    """Make training data from an encoded target and its inputs.
 
     The other parameters are those of `make_dataset_from_xy`.
     """

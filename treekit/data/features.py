@@ -128,10 +128,13 @@ def read_inputs(
 
 
 def read_small_matrix(cells: Any, dtype: InputType) -> tuple[Dtype, Floats] | None:
-    """Return the input type and the columns (features, rows) of a small matrix of numbers.
+    """Read a small numeric matrix at once, with the results of `read_inputs`.
 
-    They are those of `read_inputs`, found at once.  None for anything else, and for numbers
-    that need a message or the columns' ranges to choose the type.
+    Returns
+    -------
+    dtype and (features, rows) array, or None
+        None for anything else, and if a column needs a warning, an error, or a closer look to
+        choose the dtype.
     """
     if type(cells) is not np.ndarray or cells.ndim != 2 or not 0 < cells.size <= _FEW_CELLS:
         return None

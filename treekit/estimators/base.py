@@ -141,10 +141,11 @@ def read_input(estimator: Any, x: Any, *, reset: bool) -> npt.NDArray[Any] | Tab
 
 
 def _is_plain_matrix(estimator: Any, x: Any, *, reset: bool) -> bool:
-    """Check for a matrix of floats in which `validate_data` would find nothing.
+    """Check for a float array that `validate_data` would return unchanged.
 
-    Sets ``n_features_in_`` if `reset`.  Its search for names takes a tenth of a small fit.
+    Sets ``n_features_in_`` if `reset`.
     """
+    # Searching the array for feature names would take a tenth of a small fit.
     if type(x) is not np.ndarray or x.ndim != 2 or x.dtype.kind != "f" or 0 in x.shape:
         return False
     if hasattr(estimator, "feature_names_in_"):
@@ -348,7 +349,7 @@ class EstimatorBase(Parameters, BaseEstimator):
 
     @property
     def model_(self) -> Model:
-        """The trained `Model`: save, export or verify it."""
+        """The fitted `Model`, to save, export or verify."""
         return self._trained.model
 
     @model_.setter

@@ -260,7 +260,7 @@ def grow_tree(
 def start_tree(
     recipe: Recipe, rows: Rows, held: Rows, seed: int, held_table: Table | None = None
 ) -> Callable[[], GrownTree]:
-    """Grow the nodes of `grow_tree`, and return the function that makes its result of them."""
+    """Grow the nodes of a tree; return a function that builds the result of `grow_tree`."""
     whole, kept = rows, held
     if recipe.fractional:  # growth splits rows into fractional instances, in place
         whole, kept = copy_rows(rows), copy_rows(held)
@@ -438,7 +438,7 @@ def grow_with_validation(recipe: Recipe, rows: Rows, held: Rows, seed: int) -> G
 def start_with_validation(
     recipe: Recipe, rows: Rows, held: Rows, seed: int
 ) -> Callable[[], GrownTree]:
-    """Return the function that makes the result of `grow_with_validation`, see `start_tree`."""
+    """Grow nodes as `grow_with_validation`; return a function that builds its result."""
     if recipe.held_out is None:
         return start_tree(recipe, rows, held, seed)
     return start_tree(recipe, rows, recipe.held_out.copy_rows(), seed, recipe.held_out.table)

@@ -213,7 +213,7 @@ def assign_ranks(keys, rows, codes, values):
 
 @kernel
 def rank_columns(bits, sign, infinity, keys, rows, counts, codes, sizes, values):
-    """Assign each cell the number of distinct numbers of its column below its own.
+    """Compute the dense rank, from 0, of each value within its column.
 
     Parameters
     ----------

@@ -231,7 +231,7 @@ def fit(
 
 
 def _can_wait(dataset: Dataset, plan: Plan) -> bool:
-    """Check whether a model can be made later: the table is a small copy, and nothing can fail."""
+    """Check whether the model can be built lazily: from a copy of few rows, without errors."""
     from treekit.training.target_precision import keeps_all_digits
 
     return (

@@ -1,4 +1,4 @@
-"""Values that are made when they are first read."""
+"""Lazily computed values."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ T = TypeVar("T")
 
 
 class Later(Generic[T]):
-    """A value that `make` returns when the value is first read; a copy or pickle has the value."""
+    """A value computed by `make` on first access; copying or pickling computes it first."""
 
     def __init__(self, make: Callable[[], T]) -> None:
         self._make: Callable[[], T] | None = make
@@ -29,5 +29,5 @@ class Later(Generic[T]):
 
 
 def make_known(value: T) -> Later[T]:
-    """Return a value that is made."""
+    """Wrap a known value."""
     return Later(lambda: value)

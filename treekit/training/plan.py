@@ -342,7 +342,7 @@ def get_component_settings(
 
 
 def resolve_components(settings: dict[str, Any]) -> None:
-    """Replace names of components by their records, in place."""
+    """Replace component names by the registered records, in place."""
     for kind in COMPONENT_KINDS:
         if settings[kind] is not None:
             settings[kind] = registry.get(kind, settings[kind])

@@ -60,7 +60,7 @@ class Outcome:
 
 
 class LaterTree(Sequence[Tree]):
-    """A tree that is made of its grown nodes when it is first read."""
+    """A tree built from its grown nodes on first access."""
 
     def __init__(self, make: Callable[[], Tree]) -> None:
         self._tree = Later(make)

@@ -328,7 +328,7 @@ def expand_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
     rng = expanded.pop("rng", None)
     if rng is not None:
         if expanded.get("seed") is not None:
-            raise SettingError("seed and rng both set the random numbers; give one of them")
+            raise SettingError("seed and rng are both given; give one of them")
         expanded["seed"] = _draw_seed(rng)
     for kind in ("criterion", "splitter", "pruner"):
         own = expanded.pop(f"{kind}_settings", None)
@@ -347,7 +347,7 @@ def _draw_seed(rng: Any) -> int:
         return int(np.random.default_rng(rng).integers(2**32))
     except (TypeError, ValueError):
         raise SettingError(
-            f"rng is {rng!r}; give an integer of at least 0, or a numpy.random.Generator"
+            f"rng is {rng!r}; give a non-negative integer or a numpy.random.Generator"
         ) from None
 
 

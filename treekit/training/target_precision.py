@@ -126,7 +126,7 @@ def check_target_precision(dataset: Dataset, plan: Plan, target: TargetStatistic
 
 
 def keeps_all_digits(dataset: Dataset) -> bool:
-    """Check whether `check_leaf_precision` accepts every single tree of a dataset."""
+    """Check whether `check_leaf_precision` accepts any model of one tree of a dataset."""
     if dataset.schema.task != "regression":
         return True
     sizes = np.abs(dataset.y[dataset.y != 0.0])
