@@ -55,7 +55,7 @@ def main() -> None:
         ]
         report = treekit.verify(revised, artifacts, random_rows=200)
         print(f"\nC, ONNX and Python equal the signed rules, bit for bit: {report.equal}\n")
-        print(revised.explain({"pulse": 28, "age": "adult"}, changes=0))
+        print(revised.explain({"pulse": 28, "age": "adult"}, absent="missing", changes=0))
 
 
 if __name__ == "__main__":

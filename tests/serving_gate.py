@@ -46,7 +46,7 @@ class Twice(Served):
         self.visits_per_row, self.n_features = 1e9, 1
         self.meanwhile: Callable[[], None] = lambda: None
 
-    def parse_inputs(self, tensors: Sequence[Tensor]) -> Any:
+    def parse_inputs(self, tensors: Sequence[Tensor], absent: str = "error") -> Any:
         return np.asarray(tensors[0].cells)
 
     def compute_outputs(self, batch: Any, wanted: Sequence[str]) -> list[Tensor]:

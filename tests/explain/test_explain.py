@@ -174,7 +174,7 @@ def test_a_sum_shares_its_change_alike_and_the_rest_goes_to_the_first() -> None:
     found = explain(model, {"x": 1.0, "y": -3.0, "z": 0.0}, changes=0, tree=0)
     step = found.path[0]
     assert [name for name, _ in step.decided] == ["x", "y", "z"]
-    missing = explain(model, {"x": 1.0, "z": 0.0}, changes=0, tree=0)
+    missing = explain(model, {"x": 1.0, "y": None, "z": 0.0}, changes=0, tree=0)
     assert [name for name, _ in missing.path[0].decided] == ["y"]
     assert missing.path[0].why == "lost"
 
@@ -203,16 +203,17 @@ def test_votes_are_counts_of_trees() -> None:
 
 def test_a_missing_value_says_where_it_went_and_why() -> None:
     model = surrogates_model()
-    by_size = explain(model, {"size": 2, "town": "b"}, changes=0, tree=0)
+    by_size = explain(model, {"size": 2, "town": "b"}, absent="missing", tree=0)
     assert [step.why for step in by_size.path] == ["surrogate", "answered"]
     assert by_size.path[0].decided == (("size", "2"),)
-    lost = explain(model, {"town": "c"}, changes=0, tree=0)
+    lost = explain(model, {"town": "c"}, absent="missing", tree=0)
     assert [step.why for step in lost.path] == ["lost", "lost"]
     assert lost.path[1].decided == (("town", "c"),)
     assert "a category not seen at this node: follows the branch town is" in lost.text()
     assert " is missing: follows the branch " in lost.text()
     divided = random_model(6, mixed_schema(), missing="fractional")
-    found = explain(divided, {"size": None, "age": 3.0, "colour": "mauve"}, changes=0, tree=0)
+    row = {"size": None, "age": 3.0, "colour": "mauve"}
+    found = explain(divided, row, absent="missing", tree=0)
     first = next(step for step in found.path if step.why == "divided")
     assert sum(part for _, part in first.goes) <= 1
     assert [cell.state for cell in found.row[:2]] == ["missing", "unseen"]
@@ -232,7 +233,7 @@ def test_a_rule_that_does_not_fit_is_due_to_its_condition() -> None:
 def test_a_refused_row_names_the_cell_and_the_rule() -> None:
     schema = mixed_schema()
     model = random_model(0, schema, missing="error", unknown="error")
-    found = explain(model, {"size": 1.0, "colour": "mauve"})
+    found = explain(model, {"size": 1.0, "colour": "mauve"}, absent="missing")
     assert found.refused
     assert not found.says
     assert [cell.column for cell in found.row if cell.refused] == [
@@ -373,7 +374,8 @@ def test_the_command_explains_a_row(saved: Path, tmp_path: Path) -> None:
     assert call(saved, "--row", 'age=41,"town=Ulm, old"') == call(
         saved, "--set", "age=41", "--set", "town=Ulm, old"
     )
-    assert "town" in call(saved, "--row", "age=41").split("Missing")[1]
+    partial = call(saved, "--row", "age=41", "--absent", "missing")
+    assert "town" in partial.split("Missing")[1]
     assert "回答" in call(saved, "--row", "age=41,town=Bonn", "--lang", "zh")
     call(saved, "--row", "age=41,town=Bonn", "-o", tmp_path / "e.txt")
     assert (tmp_path / "e.txt").read_text() == text
@@ -400,7 +402,8 @@ def test_the_command_reads_json_and_rows_of_a_table(saved: Path, tmp_path: Path)
         (("--row", "{"), "not a JSON object"),
         (("--row", '{"age":' + "[" * 50_000), "not a JSON object"),
         (("--row", '{"age": [1]}'), "a cell must be a single value"),
-        (("--row", "age=old"), "numeric but row 0"),
+        (("--row", "age=old,town=Bonn"), "numeric but row 0"),
+        (("--row", "age=41"), "the row has no column 'town'"),
         (("--row", "age=1", "--tree", 2), "there is no tree 2"),
         (("--row", "age=1", "--lang", "tlh"), "unknown language 'tlh'"),
         (("--row", "age=1", "--fixed", "ag"), "did you mean 'age'?"),

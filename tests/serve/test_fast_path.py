@@ -550,7 +550,7 @@ class Slow(Served):
         self.begun = 0
         self.go = threading.Event()
 
-    def parse_inputs(self, tensors: Sequence[Tensor]) -> Any:
+    def parse_inputs(self, tensors: Sequence[Tensor], absent: str = "error") -> Any:
         raise NotImplementedError
 
     def compute_outputs(self, batch: Any, wanted: Sequence[str]) -> list[Tensor]:

@@ -79,7 +79,7 @@ class Echo(Served):
     def __init__(self) -> None:
         """Read no file."""
 
-    def parse_inputs(self, tensors: Sequence[Tensor]) -> Any:
+    def parse_inputs(self, tensors: Sequence[Tensor], absent: str = "error") -> Any:
         self.given = list(tensors)
         return tensors[0].cells
 

@@ -272,7 +272,7 @@ def test_a_large_body_is_answered_as_small_ones_are(service: Service) -> None:
 
 def test_one_row_without_its_list_is_told_of_the_list(service: Service) -> None:
     said = refusal(ask(service, "POST", "/predict?model=pulse", ROW))
-    assert "unknown field `pulse`; there are: 'model', 'version', 'rows', 'outputs'" in said
+    assert "unknown field `pulse`; there are: 'model', 'version', 'absent', 'rows'" in said
     assert "did you mean 'rows'" in refusal(ask(service, "POST", "/predict", {"row": [ROW]}))
     assert "the body is empty" in refusal(ask(service, "POST", "/predict?model=pulse"))
 

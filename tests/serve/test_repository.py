@@ -46,7 +46,7 @@ class Text(Served):
     def __init__(self, name: str, version: str, digest: str, text: str) -> None:
         self.name, self.version, self.digest, self.text = name, version, digest, text
 
-    def parse_inputs(self, tensors: Sequence[Tensor]) -> Any:
+    def parse_inputs(self, tensors: Sequence[Tensor], absent: str = "error") -> Any:
         return []
 
     def compute_outputs(self, batch: Any, wanted: Sequence[str]) -> list[Tensor]:

@@ -367,7 +367,7 @@ class Echo(Served):
     def __init__(self) -> None:
         """Read no file."""
 
-    def parse_inputs(self, tensors: Sequence[Tensor]) -> Any:
+    def parse_inputs(self, tensors: Sequence[Tensor], absent: str = "error") -> Any:
         self.given = {tensor.name: tensor.cells for tensor in tensors}
         return tensors[0].cells
 

@@ -12,6 +12,7 @@ import click
 
 from treekit.cli.json_reports import Importance, ImportancesReport, print_json
 from treekit.cli.options import (
+    absent_option,
     assignments_option,
     find_tree,
     json_option,
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
 
 _EXAMPLES = """\b
 Examples:
-  treekit explain m.treekit --row 'age=39,workclass=Private'
+  treekit explain m.treekit --row 'age=39,workclass=Private' --absent missing
   treekit explain m.treekit --table people.csv --row 17 --fixed age,sex --lang zh
 """
 
@@ -69,16 +70,17 @@ Examples:
     metavar="A,B,...",
     help="Columns that counterfactuals must not change.",
 )
+@absent_option
 @click.option("--json", "as_json", is_flag=True, help="Print all details as JSON.")
 @language_option
 @text_output_option
 def explain_command(**given: Any) -> None:
     """Explain the prediction of MODEL for one row.
 
-    Columns not given are missing.  The output contains the decision path of a tree, or the
-    votes of a forest; and the feature contributions (Saabas 2014), integers that add up, with
-    the bias, exactly to the raw prediction.  The plugin treekit-counterfactuals adds a
-    counterfactual: the smallest change of one or two columns that changes the prediction.
+    Columns that no tree tests may be left out.  The output contains the decision path of a
+    tree, or the votes of a forest; and the feature contributions (Saabas 2014), integers that
+    add up, with the bias, exactly to the raw prediction.  The plugin treekit-counterfactuals
+    adds a counterfactual: the smallest change of one or two columns that changes the prediction.
     """
     from treekit.explain import explain
     from treekit.model.model_file import load
@@ -94,7 +96,7 @@ def explain_command(**given: Any) -> None:
     row = _parse_row(model, given["row"], given["assignments"], rows)
     names = [name for name in ("fixed", "changes", "wish", "target") if given[name] is not None]
     options = {name: given[name] for name in names}
-    found = explain(model, row, tree=tree, table=rows, **options)
+    found = explain(model, row, tree=tree, table=rows, absent=given["absent"], **options)
     if given["as_json"]:
         text = json.dumps(found.plain(), ensure_ascii=False, indent=1, allow_nan=False)
         write_text([text, "\n"], output)

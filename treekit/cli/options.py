@@ -102,6 +102,14 @@ def marks_option(default: str = "those of the model") -> Callable[[_F], _F]:
     )
 
 
+absent_option = click.option(
+    "--absent",
+    type=click.Choice(["error", "missing"]),
+    default="error",
+    show_default=True,
+    help="Whether a column that a tree tests but the rows do not have is an error, or missing.",
+)
+
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 
 language_option = click.option(

@@ -10,7 +10,13 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from treekit.cli.json_reports import make_inspect_report, print_json
-from treekit.cli.options import cluster_option, json_option, marks_option, read_rows
+from treekit.cli.options import (
+    absent_option,
+    cluster_option,
+    json_option,
+    marks_option,
+    read_rows,
+)
 from treekit.cli.streams import INPUT, STREAM
 from treekit.cli.terminal import check_output_path, escape_text, write_text
 from treekit.errors import DataError
@@ -20,6 +26,7 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
+    from treekit.data.encoding import Absent
     from treekit.data.table import Table
     from treekit.model.model import Model
 
@@ -64,6 +71,7 @@ def inspect_command(model: str, as_json: bool) -> None:
 )
 @click.option("--proba", is_flag=True, help="Add the probability of each class.")
 @marks_option()
+@absent_option
 @click.option(
     "--url",
     metavar="URL",
@@ -77,6 +85,7 @@ def predict_command(**given: Any) -> None:
 
     Prediction columns have the names of the targets; columns TARGET=CLASS with
     probabilities follow.  Numbers have the fewest digits that identify the double.
+    TABLE need not have the columns that no tree tests.
 
     With --url a treekit model on a server predicts; the output is identical, byte for byte.
 
@@ -110,14 +119,16 @@ def predict_command(**given: Any) -> None:
         _predict_on_cluster(model, given)
         return
     rows = read_rows(given["table"], given["missing_marks"], model)
-    write_text(_join_header(_iterate_predictions(model, rows, proba)), path)
+    write_text(_join_header(_iterate_predictions(model, rows, proba, given["absent"])), path)
 
 
 def _predict_on_cluster(model: Model, given: dict[str, Any]) -> None:
     from treekit.distributed.parquet_files import find_files
     from treekit.distributed.score_files import predict_files
 
-    output, options = given["output"], {"proba": given["proba"], "marks": given["missing_marks"]}
+    output = given["output"]
+    options = {name: given[name] for name in ("proba", "absent")}
+    options["marks"] = given["missing_marks"]
     if output is None:
         raise click.UsageError("--cluster writes a folder; name it with -o")
     files = find_files(given["table"])
@@ -142,7 +153,7 @@ def _predict_remotely(given: dict[str, Any], output: Path | None) -> None:
             raise click.UsageError(f"{name!r} gives no class probabilities; leave --proba out")
         marks = given["missing_marks"]
         rows = read_rows(table, model.missing_marks if marks is None else marks)
-        lines = model.predict_lines(rows, proba=given["proba"])
+        lines = model.predict_lines(rows, proba=given["proba"], absent=given["absent"])
         write_text(_join_header(map(_format_csv, lines)), output)
     finally:
         client.close()
@@ -154,7 +165,7 @@ def _join_header(pieces: Iterator[str]) -> Iterator[str]:
     yield from pieces
 
 
-def _iterate_predictions(model: Model, table: Table, proba: bool) -> Iterator[str]:
+def _iterate_predictions(model: Model, table: Table, proba: bool, absent: Absent) -> Iterator[str]:
     from treekit.data.schema import level_text
 
     outputs = model.schema.outputs
@@ -163,7 +174,7 @@ def _iterate_predictions(model: Model, table: Table, proba: bool) -> Iterator[st
         header += [f"{o.name}={level_text(label)}" for o in outputs for label in o.classes]
     yield _format_csv([header])
     for block in table.iterate_blocks(_ROWS_PER_BLOCK):
-        sums = sum_leaf_values(model, block)
+        sums = sum_leaf_values(model, block, absent)
         for first in range(0, len(sums), _ROWS_PER_PIECE):
             yield _format_predictions(model, sums[first : first + _ROWS_PER_PIECE], proba)
 
@@ -196,7 +207,7 @@ def _format_csv(rows: list[Any]) -> str:
 # ---------------------------------------------------------------- scoring
 
 
-def sum_leaf_values(model: Model, table: Table) -> npt.NDArray[np.int64]:
+def sum_leaf_values(model: Model, table: Table, absent: Absent = "error") -> npt.NDArray[np.int64]:
     """Sum the leaf values of each row, in fixed-point units.
 
     Cells are missing if they equal one of `Table.missing`, the marks used to read the table.
@@ -205,13 +216,9 @@ def sum_leaf_values(model: Model, table: Table) -> npt.NDArray[np.int64]:
     -------
     (rows, outputs) int64
     """
-    from treekit.data.encoding import encode_rows
-    from treekit.model.scoring import sum_leaf_values
+    from treekit.model.scoring import encode_table, sum_leaf_values
 
-    matrix = encode_rows(
-        table, model.schema, missing=model.missing, unknown=model.unknown,
-        missing_marks=table.missing,
-    )  # fmt: skip
+    matrix = encode_table(model, table, absent=absent, missing_marks=table.missing)
     return sum_leaf_values(model, matrix)
 
 

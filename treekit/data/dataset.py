@@ -845,6 +845,7 @@ def make_validation(
     unknown: Literal["missing", "error"] = "missing",
     noun: str = "the validation table",
     task_columns: Mapping[str, TaskColumn | str] | None = None,
+    tested: npt.NDArray[np.bool_] | None = None,
 ) -> Dataset:
     """Encode rows by a model's schema, to validate a training or to score a model.
 
@@ -864,6 +865,8 @@ def make_validation(
         Name of the table in error messages.
     task_columns : mapping of str to TaskColumn or str, optional
         Additional columns that a task read in training, or their names.
+    tested : (features,) bool, optional
+        Columns that the table must have, as those that a model tests; default: all.
 
     Raises
     ------
@@ -877,7 +880,7 @@ def make_validation(
     names = [output.name for output in schema.outputs]
     for name in names:
         table.find_column(name, "target column", noun)
-    matrix = encode_rows(table, schema, missing=missing, unknown=unknown)
+    matrix = encode_rows(table, schema, missing=missing, unknown=unknown, tested=tested)
     classes = {output.name: output.classes for output in schema.outputs if output.classes}
     try:
         y = encode_targets(table, names, schema.task, classes or None).y

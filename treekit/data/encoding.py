@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -14,6 +15,9 @@ from treekit.data.sparse import SparseColumns
 from treekit.data.table import Table, read_table, suggest_names
 from treekit.errors import DataError
 
+Absent: TypeAlias = Literal["error", "missing"]
+"""Columns that rows do not have but a tree tests: an error, or missing."""
+
 
 def encode_rows(
     rows: Any,
@@ -22,11 +26,14 @@ def encode_rows(
     missing: str = "direction",
     unknown: Literal["missing", "error"] = "missing",
     missing_marks: Collection[str] | None = None,
+    absent: Absent | None = None,
+    tested: npt.NDArray[np.bool_] | None = None,
 ) -> Floats:
     """Encode the rows of any table for prediction.
 
     Columns are matched by name, in any order, and others are ignored; columns of a bare
-    array or a list of lists are matched by position.
+    array or a list of lists are matched by position.  Columns that `tested` excludes may be
+    absent from a table with names.
 
     Parameters
     ----------
@@ -40,6 +47,10 @@ def encode_rows(
     missing_marks : collection of str, optional
         Texts that mean missing, unless they are categories of the column; default:
         those of the schema.
+    absent : {"error", "missing"}, optional
+        Treatment of columns that the rows do not have; see `fill_absent_columns`.
+    tested : (features,) bool, optional
+        Columns that a tree tests (`treekit.model.model.Model.tested`); default: all.
 
     Returns
     -------
@@ -59,12 +70,15 @@ def encode_rows(
             matrix = np.ascontiguousarray(round_to_dtype(rows, schema.dtype))
             return _check_missing(matrix, schema, missing)
     table = read_rows_for(rows, schema, missing_marks)
-    positions = _match_columns(table, schema)
-    if isinstance(table.cells, SparseColumns) and not schema.nominal.any():
+    positions, filled = _match_columns(table, schema, absent, tested)
+    if isinstance(table.cells, SparseColumns) and not schema.nominal.any() and not filled:
         matrix = np.ascontiguousarray(round_to_dtype(table.cells.to_dense(), schema.dtype))
         return _check_missing(matrix, schema, missing, table.first_row)
     matrix = np.empty((table.n_rows, schema.n_features), dtype=schema.dtype)
     for feature, (position, column) in enumerate(zip(positions, schema.columns, strict=True)):
+        if position is None:
+            matrix[:, feature] = filled[column.name]
+            continue
         name = table.names[position]
         if column.kind == "nominal":
             codes = encode_levels(table, name, column.levels, rounds=column.rounds)
@@ -85,19 +99,61 @@ def read_rows_for(rows: Any, schema: Schema, marks: Collection[str] | None = Non
     )
 
 
-def _match_columns(table: Table, schema: Schema) -> list[int]:
-    """Return the position in the table of each column of the schema."""
+def _match_columns(
+    table: Table, schema: Schema, absent: Absent | None, tested: npt.NDArray[np.bool_] | None
+) -> tuple[list[int | None], dict[str, float]]:
+    """Return the position in the table of each column of the schema, and values of absent ones."""
     if not table.named:
         _check_width(len(table.names), schema)
-        return list(range(schema.n_features))
+        return list(range(schema.n_features)), {}
     position = {name: i for i, name in enumerate(table.names)}
-    for name in schema.names:
-        if name not in position:
+    filled = fill_absent_columns(schema, position, absent, tested)
+    return [position.get(name) for name in schema.names], filled
+
+
+def fill_absent_columns(
+    schema: Schema,
+    given: Collection[str],
+    absent: Absent | None,
+    tested: npt.NDArray[np.bool_] | None = None,
+    what: str = "the table",
+) -> dict[str, float]:
+    """Return the encoded value of each column of a schema that is not `given`.
+
+    A column that no tree tests is 0, which every policy accepts; any other is NaN, missing.
+
+    Parameters
+    ----------
+    schema : Schema
+    given : collection of str
+        Names of columns.
+    absent : {"error", "missing"}, optional
+        None: an error, of a caller who does not offer the choice.
+    tested : (features,) bool, optional
+        Columns that a tree tests; default: all.
+    what : str
+        What should have the columns, for the message.
+
+    Raises
+    ------
+    DataError
+        If a column that a tree tests is absent, unless `absent` is ``"missing"``.
+    """
+    if absent not in (None, *get_args(Absent)):
+        raise DataError(f"absent is {absent!r}; expected 'error' or 'missing'")
+    remedy = "" if absent is None else "; absent='missing' takes it as missing in all rows"
+    filled = {}
+    for feature, name in enumerate(schema.names):
+        if name in given:
+            continue
+        is_tested = tested is None or bool(tested[feature])
+        if is_tested and absent != "missing":
             raise DataError(
-                f"the table has no column {name!r}, which the model needs; "
-                f"{suggest_names(name, table.names)}"
+                f"{what} has no column {name!r}, which the model needs; "
+                f"{suggest_names(name, given)}{remedy}"
             )
-    return [position[name] for name in schema.names]
+        filled[name] = math.nan if is_tested else 0.0
+    return filled
 
 
 def _check_width(width: int, schema: Schema) -> None:

@@ -188,11 +188,15 @@ class FileColumns(Sequence[Cells], ABC):
         """Yield the cells of `n_rows` rows after the other."""
 
 
+def list_similar_names(name: str, names: Collection[str]) -> list[str]:
+    """Return up to three similar names, the most similar first."""
+    # The comparison is quadratic in the length, and a name from a request may be very long.
+    return difflib.get_close_matches(name[:_MAX_COMPARED], names, n=3, cutoff=0.6)
+
+
 def suggest_names(name: str, names: Collection[str]) -> str:
     """Return a hint for an unknown name: similar names, else some of the known names."""
-    # The comparison is quadratic in the length, and a name from a request may be very long.
-    near = difflib.get_close_matches(name[:_MAX_COMPARED], names, n=3, cutoff=0.6)
-    if near:
+    if near := list_similar_names(name, names):
         return "did you mean " + " or ".join(map(repr, near)) + "?"
     shown = ", ".join(map(repr, list(names)[:12]))
     return f"there are: {shown}" + (f" and {len(names) - 12} more" if len(names) > 12 else "")

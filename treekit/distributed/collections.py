@@ -13,12 +13,19 @@ from treekit.distributed.cluster import locate_part
 from treekit.errors import DataError
 
 if TYPE_CHECKING:
+    from treekit.data.encoding import Absent
     from treekit.model.model import Model
     from treekit.model.scoring import TransformSums
 
 
 def predict_lazily(
-    model: Model, rows: Any, method: str, transform: TransformSums, estimator: Any = None
+    model: Model,
+    rows: Any,
+    method: str,
+    transform: TransformSums,
+    estimator: Any = None,
+    *,
+    absent: Absent = "error",
 ) -> Any:
     """Return lazy predictions of a Dask dataframe, with its index, or of a Dask array.
 
@@ -33,6 +40,8 @@ def predict_lazily(
     transform : callable
         See `treekit.model.scoring.transform_sums`; returns arrays of the types of predictions.
     estimator : fitted estimator, optional
+    absent : {"error", "missing"}
+        See `treekit.model.model.Model.predict`.
 
     Returns
     -------
@@ -53,6 +62,7 @@ def predict_lazily(
         )
     from dask import delayed
 
+    options = {"absent": absent} if estimator is None else {}
     # Dask would name an estimator by its parameters alone.
     predictor = model if estimator is None else estimator
     digest = hashlib.sha256(pickle.dumps(predictor)).hexdigest()
@@ -68,12 +78,14 @@ def predict_lazily(
             {"drop_axis": 1} if empty.ndim == 1 else {"chunks": (rows.chunks[0], empty.shape[1])}
         )
         found = rows.map_blocks(
-            _predict_block, model=whole, method=method, empty=empty, meta=empty,
+            _predict_block, model=whole, method=method, empty=empty, options=options, meta=empty,
             dtype=empty.dtype, **width,
         )  # fmt: skip
         return [found[:, a:b] for a, b in itertools.pairwise(ends)] if several else found
     meta = _make_frame(example, None, _name_columns(model.schema, method)).iloc[:0]
-    return rows.map_partitions(_predict_frame, whole, method, empty, meta.copy(), meta=meta)
+    return rows.map_partitions(
+        _predict_frame, whole, method, empty, options, meta.copy(), meta=meta
+    )
 
 
 def _name_columns(schema: Any, method: str) -> list[str]:
@@ -86,26 +98,41 @@ def _name_columns(schema: Any, method: str) -> list[str]:
     return [f"{own.name}={label}" for own in outputs for label in own.classes]
 
 
-def _predict(model: Any, method: str, rows: Any, empty: Any, place: str) -> Any:
+def _predict(
+    model: Any, method: str, rows: Any, empty: Any, options: dict[str, Any], place: str
+) -> Any:
     if len(rows) == 0:  # refused by estimators, as by scikit-learn
         return empty
     try:
-        found = getattr(model, method)(rows)
+        found = getattr(model, method)(rows, **options)
     except DataError as error:
         raise locate_part(error, place, len(rows)) from None
     return np.concatenate(found, axis=1) if isinstance(found, list) else found
 
 
-def _predict_block(block: Any, model: Any, method: str, empty: Any, block_info: Any = None) -> Any:
+def _predict_block(
+    block: Any,
+    model: Any,
+    method: str,
+    empty: Any,
+    options: dict[str, Any],
+    block_info: Any = None,
+) -> Any:
     number = block_info[0]["chunk-location"][0] if block_info else 0
-    return _predict(model, method, np.asarray(block), empty, f"block {number}")
+    return _predict(model, method, np.asarray(block), empty, options, f"block {number}")
 
 
 def _predict_frame(
-    frame: Any, model: Any, method: str, empty: Any, like: Any, partition_info: Any = None
+    frame: Any,
+    model: Any,
+    method: str,
+    empty: Any,
+    options: dict[str, Any],
+    like: Any,
+    partition_info: Any = None,
 ) -> Any:
     number = partition_info["number"] if partition_info else 0
-    found = _predict(model, method, frame, empty, f"partition {number}")
+    found = _predict(model, method, frame, empty, options, f"partition {number}")
     if like.ndim == 1:  # no rows, or text as objects, do not tell their type
         return _make_frame(found, frame.index, [like.name]).astype(like.dtype)
     made = _make_frame(found, frame.index, list(like.columns))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING, Any
 
-from treekit.data.encoding import encode_rows
+from treekit.data.encoding import Absent
 from treekit.data.schema import level_text
 from treekit.data.table import read_table
 from treekit.distributed.cluster import connect, locate_part
@@ -17,7 +17,12 @@ from treekit.distributed.parquet_files import (
 )
 from treekit.errors import DataError
 from treekit.model.model import Model
-from treekit.model.scoring import compute_probabilities, predict_from_sums, sum_leaf_values
+from treekit.model.scoring import (
+    compute_probabilities,
+    encode_table,
+    predict_from_sums,
+    sum_leaf_values,
+)
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -31,6 +36,7 @@ def predict_files(
     *,
     proba: bool = False,
     marks: Collection[str] | None = None,
+    absent: Absent = "error",
     progress: Callable[[int, int], None] | None = None,
 ) -> None:
     """Predict Parquet files, and write a folder with a file for each, in their order.
@@ -47,6 +53,8 @@ def predict_files(
         Add the probability of each class.
     marks : collection of str, optional
         Texts that mean missing; default: those of the model.
+    absent : {"error", "missing"}
+        See `treekit.model.model.Model.predict`.
     progress : callable, optional
         ``progress(done, total)`` after each file.
 
@@ -58,7 +66,8 @@ def predict_files(
     """
     with write_folder(output) as open_file, connect(cluster) as engine:
         sent = engine.send(model)
-        tasks = [engine.submit(predict_file, path, sent, proba, marks) for path in files.paths]
+        options = (proba, marks, absent)
+        tasks = [engine.submit(predict_file, path, sent, *options) for path in files.paths]
         done = 0
 
         def write(k: int) -> None:
@@ -74,7 +83,7 @@ def predict_files(
 
 
 def predict_file(
-    path: str, model: Model, proba: bool, marks: Collection[str] | None
+    path: str, model: Model, proba: bool, marks: Collection[str] | None, absent: Absent
 ) -> pd.DataFrame:
     """Predict the rows of a Parquet file, with its index.
 
@@ -88,13 +97,12 @@ def predict_file(
     schema = model.schema
     table = read_file(path, schema.names)
     needed = [name for name in schema.names if name in table.column_names]
+    needed = needed or table.column_names[:1]  # a table without columns has no rows
     try:
         rows = read_table(
             table.select(needed), missing=schema.missing_marks if marks is None else marks
         )
-        matrix = encode_rows(
-            rows, schema, missing=model.missing, unknown=model.unknown, missing_marks=rows.missing
-        )
+        matrix = encode_table(model, rows, absent=absent, missing_marks=rows.missing)
     except DataError as error:
         raise locate_part(error, repr(path), table.num_rows) from None
     sums = sum_leaf_values(model, matrix)

@@ -438,7 +438,7 @@ def _predict_file(path: str, model: Model, weights: str | None) -> _PredictedTab
 def _predict_table(model: Model, table: Any, weights: str | None) -> _PredictedTable:
     dataset = make_validation(
         table, model.schema, weights=weights, missing=model.missing, unknown=model.unknown,
-        noun="the table",
+        noun="the table", tested=model.tested,
     )  # fmt: skip
     shares, predicted = _predict_shares(model, dataset)
     return _PredictedTable(dataset.y, dataset.weights, shares, predicted, dataset.hash_rows())

@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from treekit import registry
 from treekit.contracts import Explainer
+from treekit.data.encoding import Absent
 from treekit.data.table import read_table, suggest_names
 from treekit.errors import ModelError, SettingError
 from treekit.explain.contributions import compute_node_units, compute_unit_factor, sum_contributions
@@ -51,6 +52,7 @@ def explain(
     tree: int | None = None,
     fixed: Collection[str] = (),
     table: Any = None,
+    absent: Absent = "error",
     explainers: Iterable[str | Explainer] | None = None,
     **settings: Any,
 ) -> Explanation:
@@ -60,7 +62,7 @@ def explain(
     ----------
     model : Model
     row : mapping, (features,) array, or table of one row
-        Columns absent from a mapping are missing.
+        Columns that no tree tests may be absent.
     tree : int, optional
         Tree whose decision path is shown, from 0; default: a single tree, but none of a forest.
     fixed : collection of str
@@ -68,6 +70,8 @@ def explain(
     table : table, optional
         Rows whose median absolute deviations scale changes of numbers, instead of the range
         of the model's thresholds.
+    absent : {"error", "missing"}
+        Whether other columns that the row does not have are an error, or missing.
     explainers : iterable of str or Explainer, optional
         Explainers to use; default all that are installed.
     **settings
@@ -93,7 +97,7 @@ def explain(
             hint = suggest_names(name, model.schema.names)
             raise SettingError(f"there is no column {name!r} to keep fixed; {hint}")
     chosen = _resolve_settings(explainers, settings)
-    given = read_row(model, row)
+    given = read_row(model, row, absent)
     found = Explanation((), given.cells, model.schema.dtype, model.n_trees)
     if found.refused:
         return found

@@ -162,13 +162,15 @@ class Given:
     text : str, optional
         Text as given; None if missing.
     state : {"known", "missing", "absent", "unseen"}
-        ``absent``: missing because the row has no such column.  ``unseen``: a category not in
-        the model's vocabulary, treated as missing.
+        ``absent``: the row has no such column; missing if a tree tests it.  ``unseen``: a
+        category not in the model's vocabulary, treated as missing.
     asked : bool
         Whether a node on the decision path tests the column.
     refused : bool
         Whether the cell is an error: it is missing and the model has ``missing="error"``, or it
         is unseen and either setting, `missing` or `unknown`, is ``"error"``.
+    similar : str, optional
+        The most similar category of an unseen one.
     """
 
     column: str
@@ -176,6 +178,7 @@ class Given:
     state: Literal["known", "missing", "absent", "unseen"]
     asked: bool = False
     refused: bool = False
+    similar: str | None = None
 
 
 @dataclass(frozen=True)

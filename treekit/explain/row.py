@@ -11,10 +11,16 @@ import numpy as np
 import numpy.typing as npt
 
 from treekit.data.cells import make_object_array
-from treekit.data.encoding import encode_rows
+from treekit.data.encoding import Absent, encode_rows, fill_absent_columns
 from treekit.data.features import UNSEEN, encode_levels
-from treekit.data.schema import Schema, level_text
-from treekit.data.table import Table, make_table, read_table, suggest_names
+from treekit.data.schema import Column, Schema, level_text
+from treekit.data.table import (
+    Table,
+    list_similar_names,
+    make_table,
+    read_table,
+    suggest_names,
+)
 from treekit.errors import DataError
 from treekit.explain.contributions import Contributions, compute_unit_factor
 from treekit.explain.decision_path import Passage
@@ -142,6 +148,10 @@ def make_rule_clauses(model: Model, tree: int, leaf: int) -> tuple[BranchConditi
 # ---------------------------------------------------------------- row
 
 
+_MAX_COMPARED = 1000
+"""Most categories that are compared with an unseen one."""
+
+
 class ExplainedRow(NamedTuple):
     """A row to explain.
 
@@ -159,15 +169,17 @@ class ExplainedRow(NamedTuple):
     cells: tuple[Given, ...]
 
 
-def read_row(model: Model, given: Any) -> ExplainedRow:
+def read_row(model: Model, given: Any, absent: Absent = "error") -> ExplainedRow:
     """Read a row of any supported kind.
 
     Parameters
     ----------
     model : Model
     given : mapping, (features,) array, row of a dataframe, or table of one row
-        A mapping from columns to cells may omit columns, which are then missing, and may
-        contain targets, which are ignored, but no other names.
+        A mapping from columns to cells may contain targets, which are ignored, but no other
+        names.
+    absent : {"error", "missing"}
+        Treatment of columns that are not given; see `treekit.data.encoding.fill_absent_columns`.
 
     Raises
     ------
@@ -185,31 +197,46 @@ def read_row(model: Model, given: Any) -> ExplainedRow:
         table = read_table(given, missing=schema.missing_marks)
     if table.n_rows != 1:
         raise DataError(f"expected one row to explain, got {table.n_rows}")
-    absent: set[str] = set()
+    filled: dict[str, float] = {}
     if table.named:
-        absent = set(schema.names).difference(table.names)
-        cells = (*table.cells, *(np.array([np.nan]) for _ in absent))
-        table = replace(table, names=(*table.names, *sorted(absent)), cells=cells)
+        filled = fill_absent_columns(schema, table.names, absent, model.tested, "the row")
+        columns = {column.name: column for column in schema.columns}
+        cells = [_make_absent_cell(columns[name], value) for name, value in filled.items()]
+        table = replace(table, names=(*table.names, *filled), cells=(*table.cells, *cells))
     # Policies are applied below, because refused rows are explained as well.
     codes = encode_rows(table, schema, missing_marks=table.missing)[0].astype(np.float64)
     given_cells = []
     for place, (column, code) in enumerate(zip(schema.columns, codes.tolist(), strict=True)):
         at = table.find_column(column.name) if table.named else place
-        state: Any = "missing" if math.isnan(code) else "known"
-        nominal = column.kind == "nominal"
-        if (
-            nominal
-            and encode_levels(table, table.names[at], column.levels, rounds=column.rounds)[0]
-            == UNSEEN
-        ):
-            state = "unseen"
-        if column.name in absent:
-            state = "absent"
-        text = None if state in ("missing", "absent") else level_text(table.cells[at][0])
-        refused = model.missing == "error" and state != "known"
-        refused |= model.unknown == "error" and state == "unseen"
-        given_cells.append(Given(column.name, text, state, refused=refused))
+        given_cells.append(_describe_cell(model, table, at, column, code, column.name in filled))
     return ExplainedRow(table, codes.tolist(), tuple(given_cells))
+
+
+def _make_absent_cell(column: Column, value: float) -> npt.NDArray[Any]:
+    """Return the cell (1,) of a column that the row does not have, encoded as `value`."""
+    if value == 0.0 and column.levels:
+        return make_object_array([column.levels[0]])
+    return np.array([value])
+
+
+def _describe_cell(
+    model: Model, table: Table, at: int, column: Column, code: float, is_absent: bool
+) -> Given:
+    """Describe the cell of a row, at position `at` of its table."""
+    is_missing = math.isnan(code)
+    if is_absent:
+        return Given(column.name, None, "absent", refused=is_missing and model.missing == "error")
+    state: Any = "missing" if is_missing else "known"
+    if is_missing and column.kind == "nominal":
+        codes = encode_levels(table, table.names[at], column.levels, rounds=column.rounds)
+        state = "unseen" if codes[0] == UNSEEN else state
+    text = None if state == "missing" else level_text(table.cells[at][0])
+    refused = model.missing == "error" and is_missing
+    similar = []
+    if state == "unseen" and text is not None:
+        refused |= model.unknown == "error"
+        similar = list_similar_names(text, column.levels[:_MAX_COMPARED])
+    return Given(column.name, text, state, refused=refused, similar=next(iter(similar), None))
 
 
 def replace_cells(row: ExplainedRow, model: Model, texts: Mapping[int, str]) -> npt.NDArray[Any]:

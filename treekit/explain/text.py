@@ -37,9 +37,11 @@ def format_lines(found: Explanation, chosen: Language | None = None) -> Lines:
         for cell in found.row:
             if cell.refused:
                 key = "refused_unseen" if cell.state == "unseen" else "refused_missing"
-                name, value = quote_name(cell.column), words.format_cell(cell.column, cell.text)
-                yield f"  {words.get_phrase(key, column=name, value=value)}", False
+                yield f"  {_format_unusable_cell(key, cell, words)}", False
         return
+    for cell in found.row:
+        if cell.state == "unseen":  # first, because it is mostly a typing error
+            yield _format_unusable_cell("unseen", cell, words), True
     yield from ((words.format_prediction(said), True) for said in found.says)
     sections = [*_list_path_sections(found, words), *_list_vote_sections(found, words)]
     sections += [_format_sums(one, found.row, words) for one in _select_sums(found)]
@@ -49,6 +51,15 @@ def format_lines(found: Explanation, chosen: Language | None = None) -> Lines:
             yield from [("", False)] * (place == 0)
             yield line
     yield from _format_sections(_list_unused_sections(found, words))
+
+
+def _format_unusable_cell(key: str, cell: Given, words: ExplanationWords) -> str:
+    """Say why a cell cannot be used, and which category may be meant."""
+    value = words.format_cell("", cell.text)
+    text = words.get_phrase(key, column=quote_name(cell.column), value=value)
+    if cell.similar is None:
+        return text
+    return words.get_phrase("similar", text=text, value=quote_text(cell.similar))
 
 
 def _format_sections(sections: Iterable[Section]) -> Lines:
@@ -174,14 +185,13 @@ def _format_sums(one: Sums, row: Sequence[Given], words: ExplanationWords) -> Se
 
 def _list_unused_sections(found: Explanation, words: ExplanationWords) -> Iterator[Section]:
     """Yield the missing and the unused columns."""
-    gone = [cell.column for cell in found.row if cell.state in ("missing", "absent")]
-    lines = [words.format_names(gone)] if gone else []
-    for cell in found.row:
-        if cell.state == "unseen":
-            value = words.format_cell("", cell.text)
-            lines.append(words.get_phrase("unseen", column=quote_name(cell.column), value=value))
-    if lines:
-        yield words.get_phrase("missing"), lines
+    gone = [
+        cell.column
+        for cell in found.row
+        if cell.state == "missing" or (cell.state == "absent" and cell.asked)
+    ]
+    if gone:
+        yield words.get_phrase("missing"), [words.format_names(gone)]
     idle = [cell.column for cell in found.row if cell.state == "known" and not cell.asked]
     if idle:
         more, text = len(idle) - _MAX_NAMES, words.format_names(idle[:_MAX_NAMES])

@@ -35,6 +35,7 @@ from treekit.model.tree import FIELD_DTYPES, Tree, batch_trees
 from treekit.model.validation import check_policies, check_trees
 
 if TYPE_CHECKING:
+    from treekit.data.encoding import Absent
     from treekit.explain import Explanation
     from treekit.model.packing import PackedModel, StraightTree
     from treekit.model.row_scorer import Scorer
@@ -151,6 +152,18 @@ class Model:
         """Edges from a root to the deepest leaf of any tree."""
         return max(tree.depth for tree in self.trees)
 
+    @cached_property
+    def tested(self) -> npt.NDArray[np.bool_]:
+        """(features,) bool: whether a split, or a surrogate, of any tree tests the column.
+
+        Predictions do not depend on other columns, and rows need not have them.
+        """
+        found = np.zeros(self.schema.n_features + 1, dtype=np.bool_)
+        for tree in self.trees:
+            for features in (tree.feature, tree.term_feature, tree.surrogate_feature):
+                found[features] = True  # of leaves: -1, the additional last element
+        return found[:-1]
+
     @property
     def mass(self) -> int:
         """Integer mass of a row in sums: `MASS` with fractional instances, else 1."""
@@ -229,8 +242,15 @@ class Model:
 
         return make_straight_tree(self)
 
-    def predict(self, rows: Any) -> npt.NDArray[Any]:
+    def predict(self, rows: Any, *, absent: Absent = "error") -> npt.NDArray[Any]:
         """Predict the label or number of each row of any table that `read_table` accepts.
+
+        Parameters
+        ----------
+        rows : table
+            Columns that no tree tests (see `tested`) may be absent.
+        absent : {"error", "missing"}
+            Whether other columns that the rows do not have are an error, or missing.
 
         Returns
         -------
@@ -240,16 +260,16 @@ class Model:
         """
         from treekit.model.scoring import predict
 
-        return predict(self, rows)
+        return predict(self, rows, absent=absent)
 
-    def predict_proba(self, rows: Any) -> Any:
-        """Predict class probabilities (rows, classes), in schema order.
+    def predict_proba(self, rows: Any, *, absent: Absent = "error") -> Any:
+        """Predict class probabilities (rows, classes), in schema order; see `predict`.
 
         Returns a list of such arrays if the model has several outputs.
         """
         from treekit.model.scoring import predict_proba
 
-        return predict_proba(self, rows)
+        return predict_proba(self, rows, absent=absent)
 
     def scorer(self) -> Scorer:
         """Return a low-latency scorer of single rows; see `treekit.model.row_scorer`."""

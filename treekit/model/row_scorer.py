@@ -31,6 +31,7 @@ from treekit.model.scoring import (
 )
 
 if TYPE_CHECKING:
+    from treekit.data.encoding import Absent
     from treekit.model.model import Model
 
 
@@ -99,7 +100,7 @@ class Scorer:
         """
         return self._sum_row(row)[1]
 
-    def rows(self, table: Any) -> npt.NDArray[np.floating[Any]]:
+    def rows(self, table: Any, *, absent: Absent = "error") -> npt.NDArray[np.floating[Any]]:
         """Encode any table that `Model.predict` accepts as rows (rows, features) of `dtype`.
 
         Raises
@@ -107,7 +108,7 @@ class Scorer:
         DataError
             If the table does not fit; the message names the column, and any row and value.
         """
-        return encode_table(self._model, table)
+        return encode_table(self._model, table, absent=absent)
 
     @property
     def dtype(self) -> np.dtype[Any]:

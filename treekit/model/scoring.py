@@ -13,7 +13,7 @@ row at a time in all trees together (`treekit.model.row_scorer`).  The kernels a
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
@@ -27,6 +27,7 @@ from treekit.model.links import convert_sums
 from treekit.model.model import predict_labels
 
 if TYPE_CHECKING:
+    from treekit.data.encoding import Absent
     from treekit.model.model import Model
 
     TransformSums = Callable[[Model, npt.NDArray[np.int64]], Any]
@@ -37,8 +38,12 @@ _CACHE_BYTES = 1 << 20
 """Packed nodes up to this size stay in the L2 cache between blocks of rows."""
 
 
-def predict(model: Model, rows: Any, n_threads: int = 1) -> npt.NDArray[Any]:
+def predict(
+    model: Model, rows: Any, n_threads: int = 1, *, absent: Absent = "error"
+) -> npt.NDArray[Any]:
     """Predict the label or number of each row of any table; lazily, of a Dask collection.
+
+    See `Model.predict` for `absent`.
 
     Returns
     -------
@@ -51,24 +56,29 @@ def predict(model: Model, rows: Any, n_threads: int = 1) -> npt.NDArray[Any]:
     DataError
         If the rows do not fit the schema, or a policy rejects a cell.
     """
-    predictions: npt.NDArray[Any] = _predict(model, rows, "predict", predict_from_sums, n_threads)
+    predictions: npt.NDArray[Any] = _predict(
+        model, rows, "predict", predict_from_sums, n_threads, absent
+    )
     return predictions
 
 
-def predict_proba(model: Model, rows: Any, n_threads: int = 1) -> Any:
-    """Predict class probabilities (rows, classes), in schema order.
+def predict_proba(model: Model, rows: Any, n_threads: int = 1, *, absent: Absent = "error") -> Any:
+    """Predict class probabilities (rows, classes), in schema order; see `Model.predict`.
 
     Returns a list of such arrays if the model has several outputs.
     """
-    return _predict(model, rows, "predict_proba", compute_probabilities, n_threads)
+    return _predict(model, rows, "predict_proba", compute_probabilities, n_threads, absent)
 
 
-def _predict(model: Model, rows: Any, method: str, transform: TransformSums, n_threads: int) -> Any:
+def _predict(
+    model: Model, rows: Any, method: str, transform: TransformSums, n_threads: int, absent: Absent
+) -> Any:
     if is_dask_collection(rows):
         from treekit.distributed.collections import predict_lazily
 
-        return predict_lazily(model, rows, method, transform)
-    return transform_sums(model, encode_table(model, rows), transform, n_threads)
+        return predict_lazily(model, rows, method, transform, absent=absent)
+    matrix = encode_table(model, rows, absent=absent)
+    return transform_sums(model, matrix, transform, n_threads)
 
 
 def transform_sums(
@@ -251,11 +261,24 @@ def _score_packed(
     _run_in_threads(score_slice, len(cells), n_threads)
 
 
-def encode_table(model: Model, rows: Any) -> Matrix:
-    """Encode any table as a matrix (rows, features), with the model's type and policies."""
+def encode_table(
+    model: Model,
+    rows: Any,
+    *,
+    absent: Absent = "error",
+    missing_marks: Collection[str] | None = None,
+) -> Matrix:
+    """Encode any table as a matrix (rows, features), with the model's type and policies.
+
+    Columns that no tree tests may be absent; see `treekit.data.encoding.encode_rows` for the
+    parameters and errors.
+    """
     from treekit.data.encoding import encode_rows
 
-    return encode_rows(rows, model.schema, missing=model.missing, unknown=model.unknown)
+    return encode_rows(
+        rows, model.schema, missing=model.missing, unknown=model.unknown,
+        missing_marks=missing_marks, absent=absent, tested=model.tested,
+    )  # fmt: skip
 
 
 def _make_label_array(output: Output) -> npt.NDArray[Any]:

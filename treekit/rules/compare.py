@@ -11,13 +11,17 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from treekit.data.encoding import encode_rows
 from treekit.data.groups import read_groups
 from treekit.data.schema import Output, level_text
 from treekit.data.table import Table
 from treekit.errors import DataError
 from treekit.model.model import Model
-from treekit.model.scoring import compute_label_codes, predict_from_sums, sum_leaf_values
+from treekit.model.scoring import (
+    compute_label_codes,
+    encode_table,
+    predict_from_sums,
+    sum_leaf_values,
+)
 from treekit.rules.language import Language, load_language
 from treekit.rules.measure import as_table, encode_target
 from treekit.rules.rule_list import RuleList
@@ -376,13 +380,7 @@ def check_same_targets(before: Model, after: Model) -> None:
 
 def _predict_table(model: Model, table: Table) -> Doubles:
     """Return (rows, targets) predicted class codes or numbers."""
-    matrix = encode_rows(
-        table,
-        model.schema,
-        missing=model.missing,
-        unknown=model.unknown,
-        missing_marks=table.missing,
-    )
+    matrix = encode_table(model, table, missing_marks=table.missing)
     sums = sum_leaf_values(model, matrix)
     labels = model.schema.task == "classification"
     found = compute_label_codes(model, sums) if labels else predict_from_sums(model, sums)

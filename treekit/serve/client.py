@@ -19,7 +19,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from treekit.data.encoding import encode_rows
+from treekit.data.encoding import Absent, encode_rows
 from treekit.data.schema import Schema, level_text
 from treekit.data.table import Table
 from treekit.errors import MissingExtraError, SettingError, TreekitWarning
@@ -280,6 +280,8 @@ class RemoteModel:
             parameters = metadata.get("parameters") or {}
             self._schema = msgspec.json.decode(parameters["schema"], type=Schema)
             self._policies = {name: parameters[name] for name in ("missing", "unknown")}
+            untested = msgspec.json.decode(parameters.get("untested", "[]"), type=list[str])
+            self._tested = ~np.isin(np.array(self._schema.names), untested)
         except (LookupError, TypeError, AttributeError, ValueError, msgspec.MsgspecError) as error:
             raise RemoteError(
                 f"invalid metadata of model {name!r} from {client.url}: {error!r:.300}; for models "
@@ -288,7 +290,9 @@ class RemoteModel:
         self.missing_marks = self._schema.missing_marks
         self.has_probabilities = self._schema.task == "classification"
 
-    def predict_lines(self, table: Table, *, proba: bool = False) -> Iterator[Lines]:
+    def predict_lines(
+        self, table: Table, *, proba: bool = False, absent: Absent = "error"
+    ) -> Iterator[Lines]:
         """Yield the column names, then the predictions, equal to those of ``treekit predict``.
 
         Raises
@@ -305,7 +309,10 @@ class RemoteModel:
         yield [header]
         names = self._list_output_names(proba)
         for block in table.iterate_blocks(_BLOCK_ROWS):
-            matrix = encode_rows(block, self._schema, **self._policies, missing_marks=block.missing)
+            matrix = encode_rows(
+                block, self._schema, **self._policies, missing_marks=block.missing, absent=absent,
+                tested=self._tested,
+            )  # fmt: skip
             for tensors in self._infer_in_parts(matrix, names):
                 columns: list[Any] = []
                 for tensor in tensors:

@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from treekit.data.encoding import Absent
 from treekit.errors import TreekitError
 from treekit.serve.cancellation import run_cancellable
 from treekit.serve.errors import (
@@ -320,6 +321,7 @@ class Service:
         size: int,
         tensors_of: Callable[..., Sequence[Tensor]],
         *given: Any,
+        absent: Absent = "error",
     ) -> list[Tensor]:
         """Compute the outputs of these names (None: the default ones) for a request.
 
@@ -331,6 +333,8 @@ class Service:
             Bytes of the request; a large one is parsed in a thread.
         tensors_of : callable
             ``tensors_of(*given)`` returns the input tensors.
+        absent : {"error", "missing"}
+            Treatment of columns without an input; see `Served.parse_inputs`.
 
         Raises
         ------
@@ -340,7 +344,7 @@ class Service:
         wanted = served.select_outputs(names)
 
         def parse_inputs() -> Matrix:
-            return served.parse_inputs(tensors_of(*given))
+            return served.parse_inputs(tensors_of(*given), absent)
 
         return await self.runner.run_batch(
             served, await self.runner.run_by_size(size, parse_inputs), wanted

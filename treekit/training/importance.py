@@ -149,7 +149,8 @@ def permutation_importances(
     check_scorable(model, "accuracy or R squared")
     dataset = make_validation(
         source, model.schema, weights=weights, missing=model.missing, unknown=model.unknown,
-        noun="the table", task_columns=get_reading_options(model.settings).get("task_columns") if
+        noun="the table", tested=model.tested,
+        task_columns=get_reading_options(model.settings).get("task_columns") if
         out_of_bag else None,
     )  # fmt: skip
     return measure_importances(
@@ -252,20 +253,11 @@ def _measure_decrease(
     score = score_rows(matrix)
     decrease = np.zeros(matrix.shape[1])
     shuffled = matrix.copy()
-    for f in _find_used_columns(model):
+    for f in np.flatnonzero(model.tested):  # shuffling others has no effect
         shuffled[:, f] = rng.permutation(matrix[:, f])
         decrease[f] = score - score_rows(shuffled)
         shuffled[:, f] = matrix[:, f]
     return score, decrease
-
-
-def _find_used_columns(model: Model) -> list[int]:
-    """Return the columns used by any tree; shuffling others has no effect."""
-    parts: list[npt.NDArray[Any]] = []
-    for tree in model.trees:
-        parts += [tree.feature[tree.kind != Split.LEAF], tree.term_feature, tree.surrogate_feature]
-    columns: list[int] = np.unique(np.concatenate(parts)).tolist()
-    return columns
 
 
 def compute_score(

@@ -96,7 +96,7 @@ def plot(
 
 def _read_row(model: Model, tree: int, row: Any) -> MarkedRow:
     """Read a row and find the leaves that it reaches."""
-    found = read_row(model, row)
+    found = read_row(model, row, absent="missing")
     for cell in found.cells:
         if cell.refused:
             raise DataError(

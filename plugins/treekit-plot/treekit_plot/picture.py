@@ -89,8 +89,9 @@ class NodeRows:
 
     def __init__(self, model: Model, number: int, table: Any) -> None:
         dataset = make_validation(
-            table, model.schema, missing=model.missing, unknown=model.unknown, noun="the table"
-        )
+            table, model.schema, missing=model.missing, unknown=model.unknown, noun="the table",
+            tested=model.tested,
+        )  # fmt: skip
         self.cells = dataset.to_matrix()
         self._schema = model.schema
         one_target = model.schema.task == "classification" and not model.schema.more

@@ -17,6 +17,7 @@ import msgspec
 from google.protobuf.message import DecodeError
 from grpc import aio
 
+from treekit.data.encoding import Absent
 from treekit.errors import SettingError
 from treekit.serve.errors import (
     InvalidRequestError,
@@ -214,7 +215,9 @@ class _CallHandler:
         served.check_counts(len(request.inputs), len(request.outputs))
         names = [output.name for output in request.outputs] or None
         given = request, service.limits.rows
-        outputs = await service.infer(served, names, size, decode_tensors, *given)
+        is_missing = get_parameters(request).get("absent") == "missing"
+        absent: Absent = "missing" if is_missing else "error"
+        outputs = await service.infer(served, names, size, decode_tensors, *given, absent=absent)
         call.record_prediction(served, len(outputs[0].cells))
         answer = _RESPONSES["ModelInfer"](
             model_name=served.name, model_version=served.version, id=request.id

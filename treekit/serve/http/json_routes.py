@@ -25,6 +25,7 @@ from msgspec import UNSET, Meta, UnsetType
 
 from treekit import registry
 from treekit.data.cells import make_object_array
+from treekit.data.encoding import Absent
 from treekit.data.schema import level_text
 from treekit.data.table import make_table, suggest_names
 from treekit.errors import DataError, SettingError
@@ -69,10 +70,14 @@ Count = Annotated[int, Meta(ge=1, le=999_999_999)]
 
 
 class ModelQuery(msgspec.Struct, forbid_unknown_fields=True):
-    """Model of a request, by name (None: the only one) and version (None: the newest)."""
+    """Model of a request, by name (None: the only one) and version (None: the newest).
+
+    `absent`: columns that a tree tests but a row does not have are an error (default) or missing.
+    """
 
     model: str | None = None
     version: str | None = None
+    absent: Absent | None = None
 
 
 class PredictRequest(ModelQuery, kw_only=True):
@@ -270,27 +275,28 @@ class _JsonEndpoints:
         given = convert_request(parse_json(body), PredictRequest | Rows)
         if not isinstance(given, PredictRequest):
             given = PredictRequest(rows=given)
-        served = self._get_requested_model(query, given)
+        served, absent = self._get_requested_model(query, given)
         row_converter, output_converter = self._get_converters(served)
         wanted = output_converter.select_outputs(
             given.outputs, len(given.rows), self._service.limits.explained_rows
         )
-        return served, row_converter.convert_rows(given.rows), wanted
+        return served, row_converter.convert_rows(given.rows, absent), wanted
 
     def _encode_predictions(self, served: Served, outputs: Sequence[Tensor]) -> bytes:
         rows = self._get_converters(served)[1].make_rows(outputs)
         return msgspec.json.encode(PredictResponse(served.name, served.version, rows))
 
-    def _get_requested_model(self, query: bytes, given: ModelQuery) -> Served:
-        """Return the model named in the body or the URL."""
+    def _get_requested_model(self, query: bytes, given: ModelQuery) -> tuple[Served, Absent]:
+        """Return the model, and the treatment of absent columns, in the body or the URL."""
         in_url = parse_query(query, ModelQuery)
-        for name in ("model", "version"):
+        for name in ("model", "version", "absent"):
             own, other = getattr(given, name), getattr(in_url, name)
             if own is not None and other not in (None, own):
                 raise InvalidRequestError(
                     f"the URL has {name} {shown(other)}, but the body has {shown(own)}; give one"
                 )
-        return self._get_model(given.model or in_url.model, given.version or in_url.version)
+        served = self._get_model(given.model or in_url.model, given.version or in_url.version)
+        return served, given.absent or in_url.absent or "error"
 
     def _get_model(self, name: str | None, version: str | None) -> Served:
         for text in (name, version):
@@ -322,10 +328,10 @@ class _JsonEndpoints:
                 "explained"
             )
         given: ExplainRequest = convert_request(parse_json(body), ExplainRequest)
-        served = self._get_requested_model(request.scope["query_string"], given)
+        served, absent = self._get_requested_model(request.scope["query_string"], given)
         request.record_prediction(served, 1)
-        self._get_converters(served)[0].check_row(given.row)
-        return explain_row(served, given)
+        self._get_converters(served)[0].check_row(given.row, absent)
+        return explain_row(served, given, absent)
 
     # ------------------------------------------------------ models and rules
 
@@ -498,7 +504,7 @@ _MAX_PAIRS = 5_000_000
 """Maximum cells examined when searching for counterfactuals of two columns: below 1 s."""
 
 
-def explain_row(served: Served, given: ExplainRequest) -> ExplainResponse:
+def explain_row(served: Served, given: ExplainRequest, absent: Absent = "error") -> ExplainResponse:
     """Explain a row; to be called in a thread.
 
     Raises
@@ -509,7 +515,7 @@ def explain_row(served: Served, given: ExplainRequest) -> ExplainResponse:
     from treekit.explain import explain
 
     model, explainers = served.model, list(registry.list("explainer"))
-    options: dict[str, Any] = {"fixed": given.fixed or ()}
+    options: dict[str, Any] = {"fixed": given.fixed or (), "absent": absent}
     if given.tree is not None:
         if given.tree > model.n_trees:
             raise InvalidRequestError(f"'tree' must be 1 to {model.n_trees}, got {given.tree}")
@@ -519,10 +525,10 @@ def explain_row(served: Served, given: ExplainRequest) -> ExplainResponse:
     wish = None if given.wish is None else level_text(given.wish)
     wanted = {"changes": given.changes, "wish": wish, "target": given.target}
     options |= {name: value for name, value in wanted.items() if value is not None}
-    names = model.schema.names
+    names = [name for name in model.schema.names if name in given.row]
+    columns = [make_object_array([given.row[name]]) for name in names]
     try:
-        table = make_table(names, [make_object_array([given.row[name]]) for name in names])
-        found = explain(model, table, **options)
+        found = explain(model, make_table(names, columns) if names else {}, **options)
     except (DataError, SettingError) as error:
         raise InvalidRequestError(f"model {served.name!r}: {error}") from error
     text = list(found.lines(load_language(given.lang or "en")))

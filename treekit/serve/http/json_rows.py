@@ -14,8 +14,10 @@ from urllib.parse import parse_qsl
 import numpy as np
 import numpy.typing as npt
 
+from treekit.data.encoding import Absent, fill_absent_columns
 from treekit.data.features import UNSEEN, LevelIndex
 from treekit.data.table import suggest_names
+from treekit.errors import DataError
 from treekit.serve.cancellation import check_cancelled
 from treekit.serve.errors import InvalidRequestError, shown
 from treekit.serve.protocol.messages import convert_request, make_unique_dict
@@ -74,7 +76,7 @@ class RowConverter:
 
     def __init__(self, model: Model, name: str) -> None:
         schema = model.schema
-        self._name, self._schema = name, schema
+        self._name, self._schema, self._tested = name, schema, model.tested
         self._dtype = np.dtype(schema.dtype)
         self._columns = [
             (
@@ -90,34 +92,42 @@ class RowConverter:
         self._no_missing = model.missing == "error"
         self._no_unknown = model.unknown == "error"
 
-    def convert_rows(self, rows: Sequence[dict[str, Any]]) -> npt.NDArray[np.floating[Any]]:
+    def convert_rows(
+        self, rows: Sequence[dict[str, Any]], absent: Absent = "error"
+    ) -> npt.NDArray[np.floating[Any]]:
         """Convert rows to a matrix (rows, features).
+
+        See `treekit.data.encoding.fill_absent_columns` for columns that a row does not have.
 
         Raises
         ------
         InvalidRequestError
             If a row is invalid; the message names the row (from 0), the column and the value.
         """
-        cells = [self._convert_row(number, row) for number, row in enumerate(rows)]
+        cells = [self._convert_row(number, row, absent) for number, row in enumerate(rows)]
         with np.errstate(over="ignore"):
             return np.array(cells, dtype=np.float64).astype(self._dtype, copy=False)
 
-    def check_row(self, row: dict[str, Any]) -> None:
+    def check_row(self, row: dict[str, Any], absent: Absent = "error") -> None:
         """Check a row as `convert_rows`, except for the policies of the model."""
-        self._convert_row(0, row, with_policies=False)
+        self._convert_row(0, row, absent, with_policies=False)
 
     def _convert_row(
-        self, number: int, row: dict[str, Any], *, with_policies: bool = True
+        self, number: int, row: dict[str, Any], absent: Absent, *, with_policies: bool = True
     ) -> list[float]:
         check_cancelled()
+        filled: dict[str, float] = {}
         if row.keys() != self._names:
-            raise self._columns_error(number, row)
+            filled = self._fill_row(number, row, absent)
         found = []
         for name, index in self._columns:
+            if name not in row and filled[name] == 0.0:
+                found.append(0.0)
+                continue
             try:
-                code = self._convert_cell(index, row[name])
+                code = self._convert_cell(index, row.get(name))
                 if code != code and with_policies:
-                    self._check_policies(index, row[name])
+                    self._check_policies(index, row.get(name))
             except (ValueError, OverflowError) as error:
                 is_large = isinstance(error, OverflowError)
                 what = "a number that exceeds the largest double (1.8e308)" if is_large else error
@@ -164,22 +174,28 @@ class RowConverter:
             what = f"{shown(value)}, which is unknown and" if unseen else "a missing value, which"
             raise ValueError(f"{what} is an error by the model's policy")
 
-    def _columns_error(self, number: int, row: dict[str, Any]) -> InvalidRequestError:
-        """Return the error for missing or unknown columns."""
+    def _fill_row(self, number: int, row: dict[str, Any], absent: Absent) -> dict[str, float]:
+        """Return the values of the columns that a row does not have."""
         model, names = f"model {self._name!r}", self._schema.names
-        absent = [repr(name) for name in names if name not in row]
+        where = f"row {number} (counting from 0)"
         other = next((key for key in row if key not in self._names), None)
-        if absent:
-            more = f" and {len(absent) - _MAX_LISTED} more" if len(absent) > _MAX_LISTED else ""
+        try:
+            filled = fill_absent_columns(self._schema, row, absent, self._tested)
+        except DataError:
+            needed = fill_absent_columns(self._schema, row, "missing", self._tested)
+            lacking = [repr(name) for name, value in needed.items() if value != 0.0]
+            more = f" and {len(lacking) - _MAX_LISTED} more" if len(lacking) > _MAX_LISTED else ""
             instead = "" if other is None else f" (it has the unknown column {shown(other)})"
-            return InvalidRequestError(
-                f"row {number} (counting from 0) has no column {', '.join(absent[:_MAX_LISTED])}"
-                f"{more}{instead}, required by {model}; give null where a value is missing"
-            )
+            raise InvalidRequestError(
+                f"{where} has no column {', '.join(lacking[:_MAX_LISTED])}"
+                f"{more}{instead}, required by {model}; give null where a value is missing, or "
+                "'absent': 'missing' with the rows"
+            ) from None
+        if other is None:
+            return filled
         hint = suggest_names(str(other), names[:_MAX_COMPARED])
         if any(other == output.name for output in self._schema.outputs):
             hint = "it is the target of the model: leave it out"
-        return InvalidRequestError(
-            f"row {number} (counting from 0) has column {shown(other)}, which {model} does not "
-            f"have; {hint}"
+        raise InvalidRequestError(
+            f"{where} has column {shown(other)}, which {model} does not have; {hint}"
         )

@@ -63,7 +63,9 @@ class _ProtocolEndpoints:
         request, rest = await service.runner.run_by_size(size, read_request, body, length, most)
         served.check_counts(len(request.inputs), len(request.outputs or ()))
         given = request, rest, limits.rows
-        outputs = await service.infer(served, request.output_names, size, decode_tensors, *given)
+        outputs = await service.infer(
+            served, request.output_names, size, decode_tensors, *given, absent=request.absent
+        )
         http.record_prediction(served, len(outputs[0].cells))
         size = 8 * sum(output.cells.size for output in outputs)
         answer, head = await service.runner.run_by_size(

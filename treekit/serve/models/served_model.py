@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from treekit.data.cells import make_object_array
-from treekit.data.encoding import encode_rows
+from treekit.data.encoding import Absent, fill_absent_columns
 from treekit.data.features import round_to_dtype
 from treekit.data.schema import Column, Output, Schema, python_label
 from treekit.data.table import make_table, suggest_names
@@ -25,6 +25,7 @@ from treekit.model.model import Model
 from treekit.model.scoring import (
     compute_label_codes,
     compute_probabilities,
+    encode_table,
     leaf_indices,
     sum_leaf_values,
     validate_matrix,
@@ -139,11 +140,12 @@ class Served:
         )
         return [numbers, columns, texts] if self._is_numeric else [columns, texts, numbers]
 
-    def parse_inputs(self, tensors: Sequence[Tensor]) -> Matrix:
+    def parse_inputs(self, tensors: Sequence[Tensor], absent: Absent = "error") -> Matrix:
         """Validate and encode inputs: one tensor with all columns, or one input per column.
 
         A numeric tensor contains category codes, as the matrix of `Model.scorer`; a BYTES
-        tensor contains strings as in a CSV file.
+        tensor contains strings as in a CSV file.  See `fill_absent_columns` of
+        `treekit.data.encoding` for columns without an input.
 
         Raises
         ------
@@ -152,7 +154,7 @@ class Served:
             applicable, the row and the value.
         """
         if len(tensors) != 1 or tensors[0].name != ONE_TENSOR or tensors[0].cells.ndim != 2:
-            return self._encode_columns(tensors)
+            return self._encode_columns(tensors, absent)
         schema, cells = self.model.schema, tensors[0].cells
         if cells.shape[1] != schema.n_features:
             raise InvalidRequestError(
@@ -160,10 +162,10 @@ class Served:
                 f"[rows, {schema.n_features}]"
             )
         if tensors[0].datatype == "BYTES":
-            return self._encode_table(cells.T, untyped=True)
+            return self._encode_table(schema.names, cells.T, absent, untyped=True)
         return round_to_dtype(cells, schema.dtype)
 
-    def _encode_columns(self, tensors: Sequence[Tensor]) -> Matrix:
+    def _encode_columns(self, tensors: Sequence[Tensor], absent: Absent) -> Matrix:
         schema = self.model.schema
         given = {tensor.name: tensor for tensor in tensors}
         if len(given) < len(tensors):
@@ -171,25 +173,43 @@ class Served:
         for name in given:
             if name not in schema.names:
                 raise self._unknown_input_error(name)
-        for name in schema.names:
-            if name not in given:
-                raise InvalidRequestError(
-                    f"input {name!r} is missing from the request; model {self.name!r} requires "
-                    "all of its columns (null for missing values)"
-                )
+        names = [name for name in schema.names if name in given]
+        filled = self._fill_columns(names, absent) if len(names) < schema.n_features else {}
         for declared in schema.columns:
-            _check_category_datatype(declared, given[declared.name])
-        columns = [_flatten_column(given[name]) for name in schema.names]
-        rows = len(columns[0])
-        for name, column in zip(schema.names, columns, strict=True):
+            if declared.name in given:
+                _check_category_datatype(declared, given[declared.name])
+        if not names:
+            raise InvalidRequestError(
+                f"the request has no inputs; model {self.name!r} has "
+                f"{schema.names[0]!r}, for example"
+            )
+        columns = {name: _flatten_column(given[name]) for name in names}
+        first = names[0]
+        rows = len(columns[first])
+        for name, column in columns.items():
             if len(column) != rows:
                 raise InvalidRequestError(
-                    f"input {name!r} has {len(column)} rows but {schema.names[0]!r} has {rows}; "
+                    f"input {name!r} has {len(column)} rows but {first!r} has {rows}; "
                     "all inputs must have the same number of rows"
                 )
-        if not self._is_numeric or any(column.dtype.kind == "O" for column in columns):
-            return self._encode_table(columns, untyped=False)
-        return np.stack([round_to_dtype(column, schema.dtype) for column in columns], axis=1)
+        if not self._is_numeric or any(column.dtype.kind == "O" for column in columns.values()):
+            return self._encode_table(names, columns.values(), absent, untyped=False)
+        columns |= {name: np.full(rows, value) for name, value in filled.items()}
+        return np.stack([round_to_dtype(columns[n], schema.dtype) for n in schema.names], axis=1)
+
+    def _fill_columns(self, names: Sequence[str], absent: Absent) -> dict[str, float]:
+        """Return the values of the columns that are not among the inputs of a request."""
+        model = self.model
+        try:
+            return fill_absent_columns(model.schema, names, absent, model.tested)
+        except DataError:
+            needed = fill_absent_columns(model.schema, names, "missing", model.tested)
+            name = next(name for name, value in needed.items() if value != 0.0)
+            raise InvalidRequestError(
+                f"input {name!r} is missing from the request; model {self.name!r} requires "
+                "its columns (null for missing values), unless the request has the parameter "
+                "absent = 'missing'"
+            ) from None
 
     def _unknown_input_error(self, name: str) -> InvalidRequestError:
         schema = self.model.schema
@@ -201,11 +221,17 @@ class Served:
         hint = suggest_names(name, [ONE_TENSOR, *schema.names])
         return InvalidRequestError(f"model {self.name!r} has no input {name!r}; {hint}")
 
-    def _encode_table(self, columns: Iterable[npt.NDArray[Any]], *, untyped: bool) -> Matrix:
-        model = self.model
+    def _encode_table(
+        self,
+        names: Sequence[str],
+        columns: Iterable[npt.NDArray[Any]],
+        absent: Absent,
+        *,
+        untyped: bool,
+    ) -> Matrix:
         try:
-            table = make_table(model.schema.names, columns, untyped=untyped)
-            return encode_rows(table, model.schema, missing=model.missing, unknown=model.unknown)
+            table = make_table(names, columns, untyped=untyped)
+            return encode_table(self.model, table, absent=absent)
         except DataError as error:
             raise InvalidRequestError(f"model {self.name!r}: {error}") from error
 

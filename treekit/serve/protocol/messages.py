@@ -16,6 +16,7 @@ import numpy as np
 from msgspec import UNSET, Meta, UnsetType
 
 from treekit._version import __version__
+from treekit.data.encoding import Absent
 from treekit.data.table import suggest_names
 from treekit.serve.cancellation import check_cancelled
 from treekit.serve.errors import InvalidRequestError, TooLargeError, shown
@@ -37,7 +38,7 @@ Parameters = Annotated[
     Meta(
         description="Unknown parameters are ignored.  binary_data_size: bytes of an input "
         "after the JSON.  binary_data (of an output), binary_data_output: whether to return bytes "
-        "after the JSON."
+        "after the JSON.  absent (of a request): error or missing, for columns without an input."
     ),
 ]
 
@@ -104,6 +105,11 @@ class InferRequest(msgspec.Struct, omit_defaults=True):
     parameters: Parameters = {}
 
     @property
+    def absent(self) -> Absent:
+        """Treatment of columns without an input."""
+        return "missing" if self.parameters.get("absent") == "missing" else "error"
+
+    @property
     def output_names(self) -> list[str] | None:
         """Names of the selected outputs, or None."""
         return [output.name for output in self.outputs] if self.outputs else None
@@ -116,6 +122,12 @@ class InferRequest(msgspec.Struct, omit_defaults=True):
         InvalidRequestError
             If a parameter is unsupported; the message names it and its owner.
         """
+        absent = self.parameters.get("absent", "error")
+        if absent not in get_args(Absent):
+            raise InvalidRequestError(
+                f"the request has the parameter 'absent' = {shown(absent)}; it must be 'error' or "
+                "'missing'"
+            )
         owners = [("the request", self.parameters)]
         owners += [(f"input {shown(given.name)}", given.parameters) for given in self.inputs]
         owners += [(f"output {shown(own.name)}", own.parameters) for own in self.outputs or ()]
@@ -457,8 +469,9 @@ def get_model_metadata(served: Served, versions: tuple[str, ...]) -> ModelMetada
 
     The parameter ``default`` of an output is true if it is returned to requests that select no
     outputs.  The parameters of the model are the SHA-256 of its file and, as text, alternative
-    forms of input; ``inputs`` is the form for all clients.  They include the schema as JSON text
-    and the policies, so that a client can encode rows itself (`treekit.serve.client`).
+    forms of input; ``inputs`` is the form for all clients.  They include the schema as JSON text,
+    the policies, and the columns that no tree tests, which requests need not have, so that a client
+    can encode rows itself (`treekit.serve.client`).
     """
     return ModelMetadata(
         served.name,
@@ -474,6 +487,9 @@ def get_model_metadata(served: Served, versions: tuple[str, ...]) -> ModelMetada
             "schema": _encode_json(served.model.schema).decode(),
             "missing": served.model.missing,
             "unknown": served.model.unknown,
+            "untested": _encode_json(
+                [served.model.schema.names[k] for k in np.flatnonzero(~served.model.tested)]
+            ).decode(),
             "other_inputs": "; or ".join(
                 ", ".join(f"{name} {datatype} {list(shape)}" for name, datatype, shape in form)
                 for form in served.other_inputs
