@@ -77,8 +77,9 @@ def test_the_plugin_of_a_file_is_named_where_it_is_absent(
     path = tmp_path / name
     path.write_bytes(content)
     told = rf"model of {library}.* pip install treekit-importers.* \./plugins/treekit-importers"
-    with pytest.raises(ModelError, match=told):
-        read_model(path)
+    for source in (path, str(path)):
+        with pytest.raises(ModelError, match=told):
+            read_model(source)
     code, said = run("import", path, "-o", tmp_path / "m.treekit")
     assert code == 2
     assert "treekit-importers" in said

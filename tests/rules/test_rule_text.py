@@ -740,6 +740,13 @@ def test_what_was_edited_is_said_rule_by_rule():
     ]
 
 
+@pytest.mark.parametrize(("form", "name"), [("json", "rules.txt"), ("text", "rules.json")])
+def test_edited_rules_are_read_by_their_content(form, name, tmp_path):
+    model = rules_edited_melons()
+    path = treekit.write_rules(model, tmp_path / name, form)
+    assert_same(treekit.revise(model, str(path)), model)
+
+
 @pytest.mark.parametrize("form", ["rules.txt", "rules.json"])
 def test_python_writes_edits_and_reads_back_in_three_lines(form, tmp_path):
     model = rules_edited_melons()

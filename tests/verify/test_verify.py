@@ -557,6 +557,50 @@ def test_unknown_kinds_and_absent_files_are_named(tmp_path):
         verify(model, exported(model, tmp_path, "rules"), max_rows=0)
 
 
+@pytest.mark.parametrize("target", ["c", "go", "java", "javascript", "onnx", "python", "rust"])
+@pytest.mark.parametrize("form", ["auto", "table", "if_else"])
+def test_start_of_a_file_tells_its_kind(tmp_path, target, form):
+    schema = mixed_schema()
+    settings = {} if target == "onnx" else {"form": form}
+    small = small_model()
+    large = random_model(3, schema, n_trees=3)
+    for number, model in enumerate((small, large)):
+        path = export(model, target, tmp_path / f"m{number}", **settings)[0]
+        kind = find_runner(path).kind
+        other = path.rename(tmp_path / f"other{number}.rules.txt")
+        assert find_runner(other).kind == kind == target
+
+
+def test_files_of_any_name_are_verified_by_their_content(tmp_path):
+    need("gcc")
+    model = small_model()
+    wanted = []
+    names = {"c": "model.txt", "python": "model.script", "onnx": "graph.py", "rules": "rules.txt"}
+    for target, name in names.items():
+        (path,) = exported(model, tmp_path, target)
+        wanted.append(path.rename(tmp_path / name))
+    report = verify(model, wanted, random_rows=50)
+    assert report.equal
+    assert [one.kind for one in report.artifacts] == list(names)
+    assert [one.path for one in report.artifacts] == [str(path) for path in wanted]
+    chinese = tmp_path / "zh.txt"
+    treekit.write_rules(model, chinese, "text", language="zh")
+    assert find_runner(chinese).kind == "rules"
+    model.save(tmp_path / "saved.onnx")
+    with pytest.raises(VerificationError, match=r"is a treekit model, not an artifact"):
+        verify(model, [tmp_path / "saved.onnx"])
+
+
+def test_certificate_of_any_name_is_skipped(tmp_path):
+    model = small_model()
+    model.save(tmp_path / "m.treekit")
+    (rules,) = exported(model, tmp_path, "rules")
+    command = ["verify", str(tmp_path / "m.treekit"), str(rules)]
+    assert CliRunner().invoke(main, [*command, "--certificate", str(tmp_path / "proof")]).exit_code == 0
+    result = CliRunner().invoke(main, [*command, str(tmp_path / "proof"), "--json"])
+    assert [one["kind"] for one in json.loads(result.stdout)["artifacts"]] == ["rules"]
+
+
 def test_the_certificate_holds_digests_counts_and_versions(tmp_path):
     model = small_model()
     artifacts = exported(model, tmp_path, "c", "rules")

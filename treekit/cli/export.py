@@ -168,7 +168,8 @@ def verify_command(
 ) -> None:
     """Run artifacts of MODEL (.onnx, .c, .py, .rules.txt, .mjs, .java, .rs, .go; .sql by a plugin).
 
-    Their predictions are compared with the model's, bit for bit.
+    Files of other names are recognised by their first line.  Their predictions are compared with
+    the model's, bit for bit.
 
     Artifacts are executed: verify only files that you trust.  The exit code is 0 if all
     are equal, and 1 if any differs or cannot be run; the first differing row is printed.
@@ -206,9 +207,9 @@ def _is_skipped(path: Path, model: str, artifacts: tuple[str, ...]) -> bool:
         return path.with_suffix(".c") in map(Path, artifacts)
     if not path.is_file():
         return False
-    if path.suffix == ".json":
-        with path.open("rb") as stream:
-            return b'"format": "treekit certificate"' in stream.read(80)
+    with path.open("rb") as stream:
+        if b'"format": "treekit certificate"' in stream.read(80):
+            return True
     return Path(model).is_file() and path.samefile(model)
 
 

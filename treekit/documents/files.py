@@ -120,7 +120,7 @@ def write_rules(
 
 
 def load_edited_rules(path: str | Path) -> RuleList:
-    """Read the rules of an edited file: JSON if the suffix is ``.json``, else text.
+    """Read the rules of an edited file, JSON or text by its first line.
 
     Raises
     ------
@@ -136,7 +136,8 @@ def load_edited_rules(path: str | Path) -> RuleList:
             f"{str(path)!r} is a table of rules (CSV), which is not read back: edit the rules as "
             "text or JSON (treekit rules MODEL -o FILE.txt)"
         )
-    if Path(path).suffix.lower() == ".json":
+    is_json = text.lstrip("\ufeff \t\r\n").startswith("{")
+    if is_json or (Path(path).suffix.lower() == ".json" and not start.startswith("treekit rules")):
         return read_json(text)
     return read_edited(text)
 
@@ -158,7 +159,7 @@ def revise(
     model : Model
         Model that the rules were written from.
     path : str or Path
-        Text, or JSON if the name ends with ``.json``.
+        Text, or JSON.
     table : table, optional
         Rows with targets, to measure rules with new conditions; without it these rules have
         no support.

@@ -310,6 +310,9 @@ class Verify:
         Encoding of the texts exchanged with the driver.
     readable : mapping
         As `files`, for artifacts of the readable form.
+    start : str
+        Regular expression that the start of an artifact matches, and of no other language's, for
+        files without the language's suffix; "." matches line ends, too.  "" = none.
     readable_columns : str
         Regular expression that finds the identifier and the number of each column that an
         artifact of the readable form takes, in its order; "" = it takes columns by name.
@@ -323,6 +326,7 @@ class Verify:
     version: tuple[str, ...] = ()
     find: Mapping[str, str] = field(default_factory=dict)
     text: Literal["utf-8", "utf-16-le"] = "utf-8"
+    start: str = ""
     readable: Mapping[str, str] = field(default_factory=dict)
     readable_columns: str = ""
 

@@ -57,10 +57,10 @@ def read_model(source: Any, **settings: Any) -> Model:
 
     Parameters
     ----------
-    source : object or pathlib.Path
+    source : object, str or pathlib.Path
         A fitted object of scikit-learn; with the plugin treekit-importers also an ONNX
-        `ModelProto`, an object of LightGBM or XGBoost, or a file of ONNX, skops, LightGBM or
-        XGBoost.
+        `ModelProto`, an object of LightGBM or XGBoost, or the path of a file of ONNX, skops,
+        LightGBM or XGBoost.
         The modules of the importers document which predictions are equal to the last bit.
     **settings
         Settings of the importer: ``answer="margins"`` for the raw scores of boosted
@@ -78,6 +78,7 @@ def read_model(source: Any, **settings: Any) -> Model:
     """
     from treekit.settings import resolve
 
+    source = Path(source) if isinstance(source, str) else source
     importer = importer_of(source)
     where = f"importer {importer.name!r}"
     return _read_checked(importer, source, resolve(importer.settings, settings, where))
@@ -120,7 +121,7 @@ def importer_of(source: Any) -> Importer:
     raise ModelError(
         f"no importer recognises {_describe_source(source)}; installed: "
         f"{', '.join(catalogue) or 'none'}. "
-        "Pass a fitted estimator or the pathlib.Path of a model file, or install a plugin for it"
+        "Pass a fitted estimator or the path of a model file, or install a plugin for it"
     )
 
 

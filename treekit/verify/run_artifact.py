@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import tempfile
 import time
 from collections.abc import Collection, Iterator, Sequence
@@ -64,10 +65,25 @@ RULES_RUNTIMES = (Runtime("treekit", run_rules, lambda: __version__),)
 # ---------------------------------------------------------------- runners
 
 _RUNNERS = (
-    Runner("onnx", ".onnx", ONNX_RUNTIMES, compare_structure=compare_onnx_structure),
-    Runner("c", ".c", C_RUNTIMES, (".h",), compare_structure=compare_c_structure),
-    Runner("rules", ".rules.txt", RULES_RUNTIMES, has_rule_bounds=True),
+    Runner(
+        *("onnx", ".onnx", ONNX_RUNTIMES),
+        start=r"\x08.\x12.treekit",
+        compare_structure=compare_onnx_structure,
+    ),
+    Runner(
+        *("c", ".c", C_RUNTIMES, (".h",)),
+        start=r'(?:\s|/\*(?:(?!\*/).)*\*/)*+#include "',
+        compare_structure=compare_c_structure,
+    ),
+    Runner(
+        *("rules", ".rules.txt", RULES_RUNTIMES),
+        start=r"(?:\xef\xbb\xbf)?treekit rules, format ",
+        has_rule_bounds=True,
+    ),
 )
+
+_HEAD_BYTES = 1 << 16
+"""Bytes of a file in which its start is looked for, after a long comment."""
 
 
 def list_runners(templates: str | Path = "") -> tuple[Runner, ...]:
@@ -100,22 +116,44 @@ def _make_plugin_runners() -> tuple[list[Runner], list[str]]:
 
 
 def find_runner(path: Path, templates: str | Path = "") -> Runner:
-    """Find the runner by the ending of a file name; `templates` as for `list_runners`.
+    """Find the runner of a file; `templates` as for `list_runners`.
+
+    The start of the file decides; if it is that of no kind, the ending of its name.
 
     Raises
     ------
     VerificationError
         If there is none, or the folder `templates` does not exist.
     """
-    known = list_runners(templates)
-    for runner in known:
-        if path.name.endswith(runner.suffix):
-            return runner
+    known, head = list_runners(templates), _read_head(path)
+    if head.startswith(b"PK\x03\x04") and b"treekit-model" in head:
+        raise VerificationError(
+            f"{path.name!r} is a treekit model, not an artifact of one; compare models with "
+            "treekit diff"
+        )
+    by_name = [runner for runner in known if path.name.endswith(runner.suffix)]
+    by_start = [
+        runner
+        for runner in known
+        if runner.start and re.match(runner.start.encode(), head, re.DOTALL)
+    ]
+    named = [runner for runner in by_name if runner in by_start or not (by_start and runner.start)]
+    if found := named or by_start:
+        return found[0]
     endings = ", ".join(dict.fromkeys(runner.suffix for runner in known))
     absence = registry.explain_absence("exporter", path.suffix[1:])
     reasons = [absence, *_make_plugin_runners()[1], *explain_missing_runner(path.name, templates)]
     reasons = [f"supported endings: {endings}", *filter(None, reasons)]
     raise VerificationError(f"verify cannot run {path.name!r}; {'; '.join(reasons)}")
+
+
+def _read_head(path: Path) -> bytes:
+    """Return the first bytes of a file; none if there is no such file."""
+    try:
+        with path.open("rb") as stream:
+            return stream.read(_HEAD_BYTES)
+    except OSError:
+        return b""
 
 
 # ---------------------------------------------------------------- choice of runtimes

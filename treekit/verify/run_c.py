@@ -260,7 +260,7 @@ def _compile(job: Job, machine: _Toolchain, **macros: Any) -> None:
     """Compile the artifact, then the driver with the artifact's header and some macros."""
     header, model = job.path.with_suffix(".h").resolve(), job.folder / "model.o"
     compiler = machine.compile_command
-    job.run_program([*compiler, "-c", job.path.resolve(), "-o", model])
+    job.run_program([*compiler, "-x", "c", "-c", job.path.resolve(), "-o", model])
     defined = [f"-D{name}={value}" for name, value in macros.items()]
     sources: list[str | Path] = ["-include", header, _DRIVER, model, "-o", job.folder / "model"]
     job.run_program([*compiler, *defined, *sources], what=header.name)

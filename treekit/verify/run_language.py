@@ -184,10 +184,13 @@ class LanguageProgram:
         """Copy an artifact into the folder; return the values for the driver's templates."""
         path, schema = self.paths[number], self.schemas[number]
         content = path.read_bytes()
-        place = self.folder / self.how.artifact.format(number=number, name=path.name)
+        stem = path.name.removesuffix(self.export.profile.suffix)
+        if stem == path.name:  # recognised by its content
+            stem = path.stem
+        name = stem + self.export.profile.suffix
+        place = self.folder / self.how.artifact.format(number=number, name=name)
         place.parent.mkdir(parents=True, exist_ok=True)
         place.write_bytes(content)
-        stem = path.name.removesuffix(self.export.profile.suffix)
         values = compute_schema_values(schema, stem, Tables(self.export.profile.literals))
         text = content.decode("utf-8", errors="replace")
         found = {name: _find_identifier(pattern, text) for name, pattern in self.how.find.items()}
@@ -231,6 +234,7 @@ def list_language_runners(templates: str | Path = "") -> list[Runner]:
     return [
         Runner(
             *(export.profile.name, export.profile.suffix, (_make_runtime(export, how),)),
+            start=how.start,
             compare_structure=compare.get(export.profile.name),
         )
         for export in exports

@@ -1,9 +1,9 @@
 """Runners and runtimes of artifacts: compilers, interpreters and engines.
 
-A `Runner` handles one kind of artifact, identified by the suffix of its file.  Each of its
-runtimes (`Runtime`) can run the artifact, and reports whether it is installed on this machine
-and whether the artifact is written for it.  A runtime takes the file and the schema, not the
-model; only the comparison of a file's structure takes the model.
+A `Runner` handles one kind of artifact, identified by the start or the suffix of its file.  Each
+of its runtimes (`Runtime`) can run the artifact, and reports whether it is installed on this
+machine and whether the artifact is written for it.  A runtime takes the file and the schema, not
+the model; only the comparison of a file's structure takes the model.
 """
 
 from __future__ import annotations
@@ -167,6 +167,9 @@ class Runner:
         By default the first available one is used.
     companions : tuple of str
         Suffixes of the other files of an artifact.
+    start : str
+        Regular expression that the first bytes of a file match, and of no other kind, for files
+        without the suffix; "." matches line ends, too.  "" = none.
     has_rule_bounds : bool
         Whether every leaf has its own bounds, so that each must be probed.
     compare_structure : callable, optional
@@ -178,6 +181,7 @@ class Runner:
     suffix: str
     runtimes: tuple[Runtime, ...]
     companions: tuple[str, ...] = ()
+    start: str = ""
     has_rule_bounds: bool = False
     compare_structure: Callable[[Path, Model], StructureComparison] | None = None
 
