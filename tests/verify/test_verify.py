@@ -595,9 +595,9 @@ def test_certificate_of_any_name_is_skipped(tmp_path):
     model = small_model()
     model.save(tmp_path / "m.treekit")
     (rules,) = exported(model, tmp_path, "rules")
-    command = ["verify", str(tmp_path / "m.treekit"), str(rules)]
-    assert CliRunner().invoke(main, [*command, "--certificate", str(tmp_path / "proof")]).exit_code == 0
-    result = CliRunner().invoke(main, [*command, str(tmp_path / "proof"), "--json"])
+    command, proof = ["verify", str(tmp_path / "m.treekit"), str(rules)], str(tmp_path / "proof")
+    assert CliRunner().invoke(main, [*command, "--certificate", proof]).exit_code == 0
+    result = CliRunner().invoke(main, [*command, proof, "--json"])
     assert [one["kind"] for one in json.loads(result.stdout)["artifacts"]] == ["rules"]
 
 
