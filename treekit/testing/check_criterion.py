@@ -5,6 +5,7 @@ from __future__ import annotations
 import linecache
 import time
 import timeit
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
@@ -18,10 +19,9 @@ import numpy.typing as npt
 from treekit import registry
 from treekit.compiling.criterion import uses_vectors
 from treekit.compiling.functions import CompileFailure, try_compile
-from treekit.components.criteria import make_gini, make_squared_error
 from treekit.contracts import MAX_COUNT, Criterion, Layout, Ranks, Task
 from treekit.data.dataset import Dataset
-from treekit.errors import DataError, PluginError, SettingError
+from treekit.errors import DataError, PluginError, SettingError, TreekitWarning
 from treekit.kernels.intrinsics import FROZEN_CELLS, FROZEN_MATRIX, PENALTY_SIGNATURE
 from treekit.registry.kinds import find_custom_task
 from treekit.testing.example_tables import (
@@ -73,6 +73,7 @@ from treekit.testing.training import (
     make_trainer,
     train_tree,
 )
+from treekit.training import fit
 from treekit.training.tasks import fit_layout, place_rows
 
 # ---------------------------------------------------------------- criterion under test
@@ -458,11 +459,10 @@ def _copy_frozen(array: Any) -> Any:
     return copy
 
 
-N_SPLITS = 64
-"""Number of two-way splits that are evaluated in turn."""
+_TRAINED_ROWS, _PYTHON_ROWS = 20_000, 500
+"""Rows of the table whose training is timed, and those if a function runs as Python."""
 
-N_CALLS = 50_000
-N_PYTHON_CALLS = 400
+_TRAININGS = 3
 
 _ONE_BY_ONE = (
     "cuts are scored one at a time; loops and arithmetic alone, such as x / max(weight, 1e-300) in "
@@ -471,31 +471,44 @@ _ONE_BY_ONE = (
 
 
 def _measure_functions(subject: CriterionSubject) -> Iterator[tuple[str, str]]:
-    """Yield the name of each function that kernels call, and its compilation and run times.
-
-    Times are of two-way splits, with the second of the subject's kinds of statistics
-    (`countings`), or the first if there is one only.
-    """
+    """Yield how each function that kernels call was compiled, and how long a training takes."""
     of = subject.countings[:2][-1]
-    built_in, own = ("squared_error", make_squared_error) if of.dense else ("gini", make_gini)
-    score: Any = own().score
-    base = _measure_cost("score", _compile_function("score", score)[0], of, compiled=True)
     for name, (dispatcher, complaint, seconds) in subject.compiled.items():
         how = f"compiled in {seconds:.2f} s"
         if complaint is not None:
             how = f"runs as Python, much slower: {_format_complaint(complaint)}"
-        if name in MEASURES:
-            function = getattr(subject.functions, name)
-            compiled = dispatcher is not None
-            core = dispatcher if compiled else getattr(function, "py_func", function)
-            cost = _measure_cost(name, core, of, compiled=compiled)
-            how += (
-                f"; a million evaluations of {of.size} cells take {cost:.3g} s, {cost / base:.3g} "
-                f"times {built_in}'s: the function alone; times of training differ less"
-            )
-            if name == "score" and compiled and not uses_vectors(function, core, of.size):
+        if name == "score" and dispatcher is not None:
+            function = subject.functions.score
+            if not uses_vectors(function, dispatcher, of.size):
                 how += f"; {_ONE_BY_ONE}"
         yield name, how
+    runs_as_python = any(complaint is not None for _, complaint, _ in subject.compiled.values())
+    yield "training", _time_training(subject, _PYTHON_ROWS if runs_as_python else _TRAINED_ROWS)
+
+
+def _time_training(subject: CriterionSubject, rows: int) -> str:
+    """Say how long a tree takes; for classes and numbers beside one of the built-in criterion."""
+    by = subject.trainers[0]
+    if by.table is not None:  # the criterion has a task, which no built-in one has
+        dataset = by.make_dataset(by.table)
+        return f"a tree on {by.table.rows:,} rows takes {_time_tree(dataset, by.parts):.2g} s"
+    dataset = by.make_dataset(make_small_table(rows, max(by.classes), by.least))
+    own = _time_tree(dataset, by.parts)
+    built_in = "gini" if by.task == "classification" else "squared_error"
+    parts = {key: value for key, value in by.parts.items() if not key.startswith("criterion")}
+    base = _time_tree(dataset, {**parts, "criterion": built_in})
+    return (
+        f"a tree on {rows:,} rows of {len(dataset.columns)} columns takes {own:.2g} s, "
+        f"{own / base:.2g} times as long as with {built_in}"
+    )
+
+
+def _time_tree(dataset: Dataset, parts: Mapping[str, Any]) -> float:
+    """Return the seconds of a training; the least of a few, as others can only slow it down."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", TreekitWarning)
+        fit(dataset, dict(parts))  # may compile
+        return min(timeit.repeat(lambda: fit(dataset, dict(parts)), number=1, repeat=_TRAININGS))
 
 
 def _format_complaint(complaint: CompileFailure) -> str:
@@ -505,38 +518,6 @@ def _format_complaint(complaint: CompileFailure) -> str:
     line = linecache.getline(complaint.file, complaint.line).strip()
     source = f" `{line}`" if line else ""
     return f"{Path(complaint.file).name}:{complaint.line}:{source} {complaint.reason}"
-
-
-def _measure_cost(name: str, function: Any, of: Counting, *, compiled: bool) -> float:
-    """Measure seconds of a million evaluations of an impurity or a score.
-
-    The fastest of five rounds, as other processes can only slow it down.
-    """
-    splits = [e for e in make_examples(of) if len(e.branches) == 2 and all(e.branches)]
-    mixed = ([split for split in splits if not split.is_pure] * N_SPLITS)[:N_SPLITS]
-    parents = _copy_frozen([split.parent for split in mixed])
-    children = _copy_frozen([split.children for split in mixed])
-
-    def call_impurity(parent, _):  # type: ignore[no-untyped-def]
-        return function(parent)
-
-    score, rounds = function, N_PYTHON_CALLS // N_SPLITS
-    loop: Any = _loop_scores
-    if name == "impurity":
-        score = nb.njit(call_impurity) if compiled else call_impurity
-    if compiled:
-        loop, rounds = nb.njit(error_model="numpy")(_loop_scores), N_CALLS // N_SPLITS
-        loop(score, parents, children, 1)
-    times = timeit.repeat(lambda: loop(score, parents, children, rounds), number=1)
-    return min(times) / (rounds * N_SPLITS) * 1e6
-
-
-def _loop_scores(score, parents, children, rounds):  # type: ignore[no-untyped-def]
-    total = 0.0
-    for _ in range(rounds):
-        for i in range(parents.shape[0]):
-            total += score(parents[i], children[i])
-    return total
 
 
 # ---------------------------------------------------------------- trained trees

@@ -236,10 +236,16 @@ def format_report(report: Report, every: bool = False, paint: Paint = _leave_pla
 
 def _format_lines(report: Report, every: bool, paint: Paint) -> Iterator[str]:
     yield paint(report.title, "title")
+    hidden = () if every else ("holds", "does not apply", "not judged")
     for verdict in report.verdicts:
-        if every or verdict.state not in ("holds", "does not apply"):
+        if verdict.state not in hidden:
             why = f": {paint(verdict.why, 'text')}" if verdict.why else ""
             yield f"  {paint(*_MARKS[verdict.state])} {verdict.law.name}{why}"
+    left = [verdict.why for verdict in report.verdicts if verdict.state == "not judged"]
+    if left and not every:
+        count = "1 law" if len(left) == 1 else f"{len(left)} laws"
+        why = paint(", ".join(dict.fromkeys(left)), "text")
+        yield f"  {paint(*_MARKS['not judged'])} {count}: {why}"
     for breach in report.breaches:
         head, *rest = str(breach).splitlines()
         yield ""
