@@ -42,7 +42,7 @@ from treekit.serve.process.run import (
     is_loopback,
     log_addresses,
 )
-from treekit.serve.process.worker import EXIT_SECONDS, load_models
+from treekit.serve.process.worker import EXIT_SECONDS, load_models, refuse_connections
 from treekit.serve.settings import ServeSettings
 
 # ---------------------------------------------------------------- serve run
@@ -462,6 +462,59 @@ def test_clients_at_work_lose_no_answer_when_a_server_ends(model):
         assert running.wait() == 0
     assert trouble == []
     assert answered.count(True) == len(threads)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="a filter of Linux")
+def test_waiting_connections_outlive_the_refusal_of_new_ones() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        address = listener.getsockname()
+        with socket.create_connection(address, timeout=5) as waiting:
+            waiting.sendall(b"sent before")
+            refuse_connections(listener)
+            with pytest.raises(OSError, match="timed out"):
+                socket.create_connection(address, timeout=0.2)
+            accepted, _ = listener.accept()
+            with accepted:
+                assert accepted.recv(100) == b"sent before"
+                waiting.sendall(b"sent after")
+                assert accepted.recv(100) == b"sent after"
+    refuse_connections(listener)  # closed
+
+
+@pytest.mark.system
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere waiting connections are reset")
+@pytest.mark.parametrize("workers", [1, 2])
+def test_connections_that_were_accepted_are_answered_when_a_server_ends(model, workers):
+    """Each client opens a connection for each request, until none can be opened."""
+    answered: list[int] = []
+    trouble: list[Exception] = []
+
+    def work(url: str) -> None:
+        host, port = url.removeprefix("http://").split(":")
+        while True:
+            try:
+                opened = socket.create_connection((host, int(port)), timeout=10)
+            except OSError:
+                return  # refused
+            connection = http.client.HTTPConnection(host, int(port))
+            connection.sock = opened
+            with contextlib.closing(connection):
+                try:
+                    answered.append(ask(connection)[0])
+                except (OSError, http.client.HTTPException) as error:
+                    trouble.append(error)
+
+    with server_process(model, "--workers", workers) as running:
+        threads = [threading.Thread(target=work, args=(running.url,)) for _ in range(24)]
+        for thread in threads:
+            thread.start()
+        wait_until(lambda: len(answered) > 400)
+        running.process.terminate()
+        for thread in threads:
+            thread.join(20)
+        assert running.wait() == 0
+    assert trouble == []
+    assert set(answered) == {200}
 
 
 def half_sent(url: str) -> socket.socket:

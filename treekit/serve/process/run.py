@@ -89,6 +89,7 @@ def _serve_in_process(settings: ServeSettings, sockets: list[socket.socket]) -> 
 
     process = ServiceProcess(settings, service, report_started)
     process.server = server = uvicorn.Server(make_config(process.app, settings))
+    process.sockets = sockets
     with (
         handle_signals(process.request_shutdown, os._exit) as install_handlers,
         contextlib.suppress(SystemExit),  # of uvicorn if the start has failed

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import ctypes
 import gc
 import importlib
 import logging
@@ -17,6 +18,7 @@ import re
 import signal
 import socket
 import sqlite3
+import struct
 import sys
 import threading
 import time
@@ -50,8 +52,11 @@ _KEEP_ALIVE_SECONDS = 75
 close connections first and never send a request on a closing one."""
 
 _LINGER_SECONDS = 0.4
-"""Seconds from the start of shutdown in which connections are accepted, and from then until idle
-connections are closed."""
+"""Seconds from the start of shutdown in which new connections are accepted, and from then until
+idle connections are closed."""
+
+_DRAIN_SECONDS = 0.2
+"""Seconds in which connections that the system has accepted for the process are still taken."""
 
 _RESERVED_FILES = 100
 """File descriptors reserved for models, logs and listening sockets."""
@@ -128,6 +133,32 @@ class FirstProtocol(asyncio.Protocol):
         self._protocol.connection_lost(exc)
 
 
+# ---------------------------------------------------------------- connections
+
+_SO_ATTACH_FILTER = 26
+_DROP_SYN = (  # classic BPF: load byte 13 of the TCP header, drop the segment if it has SYN
+    (0x30, 0, 0, 13),
+    (0x45, 0, 1, 0x02),
+    (0x06, 0, 0, 0),
+    (0x06, 0, 0, 0xFFFFFFFF),
+)
+
+
+def refuse_connections(listener: socket.socket) -> None:
+    """Refuse new connections to a listening socket, but keep those that are waiting for `accept`.
+
+    Closing the socket would reset the latter, whose clients may have sent a request.  On Linux, by
+    a filter that drops the first segment of a connection; elsewhere nothing is done.
+    """
+    if sys.platform != "linux":
+        return
+    program = b"".join(struct.pack("=HBBI", *line) for line in _DROP_SYN)
+    content = ctypes.create_string_buffer(program)
+    given = struct.pack("HP", len(_DROP_SYN), ctypes.addressof(content))
+    with contextlib.suppress(OSError):  # a kernel without filters, or a socket that is closed
+        listener.setsockopt(socket.SOL_SOCKET, _SO_ATTACH_FILTER, given)
+
+
 # ---------------------------------------------------------------- process
 
 
@@ -147,6 +178,8 @@ class ServiceProcess:
     app : HttpApp
     server : uvicorn.Server, optional
         HTTP server, which `request_shutdown` stops.
+    sockets : sequence of socket
+        Listening sockets of this process alone; those of several workers are their parent's.
     error : Exception, optional
         Reason why the service could not start.
     """
@@ -170,6 +203,7 @@ class ServiceProcess:
         self._exit_timer.daemon = True
         self.error: Exception | None = None
         self.server: uvicorn.Server | None = None
+        self.sockets: Sequence[socket.socket] = ()
 
     async def _run_lifespan(self, receive: Receive, send: Send) -> None:
         await receive()
@@ -211,8 +245,9 @@ class ServiceProcess:
         """Stop after all requests in progress; safe in a signal handler.
 
         The server is not ready from now on, so that load balancers use other servers, and active
-        clients receive ``Connection: close`` with their next response.  Then it accepts no more
-        connections, and only then uvicorn closes idle ones, so no request is lost.
+        clients receive ``Connection: close`` with their next response.  Then new connections are
+        refused, those that wait are taken, and only then uvicorn closes idle ones, so no request
+        is lost.
         """
         if self._service.closing:
             return
@@ -229,9 +264,13 @@ class ServiceProcess:
     def _begin_shutdown(self, loop: asyncio.AbstractEventLoop) -> None:
         self._stopping = loop.create_task(self._stop_grpc())
         if self.server is not None:
+            for own in self.sockets:
+                loop.call_later(_LINGER_SECONDS, refuse_connections, own)
+            closing = _LINGER_SECONDS + _DRAIN_SECONDS
             for listener in self.server.servers:
-                loop.call_later(_LINGER_SECONDS, listener.close)
-            loop.call_later(2 * _LINGER_SECONDS, setattr, self.server, "should_exit", True)
+                loop.call_later(closing, listener.close)
+            end = closing + _LINGER_SECONDS
+            loop.call_later(end, setattr, self.server, "should_exit", True)
 
     async def _stop_grpc(self) -> None:
         if self._grpc is not None:
@@ -528,11 +567,18 @@ class WorkerSupervisor(Multiprocess):
     def request_shutdown(self) -> None:
         """Shut down all workers after their requests in progress; safe in a signal handler."""
         self.should_exit.set()
-        for opened in self.sockets:  # otherwise clients could still connect, without answer
-            opened.close()
+        linger = threading.Timer(_LINGER_SECONDS, self._refuse_connections)
+        linger.daemon = True
+        linger.start()
         timer = threading.Timer(self._seconds, self.kill_all)
         timer.daemon = True
         timer.start()
+
+    def _refuse_connections(self) -> None:
+        """Refuse new connections; the workers take those that wait."""
+        for opened in self.sockets:
+            refuse_connections(opened)
+            opened.close()  # otherwise clients could still connect, without answer
 
     def kill_all(self) -> None:
         """Kill all workers that still run."""
