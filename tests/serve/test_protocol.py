@@ -32,7 +32,7 @@ from treekit.serve.protocol.messages import (
     read_request,
     reject_duplicates,
 )
-from treekit.serve.protocol.tensor_data import decode_cells, encode_bytes
+from treekit.serve.protocol.tensor_data import decode_cells, decompress_body, encode_bytes
 from treekit.serve.scheduling import Service
 
 # ---------------------------------------------------------------- serve wire json
@@ -467,6 +467,18 @@ def test_compressed_bodies_are_inflated(service: Service, coding: str, pack: Any
     )
 
 
+@pytest.mark.parametrize("parts", [2, 1000])
+def test_gzip_of_several_members_is_their_texts_in_order(parts: int) -> None:
+    text = json.dumps(of_data([0.5] * 4000, [1000, 4])).encode()
+    size = -(-len(text) // parts)
+    members = [gzip.compress(text[at : at + size]) for at in range(0, len(text), size)]
+    assert decompress_body(b"".join(members), b"gzip", 1 << 20) == text
+    large = np.random.default_rng(0).bytes(1 << 18)
+    assert decompress_body(gzip.compress(large) + gzip.compress(b"x"), b"gzip", 1 << 20) == (
+        large + b"x"
+    )
+
+
 @pytest.mark.parametrize(
     ("coding", "body", "status", "words"),
     [
@@ -477,9 +489,12 @@ def test_compressed_bodies_are_inflated(service: Service, coding: str, pack: Any
             "gzip",
             gzip.compress(b"{}" * 50, mtime=0)[:-5],
             400,
-            "not a single, complete gzip stream",
+            "not a complete gzip stream",
         ),
-        ("gzip", gzip.compress(b"{}", mtime=0) * 2, 400, "not a single, complete gzip stream"),
+        ("gzip", gzip.compress(b"{}", mtime=0) + b"more", 400, "not gzip"),
+        ("gzip", gzip.compress(b"", mtime=0) * 1001, 400, "more than 1,000 members"),
+        ("gzip", gzip.compress(b" " * 600_000, mtime=0) * 2, 413, "longer than 1,048,576 bytes"),
+        ("deflate", zlib.compress(b"{}") * 2, 400, "data after its deflate stream"),
         (
             "gzip",
             gzip.compress(b" " * (1 << 20) + b"{}", mtime=0),

@@ -966,6 +966,27 @@ def test_clients_are_not_told_where_a_link_led_before_it_was_switched(tmp_path):
     assert all("SECRET" not in entry.reason for entry in models.index())
 
 
+@pytest.mark.skipif(os.name != "posix", reason="symbolic links")
+@pytest.mark.parametrize("is_relative", [False, True])
+def test_reasons_hide_the_folder_of_a_link_whose_target_is_gone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_relative: bool
+) -> None:
+    models, secret = tmp_path / "models", tmp_path / "SECRET"
+    models.mkdir()
+    secret.mkdir()
+    monkeypatch.chdir(tmp_path)
+    (models / "gone.treekit").symlink_to(secret / "away.treekit")
+    (models / "bad.treekit").symlink_to(secret / "bad.treekit")
+    (secret / "bad.treekit").write_bytes(b"no model")
+    repository = Repository([Path("models") if is_relative else models])
+    repository.refresh()
+    reasons = [entry.reason for entry in repository.index()]
+    assert len(reasons) == 2
+    assert all(reasons)
+    assert "/" not in "".join(reasons)
+
+
+
 def test_a_link_to_itself_is_refused_and_holds_up_no_other(tmp_path):
     (tmp_path / "a.treekit").symlink_to(tmp_path / "a.treekit")
     (tmp_path / "b.treekit").write_bytes(b"no model")

@@ -28,6 +28,13 @@ from treekit.serve.errors import (
 from treekit.serve.models.repository import Do, Repository
 from treekit.serve.models.served_model import Matrix, Served
 from treekit.serve.models.tensors import Tensor
+from treekit.serve.protocol.model_extensions import (
+    ModelConfig,
+    ModelStatistics,
+    StatisticsByVersion,
+    make_config,
+    make_statistics,
+)
 from treekit.serve.settings import Limits
 
 # ---------------------------------------------------------------- running
@@ -289,6 +296,8 @@ class Service:
         Set when the process is to stop: it is no longer ready, and stops when all requests
         in progress are answered.
     working : Working
+    read_statistics : callable
+        Returns the counts of inferences by name and version of a model.
     """
 
     repository: Repository
@@ -296,6 +305,7 @@ class Service:
     control: bool = False
     closing: bool = False
     working: Working = field(default_factory=Working)
+    read_statistics: Callable[[], StatisticsByVersion] = dict
 
     @property
     def limits(self) -> Limits:
@@ -350,6 +360,34 @@ class Service:
             served, await self.runner.run_by_size(size, parse_inputs), wanted
         )
 
+    def get_statistics(
+        self, name: str | None = None, version: str | None = None
+    ) -> ModelStatistics:
+        """Return the statistics of the loaded versions of a model, or of all models.
+
+        Raises
+        ------
+        ServeError
+            If the model or version is unknown or not loaded.
+        """
+        chosen = list(self.repository.served)
+        if name is not None:
+            newest = self.repository.get(name, version)
+            chosen = [own for own in chosen if own.name == name]
+            if version is not None:
+                chosen = [newest]
+        return make_statistics(chosen, self.read_statistics())
+
+    def get_config(self, name: str | None, version: str | None = None) -> ModelConfig:
+        """Return the configuration of a model.
+
+        Raises
+        ------
+        ServeError
+            If the model or version is unknown or not loaded.
+        """
+        return make_config(self.repository.get(name, version), self.limits.rows)
+
     def check_control(self) -> None:
         """Raise `ForbiddenError` if clients may not load and unload models."""
         if not self.control:
@@ -384,5 +422,8 @@ class Service:
                 await asyncio.to_thread(self.repository.unload, name)
         except ServeError:
             raise
-        except (TreekitError, OSError) as error:  # of files, such as two with the same name
-            raise UnavailableError(f"model {shown(name)} was not changed: {error}") from error
+        except (TreekitError, OSError) as error:  # its text may name folders of the server
+            reason = getattr(error, "strerror", None) or type(error).__name__
+            raise UnavailableError(
+                f"model {shown(name)} was not changed: {reason}; see its files on the server"
+            ) from error

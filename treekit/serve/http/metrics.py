@@ -13,6 +13,7 @@ import contextlib
 import operator
 import os
 import tempfile
+import time
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from pathlib import Path
@@ -22,6 +23,7 @@ from treekit._version import __version__
 from treekit.errors import MissingExtraError
 from treekit.serve.http import Reply, Request, Route
 from treekit.serve.models.repository import Change
+from treekit.serve.protocol.model_extensions import InferenceCounts
 from treekit.serve.scheduling import RequestRecord, Service
 
 try:
@@ -80,6 +82,16 @@ class Metrics:
 
         errors = "Requests answered with a status of 400 or more."
         self._rows = count("treekit_rows", "Predicted rows.", "model", "version")
+        version = ("model", "version")
+        self._inferences = count("treekit_inferences", "Answered requests with rows.", *version)
+        self._seconds = count("treekit_inference_seconds", "Duration of these requests.", *version)
+        self._last = Gauge(
+            "treekit_last_inference_timestamp_seconds",
+            "Time of the last of these requests, since 1970.",
+            version,
+            registry=registry,
+            multiprocess_mode="max",
+        )
         self._errors = count("treekit_request_errors", errors, "endpoint", "status")
         self._changes = count(
             "treekit_model_changes", "Changes of models, by process.", "model", "outcome"
@@ -92,11 +104,12 @@ class Metrics:
         )
         # A third of the time of `labels` (measured): there are few kinds and models.
         self._get_latency = lru_cache(1024)(self._latency.labels)
-        self._row_counters: dict[tuple[str, str], Any] = {}
+        self._counters: dict[tuple[str, str], tuple[Any, Any, Any, Any]] = {}
         self._pending: list[tuple[str, str, str, int, int, float]] = []
         # Another process may report the metrics of this one at any time.
         self._batch = _BATCH if self._folder is None else 1
         self._models = _ModelCollector(service)
+        service.read_statistics = self.read_statistics
         if self._folder is not None:
             service.working.gauge = in_progress
         else:
@@ -115,39 +128,77 @@ class Metrics:
     def _count_pending(self) -> None:
         """Count the pending requests; in batches, which saves 1 us of a request (measured)."""
         pending, self._pending = self._pending, []
-        rows: dict[tuple[str, str], int] = {}
+        done: dict[tuple[str, str], tuple[int, int, float]] = {}
         for kind, model, version, n_rows, status, seconds in pending:
             self._get_latency(kind, model).observe(seconds)
             if status >= 400:
                 self._errors.labels(kind, str(status)).inc()
             elif n_rows:
-                rows[model, version] = rows.get((model, version), 0) + n_rows
-        for key, number in rows.items():
-            counter = self._row_counters.get(key) or self._make_row_counter(*key)
-            counter.inc(number)
+                n, rows, took = done.get((model, version), (0, 0, 0.0))
+                done[model, version] = n + 1, rows + n_rows, took + seconds
+        for key, (n, rows, took) in done.items():
+            counters = self._counters.get(key) or self._make_counters(*key)
+            counters[0].inc(n)
+            counters[1].inc(rows)
+            counters[2].inc(took)
+            counters[3].set(time.time())
 
-    def _make_row_counter(self, model: str, version: str) -> Any:
-        same = [known for known in self._row_counters if known[0] == model]
+    def _make_counters(self, model: str, version: str) -> tuple[Any, Any, Any, Any]:
+        """Return the metrics of a version: requests, rows, seconds, time of the last one."""
+        families = self._inferences, self._rows, self._seconds, self._last
+        same = [known for known in self._counters if known[0] == model]
         if len(same) >= _MAX_VERSIONS:
             if self._folder is not None:  # series in files cannot be removed: share one
-                return self._rows.labels(model, "")
-            del self._row_counters[same[0]]
-            self._rows.remove(*same[0])
-        counter = self._row_counters[model, version] = self._rows.labels(model, version)
-        return counter
+                version = ""
+            else:
+                del self._counters[same[0]]
+                for family in families:
+                    family.remove(*same[0])
+        inferences, rows, seconds, last = (family.labels(model, version) for family in families)
+        found = inferences, rows, seconds, last
+        if version:
+            self._counters[model, version] = found
+        return found
+
+    def read_statistics(self) -> dict[tuple[str, str], InferenceCounts]:
+        """Return the counts of each version of a model, of all processes."""
+        self._count_pending()
+        fields = {
+            "treekit_inferences_total": "requests",
+            "treekit_rows_total": "rows",
+            "treekit_inference_seconds_total": "seconds",
+            "treekit_last_inference_timestamp_seconds": "last",
+        }
+        values: dict[tuple[str, str], dict[str, float]] = {}
+        for metric in self._make_registry().collect():
+            for sample in metric.samples:
+                if (field := fields.get(sample.name)) is not None:
+                    key = sample.labels["model"], sample.labels["version"]
+                    values.setdefault(key, {})[field] = sample.value
+        return {
+            key: InferenceCounts(int(v["requests"]), int(v["rows"]), v["seconds"], v["last"])
+            for key, v in values.items()
+            if len(v) == len(fields)
+        }
 
     def count_changes(self, changes: Iterable[Change]) -> None:
         """Count changes of models."""
         for change in changes:
             self._changes.labels(change.name, change.what).inc()
 
+    def _make_registry(self) -> CollectorRegistry:
+        """Return the registry of this process, or a new one of all that share metrics."""
+        if self._folder is None:
+            return self._registry
+        registry = CollectorRegistry()
+        MultiProcessCollector(registry, self._folder)  # type: ignore[no-untyped-call]
+        return registry
+
     def render(self, accept: str = "") -> tuple[bytes, str]:
         """Return all metrics in the format of the Accept header, and the media type."""
         self._count_pending()
-        registry = self._registry
+        registry = self._make_registry()
         if self._folder is not None:
-            registry = CollectorRegistry()
-            MultiProcessCollector(registry, self._folder)  # type: ignore[no-untyped-call]
             registry.register(self._models)
             registry.register(_ProcessTotals(Path(self._folder)))
         # prometheus_client fails to parse unusual versions in that header.

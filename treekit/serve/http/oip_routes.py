@@ -86,6 +86,14 @@ class _ProtocolEndpoints:
         versions = self._service.repository.versions(served.name)
         return make_json_reply(get_model_metadata(served, versions))
 
+    async def model_config(self, request: Request) -> Reply:
+        """Return the configuration of a model."""
+        return make_json_reply(self._service.get_config(**request.parameters))
+
+    async def model_statistics(self, request: Request) -> Reply:
+        """Return the statistics of a model, or of all models."""
+        return make_json_reply(self._service.get_statistics(**request.parameters))
+
     async def model_ready(self, request: Request) -> Reply:
         """Report whether a model is served."""
         name, ready = request.parameters["name"], True
@@ -146,8 +154,11 @@ def list_protocol_routes(service: Service) -> list[Route]:
             Route("POST", f"{place}/infer", oip.infer, "infer"),
             Route("GET", f"{place}/ready", oip.model_ready, "ready"),
             Route("GET", place, oip.model_metadata, "model"),
+            Route("GET", f"{place}/config", oip.model_config, "model"),
+            Route("GET", f"{place}/stats", oip.model_statistics, "statistics"),
         ]
     return [
+        Route("GET", "/v2/models/stats", oip.model_statistics, "statistics"),
         *routes,
         Route("GET", "/v2/health/live", live, "health"),
         Route("GET", "/v2/health/ready", oip.server_ready, "health"),

@@ -39,6 +39,7 @@ from treekit.serve.protocol.messages import (
     ReadyServer,
     ServerMetadata,
 )
+from treekit.serve.protocol.model_extensions import ModelConfig, ModelStatistics
 
 # ---------------------------------------------------------------- operations
 
@@ -72,10 +73,22 @@ OPERATIONS = (
                 *("get", f"{path}/ready", f"model_ready{end}", "Is the model ready?", ReadyModel)
             ),
             Operation(
+                *("get", f"{path}/config", f"model_config{end}"),
+                *("Describe a model as Triton does.", ModelConfig),
+            ),
+            Operation(
+                *("get", f"{path}/stats", f"model_statistics{end}"),
+                *("Count the inferences of a model.", ModelStatistics),
+            ),
+            Operation(
                 *("post", f"{path}/infer", f"model_infer{end}", "Predict rows."),
                 *(InferResponse, InferRequest),
             ),
         )
+    ),
+    Operation(
+        *("get", "/v2/models/stats", "statistics"),
+        *("Count the inferences of all models.", ModelStatistics),
     ),
     Operation(
         *("post", "/v2/repository/index", "repository_index", "List the models."),

@@ -605,7 +605,11 @@ class ModelEntry:
     def _set_reason(self, reason: str) -> None:
         """Set the reason of a rejection, and remove the current folders from the public one."""
         self.reason = self.public_reason = reason
-        for folder in (self.location.path.parent, self._folder):
+        path = self.location.path
+        # Links are resolved again: a link whose target is gone was never read.
+        resolved = Path(os.path.realpath(path)).parent
+        folders = {path.parent, path.parent.absolute(), self._folder, resolved}
+        for folder in sorted(folders, key=lambda own: -len(str(own))):
             for written in (f"{folder}{os.sep}", repr(f"{folder}{os.sep}")[1:-1]):
                 self.public_reason = self.public_reason.replace(written, "")
 

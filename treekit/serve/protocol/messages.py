@@ -456,9 +456,16 @@ def encode_response(
 SERVER_METADATA = ServerMetadata(
     "treekit",
     __version__,
-    ("binary_tensor_data", "model_repository"),  # extensions by Triton's names
+    # Extensions by Triton's names.
+    ("binary_tensor_data", "model_configuration", "model_repository", "statistics"),
 )
 
+
+_PRECISION_NOTE = (
+    "numbers are float64, as float32 would merge values of the training table, such as large "
+    "identifiers: send FP64; FP32 is accepted and has about seven digits"
+)
+"""Note on models of float64: clients may send FP32, which has lost digits when it arrives."""
 
 _CODES_NOTE = " (a category is its position in the schema's levels; any other position is missing)"
 """What the last of `Served.other_inputs` holds if there are categories."""
@@ -471,7 +478,7 @@ def get_model_metadata(served: Served, versions: tuple[str, ...]) -> ModelMetada
     outputs.  The parameters of the model are the SHA-256 of its file and, as text, alternative
     forms of input; ``inputs`` is the form for all clients.  They include the schema as JSON text,
     the policies, and the columns that no tree tests, which requests need not have, so that a client
-    can encode rows itself (`treekit.serve.client`).
+    can encode rows itself (`treekit.serve.client`), and a warning for models of float64.
     """
     return ModelMetadata(
         served.name,
@@ -487,6 +494,7 @@ def get_model_metadata(served: Served, versions: tuple[str, ...]) -> ModelMetada
             "schema": _encode_json(served.model.schema).decode(),
             "missing": served.model.missing,
             "unknown": served.model.unknown,
+            **({"precision": _PRECISION_NOTE} if served.model.schema.dtype == "float64" else {}),
             "untested": _encode_json(
                 [served.model.schema.names[k] for k in np.flatnonzero(~served.model.tested)]
             ).decode(),

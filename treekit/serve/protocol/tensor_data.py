@@ -319,6 +319,11 @@ _WINDOW_BITS = {b"gzip": 31, b"x-gzip": 31, b"deflate": 15}
 """``wbits`` of zlib for each coding; deflate is the zlib format (RFC 9110, section 8.4.1)."""
 
 
+_PIECE_BYTES = 1 << 16
+_MAX_MEMBERS = 1000
+"""Members of gzip in a body: tools that compress in parallel write one for each 64 KB or more."""
+
+
 def decompress_body(body: bytes, coding: bytes, most: int) -> bytes:
     """Decompress a body according to its ``Content-Encoding``.
 
@@ -335,7 +340,7 @@ def decompress_body(body: bytes, coding: bytes, most: int) -> bytes:
     UnsupportedError
         If the coding is not supported, or there are several.
     InvalidRequestError
-        If the bytes are invalid, truncated, or followed by other data.
+        If the bytes are invalid, truncated, or followed by other data; gzip may have members.
     TooLargeError
         If the result would exceed `most` bytes.
     """
@@ -347,18 +352,37 @@ def decompress_body(body: bytes, coding: bytes, most: int) -> bytes:
             f"unsupported Content-Encoding {coding[:40].decode('latin-1')!r}; this server accepts "
             "a single gzip or deflate coding, and plain bodies"
         )
-    stream = zlib.decompressobj(_WINDOW_BITS[name])
     try:
-        plain = stream.decompress(body, most + 1)
+        return _decompress_members(body, name, most)
     except zlib.error as error:
         raise InvalidRequestError(f"the body is not {name.decode()}: {error}") from None
-    if len(plain) > most:
-        raise TooLargeError(
-            f"the decompressed body is longer than {most:,} bytes, the limit of this server; send "
-            "it in parts"
-        )
-    if not stream.eof or stream.unused_data:
-        raise InvalidRequestError(
-            f"the body is not a single, complete {name.decode()} stream; send one"
-        )
-    return plain
+
+
+def _decompress_members(body: bytes, name: bytes, most: int) -> bytes:
+    """Decompress the members of gzip one after the other, or the one stream of deflate."""
+    stream, n_members = zlib.decompressobj(_WINDOW_BITS[name]), 1
+    plain = bytearray()
+    for start in range(0, len(body), _PIECE_BYTES):  # what follows a member is copied
+        piece = body[start : start + _PIECE_BYTES]
+        while piece:
+            if stream.eof:
+                n_members += 1
+                if name == b"deflate":
+                    raise InvalidRequestError(
+                        "the body has data after its deflate stream; send one"
+                    )
+                if n_members > _MAX_MEMBERS:
+                    raise InvalidRequestError(
+                        f"the body has more than {_MAX_MEMBERS:,} members of gzip; send one"
+                    )
+                stream = zlib.decompressobj(_WINDOW_BITS[name])
+            plain += stream.decompress(piece, most + 1 - len(plain))
+            if len(plain) > most:
+                raise TooLargeError(
+                    f"the decompressed body is longer than {most:,} bytes, the limit of this "
+                    "server; send it in parts"
+                )
+            piece = stream.unused_data
+    if not stream.eof:
+        raise InvalidRequestError(f"the body is not a complete {name.decode()} stream; send all")
+    return bytes(plain)
