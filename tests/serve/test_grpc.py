@@ -25,7 +25,9 @@ import pytest
 import tritonclient.grpc as triton
 from click.testing import CliRunner
 from google.protobuf.descriptor_pb2 import FileDescriptorProto, FileDescriptorSet
-from tritonclient.grpc import service_pb2
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
+from tritonclient.grpc import model_config_pb2, service_pb2
 from tritonclient.utils import InferenceServerException, np_to_triton_dtype
 
 import treekit
@@ -191,17 +193,33 @@ def _forget_json(found: Any) -> None:
         _forget_json(nested)
 
 
+def _forget_oneofs(*messages: Any) -> None:
+    """Drop the number of the group of alternatives of each field."""
+    for message in messages:
+        for field in message.field:
+            field.ClearField("oneof_index")
+
+
 def test_the_messages_are_those_of_tritonclient_on_the_wire():
     theirs, ours = (
         FileDescriptorProto(),
         FileDescriptorSet.FromString(DESCRIPTION_FILE.read_bytes()).file[0],
     )
     service_pb2.DESCRIPTOR.CopyToProto(theirs)
-    known = {found.name: found for found in theirs.message_type}
-    assert len(ours.message_type) == 21
+    configs = FileDescriptorProto()
+    model_config_pb2.DESCRIPTOR.CopyToProto(configs)
+    known = {found.name: found for found in (*theirs.message_type, *configs.message_type)}
+    assert len(ours.message_type) == 34
     for found in ours.message_type:
         _forget_json(found)
-        assert found == known[found.name]
+        if found.name.startswith(("Model", "Infer", "Statistic")) and found != known[found.name]:
+            _forget_oneofs(found, known[found.name])
+            fields = {field.name: field for field in known[found.name].field}
+            assert all(field == fields[field.name] for field in found.field)
+        else:
+            assert found == known[found.name]
+    (enum,) = ours.enum_type
+    assert enum == next(own for own in configs.enum_type if own.name == "DataType")
     (service,) = ours.service
     calls = {method.name: method for method in theirs.service[0].method}
     assert [(m.input_type, m.output_type) for m in service.method] == [
@@ -240,6 +258,94 @@ def test_a_server_that_closes_is_live_and_not_ready(folder: Path):
     with grpc_server(service) as port, triton.InferenceServerClient(f"127.0.0.1:{port}") as client:
         assert client.is_server_live()
         assert not client.is_server_ready()
+
+
+def test_tritonclient_reads_configuration_and_statistics(folder: Path):
+    service = service_of(folder / "mixed.treekit", folder / "number.treekit")
+    make_app(service)  # its metrics count
+    with grpc_server(service) as port, triton.InferenceServerClient(f"127.0.0.1:{port}") as client:
+        config = client.get_model_config("mixed").config
+        assert (config.name, config.max_batch_size) == ("mixed", service.limits.rows)
+        assert [own.name for own in config.input] == ["n", "kind of tree"]
+        assert [model_config_pb2.DataType.Name(own.data_type) for own in config.input] == [
+            "TYPE_FP32",
+            "TYPE_STRING",
+        ]
+        assert [list(own.dims) for own in config.output][:2] == [[1], [2]]
+        assert config.output[0].HasField("reshape")
+        assert not config.output[1].HasField("reshape")
+        assert config.version_policy.WhichOneof("policy_choice") == "all"
+        [told] = client.get_inference_statistics("mixed").model_stats
+        assert (told.name, told.inference_count) == ("mixed", 0)
+        every = client.get_inference_statistics().model_stats
+        assert [own.name for own in every] == ["mixed", "number"]
+        with pytest.raises(InferenceServerException, match="there is no model 'mixd'"):
+            client.get_model_config("mixd")
+
+
+# ------------------------------------------------------------ health and reflection
+
+
+def health_of(port: int) -> Any:
+    channel = grpc.insecure_channel(f"127.0.0.1:{port}")
+    return channel, health_pb2_grpc.HealthStub(channel)
+
+
+def asked(name: str = "") -> Any:
+    return health_pb2.HealthCheckRequest(service=name)
+
+
+def test_probes_read_the_health_without_a_token(folder: Path):
+    def refuse(_: bytes | None) -> None:
+        raise UnauthorisedError("give the token")
+
+    service = service_of(folder / "whole.treekit")
+    with grpc_server(service, refuse) as port:
+        channel, stub = health_of(port)
+        with channel:
+            for name in ("", SERVICE_NAME):
+                assert stub.Check(asked(name), timeout=20).status == 1
+            with pytest.raises(grpc.RpcError) as unknown:
+                stub.Check(asked("nobody"), timeout=20)
+            assert unknown.value.code() == grpc.StatusCode.NOT_FOUND
+            assert "'nobody'" in unknown.value.details()
+            watch, other = stub.Watch(asked(), timeout=20), stub.Watch(asked("nobody"), timeout=20)
+            assert next(watch).status == 1
+            assert next(other).status == 3
+            service.closing = True
+            assert stub.Check(asked(), timeout=20).status == 2
+            assert [own.status for own in watch] == [2]
+            assert list(other) == []
+
+
+def test_tools_list_services_and_messages_with_the_token_of_the_server(folder: Path):
+    def check(given: bytes | None) -> None:
+        if given != b"Bearer word":
+            raise UnauthorisedError("give the token")
+
+    requests = [
+        reflection_pb2.ServerReflectionRequest(list_services=""),
+        reflection_pb2.ServerReflectionRequest(file_containing_symbol=SERVICE_NAME),
+        reflection_pb2.ServerReflectionRequest(file_containing_symbol="grpc.health.v1.Health"),
+    ]
+    with (
+        grpc_server(service_of(folder / "whole.treekit"), check) as port,
+        grpc.insecure_channel(f"127.0.0.1:{port}") as channel,
+    ):
+        call = reflection_pb2_grpc.ServerReflectionStub(channel).ServerReflectionInfo
+        given = (("authorization", "Bearer word"),)
+        listed, *files = call(iter(requests), metadata=given, timeout=20)
+        assert {own.name for own in listed.list_services_response.service} == {
+            SERVICE_NAME,
+            "grpc.health.v1.Health",
+            "grpc.reflection.v1alpha.ServerReflection",
+        }
+        for found, name in zip(files, ["inference.proto", "health.proto"], strict=True):
+            (content,) = found.file_descriptor_response.file_descriptor_proto
+            assert FileDescriptorProto.FromString(content).name.endswith(name)
+        with pytest.raises(grpc.RpcError) as refused:
+            list(call(iter(requests), timeout=20))
+        assert refused.value.code() == grpc.StatusCode.UNAUTHENTICATED
 
 
 # ------------------------------------------------------------------------- inference
@@ -611,7 +717,7 @@ def test_calls_without_a_message_with_two_or_of_no_method_harm_nobody(server: Si
         assert found.value.code() is grpc.StatusCode.INVALID_ARGUMENT
         assert list(stream(iter([b"", b"", b""]), timeout=10)) == [b"\x08\x01"]
         with pytest.raises(grpc.RpcError) as found:
-            channel.unary_unary(f"/{SERVICE_NAME}/ModelConfig")(b"", timeout=10)
+            channel.unary_unary(f"/{SERVICE_NAME}/TraceSetting")(b"", timeout=10)
         assert found.value.code() is grpc.StatusCode.UNIMPLEMENTED
 
 

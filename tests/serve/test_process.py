@@ -232,7 +232,9 @@ main(["serve", *sys.argv[1:]], prog_name="treekit")
     assert "Traceback" not in done.stderr
 
 
-@pytest.mark.parametrize(("library", "extra"), [("uvicorn", "serve"), ("grpc", "grpc")])
+@pytest.mark.parametrize(
+    ("library", "extra"), [("uvicorn", "serve"), ("grpc", "grpc"), ("grpc_health", "grpc")]
+)
 def test_a_library_that_is_absent_is_told_with_its_extra(model, monkeypatch, library, extra):
     import importlib.util
 

@@ -986,7 +986,6 @@ def test_reasons_hide_the_folder_of_a_link_whose_target_is_gone(
     assert "/" not in "".join(reasons)
 
 
-
 def test_a_link_to_itself_is_refused_and_holds_up_no_other(tmp_path):
     (tmp_path / "a.treekit").symlink_to(tmp_path / "a.treekit")
     (tmp_path / "b.treekit").write_bytes(b"no model")

@@ -26,21 +26,21 @@ DESCRIPTION_FILE = Path(__file__).with_name("inference.binpb")
 
 SERVICE_NAME = "inference.GRPCInferenceService"
 
-_pool = DescriptorPool()
+POOL = DescriptorPool()
 (_file,) = FileDescriptorSet.FromString(DESCRIPTION_FILE.read_bytes()).file
-_pool.AddSerializedFile(_file.SerializeToString())
+POOL.AddSerializedFile(_file.SerializeToString())
 
 
 def get_message_class(name: str) -> Any:
     """Return the class of a message, such as ``ModelInferRequest``."""
-    return GetMessageClass(_pool.FindMessageTypeByName(f"inference.{name}"))
+    return GetMessageClass(POOL.FindMessageTypeByName(f"inference.{name}"))
 
 
 def get_method_classes() -> dict[str, tuple[Any, Any]]:
     """Return the request and response classes of each method of the service."""
     return {
         method.name: (GetMessageClass(method.input_type), GetMessageClass(method.output_type))
-        for method in _pool.FindServiceByName(SERVICE_NAME).methods
+        for method in POOL.FindServiceByName(SERVICE_NAME).methods
     }
 
 

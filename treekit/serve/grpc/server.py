@@ -27,6 +27,7 @@ from treekit.serve.errors import (
     UnavailableError,
     shown,
 )
+from treekit.serve.grpc.health import ReflectionGate, add_health, add_reflection
 from treekit.serve.grpc.messages import (
     SERVICE_NAME,
     add_outputs,
@@ -178,6 +179,12 @@ class _CallHandler:
                 fields = self._get_metadata(request)
             case "ModelInfer":
                 return await self._infer(request, size, call)
+            case "ModelConfig":
+                config = service.get_config(request.name or None, request.version or None)
+                fields = {"config": msgspec.to_builtins(config)}
+            case "ModelStatistics":
+                found = service.get_statistics(request.name or None, request.version or None)
+                fields = msgspec.to_builtins(found)
             case "RepositoryIndex":
                 _check_repository(request)
                 entries = service.repository.index(ready=request.ready)
@@ -264,8 +271,13 @@ async def start_grpc(
         raise SettingError("grpc_port is None; give the gRPC port, or 0 for any free port")
     if settings.token_file is not None and check_token is None:
         raise SettingError("token_file requires check_token")
-    server = aio.server(options=_make_channel_options(service.limits, settings))
+    server = aio.server(
+        options=_make_channel_options(service.limits, settings),
+        interceptors=() if check_token is None else (ReflectionGate(check_token),),
+    )
     server.add_generic_rpc_handlers((_CallHandler(service, check_token, note).make_handlers(),))
+    add_health(server, service)
+    add_reflection(server)
     host = f"[{settings.host}]" if ":" in settings.host else settings.host
     place = f"{host}:{settings.grpc_port}"
     try:

@@ -210,8 +210,14 @@ def _check_libraries(settings: ServeSettings) -> None:
     for library in ("uvicorn", "httptools", "prometheus_client"):
         if importlib.util.find_spec(library) is None:
             raise MissingExtraError(library, "serve")
-    if settings.grpc_port is not None and importlib.util.find_spec("grpc") is None:
-        raise MissingExtraError("grpcio", "grpc")
+    rpc = {
+        "grpc": "grpcio",
+        "grpc_health": "grpcio-health-checking",
+        "grpc_reflection": "grpcio-reflection",
+    }
+    for library, package in rpc.items() if settings.grpc_port is not None else ():
+        if importlib.util.find_spec(library) is None:
+            raise MissingExtraError(package, "grpc")
 
 
 def _check_ports(settings: ServeSettings) -> None:

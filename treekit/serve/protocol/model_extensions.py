@@ -7,7 +7,7 @@ https://github.com/triton-inference-server/server, ``docs/protocol/extension_sta
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
@@ -149,8 +149,3 @@ def _describe_tensor(spec: TensorSpec) -> TensorConfig:
     if dims:
         return TensorConfig(spec.name, kind, dims)
     return TensorConfig(spec.name, kind, [1], Reshape([]))  # dims cannot be empty
-
-
-def to_message_fields(struct: Any) -> Any:
-    """Return a struct as dicts and lists, the fields of a message of gRPC."""
-    return msgspec.to_builtins(struct)
