@@ -42,7 +42,7 @@ from treekit.model.builder import build_tree, is_missing, leaf, subset, threshol
 from treekit.model.model import Model, make_model
 from treekit.rules.compare import compare_predictions
 from treekit.serve.errors import InvalidRequestError
-from treekit.serve.http.json_rows import RowConverter
+from treekit.serve.models.row_converter import RowConverter
 from treekit.serve.models.served_model import Served
 from treekit.serve.models.tensors import Tensor
 

@@ -201,7 +201,10 @@ def test_numeric_inputs_have_the_same_rule() -> None:
     assert served.parse_inputs([b]).tolist() == [[0.0, 1.0, 0.0]] * 2
     with pytest.raises(InvalidRequestError, match="input 'b' is missing from the request"):
         served.parse_inputs([a])
-    assert np.isnan(served.parse_inputs([a], "missing")).tolist() == [[False, True, False]] * 2
+    with pytest.raises(InvalidRequestError, match="'b' has a missing value, which is an error"):
+        served.parse_inputs([a], "missing")
+    lenient = Served("m", "1", "0" * 64, make_model(schema, [tree]))
+    assert np.isnan(lenient.parse_inputs([a], "missing")).tolist() == [[False, True, False]] * 2
     with pytest.raises(InvalidRequestError, match="the request has no inputs"):
         served.parse_inputs([], "missing")
 

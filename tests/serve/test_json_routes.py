@@ -20,8 +20,10 @@ from tests.examples import examples
 from tests.reference.models import mixed_schema, probe_rows, random_model, text_row
 from tests.serving import put_in_service
 from tests.strategies import ALL_KINDS, matrices, models
+from treekit.data.cells import make_object_array
 from treekit.data.features import round_to_dtype
 from treekit.data.schema import Column, Output, Schema
+from treekit.data.table import make_table
 from treekit.errors import DataError, ModelError
 from treekit.explain import explain
 from treekit.model.builder import Surrogate, build_tree, leaf, oblique, rule, subset, threshold
@@ -33,12 +35,12 @@ from treekit.serve.errors import InvalidRequestError, TooLargeError
 from treekit.serve.http import json_routes as plain_rules
 from treekit.serve.http.app import make_app
 from treekit.serve.http.json_routes import OutputConverter
-from treekit.serve.http.json_rows import RowConverter
 from treekit.serve.http.openapi import make_document
 from treekit.serve.models import explanation_outputs as contributions
 from treekit.serve.models import explanation_outputs as reasons
 from treekit.serve.models.explanation_outputs import Explanations
 from treekit.serve.models.repository import Repository
+from treekit.serve.models.row_converter import RowConverter
 from treekit.serve.models.served_model import Served
 from treekit.serve.protocol.messages import parse_json
 from treekit.serve.scheduling import Runner, Service
@@ -439,6 +441,49 @@ def test_a_row_is_read_as_predict_reads_it(
     assert matrix.tobytes() == expected.tobytes() or np.array_equal(
         matrix, expected, equal_nan=True
     )
+
+
+TENSORS = st.tuples(
+    st.one_of(st.floats(width=32), st.integers(-(2**63), 2**63 - 1), st.sampled_from(TEXTS)),
+    st.one_of(st.sampled_from(COLUMNS[1].levels), st.sampled_from(TEXTS), st.text(max_size=4)),
+    st.one_of(st.integers(-2, 5), st.sampled_from([0.0, 1.5, math.nan]), st.sampled_from("12x")),
+    st.one_of(st.booleans(), st.sampled_from(["True", "true", "yes"])),
+    st.one_of(st.none(), st.sampled_from(TEXTS)),
+)
+
+
+@settings(max_examples=examples(200))
+@given(
+    TENSORS,
+    st.integers(1, 3),
+    st.sampled_from(["float32", "float64"]),
+    st.sampled_from(["direction", "error"]),
+    st.sampled_from(["missing", "error"]),
+    st.booleans(),
+)
+@pytest.mark.filterwarnings("ignore:overflow encountered")
+def test_columns_are_read_as_predict_reads_them(
+    cells: Any, rows: int, dtype: Any, missing: Any, unknown: Any, has_gap: bool
+) -> None:
+    """Columns of one type each, as tensors have them; a text column may have a missing cell."""
+    model = reading_model(dtype, ["NA"], missing, unknown)
+    columns = {}
+    for column, cell in zip(model.schema.columns, cells, strict=True):
+        values = [cell] * rows
+        if has_gap and rows > 1 and isinstance(cell, (str, bool)):
+            values[-1] = None
+        is_object = cell is None or isinstance(cell, str) or None in values
+        columns[column.name] = make_object_array(values) if is_object else np.array(values)
+    expected: Any = None
+    try:
+        expected = model.scorer().rows(make_table(model.schema.names, columns.values()))
+    except DataError:
+        with pytest.raises(InvalidRequestError, match=r"row \d"):
+            RowConverter(model, "m").convert_columns(columns)
+        return
+    matrix = RowConverter(model, "m").convert_columns(columns)
+    assert matrix.dtype == expected.dtype
+    assert np.array_equal(matrix, expected, equal_nan=True)
 
 
 @settings(max_examples=examples(50))

@@ -346,7 +346,7 @@ def test_bodies_that_are_no_requests_are_refused_in_words(
         ),
         (
             [("age", "BYTES", ["old"]), ("town", "BYTES", ["Ulm"]), ("member", "BOOL", [True])],
-            "'age' is numeric but row 0 .* holds 'old'",
+            "row 0 (counting from 0): column 'age' has the string 'old', but the column is numeric",
         ),
     ],
 )

@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Awaitable, Callable, Iterable, MutableMapping
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
+from urllib.parse import parse_qsl
 
 import msgspec
 
 from treekit.serve.errors import BusyError, InvalidRequestError, TooLargeError
+from treekit.serve.protocol.messages import convert_request, make_unique_dict
 from treekit.serve.protocol.tensor_data import decompress_body
 from treekit.serve.scheduling import RequestRecord, Working
 from treekit.serve.settings import Limits
@@ -192,3 +194,32 @@ def _too_large_error(limits: Limits) -> TooLargeError:
         f"the body is longer than {limits.body_bytes:,} bytes, the limit of this server; send it "
         "in parts"
     )
+
+
+# ---------------------------------------------------------------- queries
+
+
+_MAX_PARAMETERS = 20
+
+T = TypeVar("T")
+
+
+def parse_query(query: bytes, kind: type[T]) -> T:
+    """Parse the parameters of a URL, the fields of a struct.
+
+    Raises
+    ------
+    InvalidRequestError
+        If a parameter is unknown, invalid, a duplicate or not UTF-8.
+    """
+    try:
+        pairs = parse_qsl(
+            query.decode("ascii"),
+            keep_blank_values=True,
+            max_num_fields=_MAX_PARAMETERS,
+            errors="strict",
+        )
+    except ValueError as error:  # UnicodeDecodeError is one
+        raise InvalidRequestError(f"the URL's parameters cannot be read: {error}") from None
+    found: T = convert_request(make_unique_dict(pairs), kind, "URL parameters", strict=False)
+    return found

@@ -37,8 +37,14 @@ from treekit.rules.rule_list import RuleList
 from treekit.rules.wording import OutcomeFormatter, format_numbers, join_outcomes
 from treekit.serve.cancellation import check_cancelled
 from treekit.serve.errors import InvalidRequestError, NotFoundError, TooLargeError, shown
-from treekit.serve.http import Reply, Request, Route, make_json_reply, read_body
-from treekit.serve.http.json_rows import RowConverter, parse_query
+from treekit.serve.http import (
+    Reply,
+    Request,
+    Route,
+    make_json_reply,
+    parse_query,
+    read_body,
+)
 from treekit.serve.models.repository import Repository
 from treekit.serve.models.served_model import Served
 from treekit.serve.models.tensors import Tensor
@@ -237,16 +243,12 @@ _EXTRA_PARTS = 1000
 _MAX_NAME = 255
 
 
-Converters = tuple["RowConverter", "OutputConverter"]
-"""Converters of a model's requests and responses."""
-
-
 class _JsonEndpoints:
     """JSON endpoints of one service."""
 
     def __init__(self, service: Service) -> None:
         self._service = service
-        self._converters: WeakKeyDictionary[Served, Converters] = WeakKeyDictionary()
+        self._converters: WeakKeyDictionary[Served, OutputConverter] = WeakKeyDictionary()
         self._rule_cache = RuleCache()
 
     # ------------------------------------------------------------- prediction
@@ -276,14 +278,13 @@ class _JsonEndpoints:
         if not isinstance(given, PredictRequest):
             given = PredictRequest(rows=given)
         served, absent = self._get_requested_model(query, given)
-        row_converter, output_converter = self._get_converters(served)
-        wanted = output_converter.select_outputs(
+        wanted = self._get_converter(served).select_outputs(
             given.outputs, len(given.rows), self._service.limits.explained_rows
         )
-        return served, row_converter.convert_rows(given.rows, absent), wanted
+        return served, served.converter.convert_rows(given.rows, absent), wanted
 
     def _encode_predictions(self, served: Served, outputs: Sequence[Tensor]) -> bytes:
-        rows = self._get_converters(served)[1].make_rows(outputs)
+        rows = self._get_converter(served).make_rows(outputs)
         return msgspec.json.encode(PredictResponse(served.name, served.version, rows))
 
     def _get_requested_model(self, query: bytes, given: ModelQuery) -> tuple[Served, Absent]:
@@ -304,13 +305,11 @@ class _JsonEndpoints:
                 raise NotFoundError(f"unknown model or version {shown(text)}")
         return self._service.repository.get(name, version)
 
-    def _get_converters(self, served: Served) -> Converters:
-        """Return the converters of a model, created on first use."""
+    def _get_converter(self, served: Served) -> OutputConverter:
+        """Return the converter of a model's responses, created on first use."""
         known = self._converters.get(served)
         if known is None:
-            model = served.model
-            known = RowConverter(model, served.name), OutputConverter(model)
-            self._converters[served] = known
+            known = self._converters[served] = OutputConverter(served.model)
         return known
 
     # ------------------------------------------------------------ explanation
@@ -330,7 +329,7 @@ class _JsonEndpoints:
         given: ExplainRequest = convert_request(parse_json(body), ExplainRequest)
         served, absent = self._get_requested_model(request.scope["query_string"], given)
         request.record_prediction(served, 1)
-        self._get_converters(served)[0].check_row(given.row, absent)
+        served.converter.check_row(given.row, absent)
         return explain_row(served, given, absent)
 
     # ------------------------------------------------------ models and rules

@@ -20,9 +20,8 @@ from treekit.export.literals import list_shipped_folders
 from treekit.model.model import Model
 from treekit.rules.language import list_languages, load_language
 from treekit.serve.errors import InvalidRequestError, NotFoundError, TooLargeError
-from treekit.serve.http import Handle, Reply, Request, Route, always_send
+from treekit.serve.http import Handle, Reply, Request, Route, always_send, parse_query
 from treekit.serve.http.json_routes import Count, Language
-from treekit.serve.http.json_rows import parse_query
 from treekit.serve.protocol.messages import convert_request
 from treekit.serve.scheduling import Service
 

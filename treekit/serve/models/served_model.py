@@ -7,17 +7,18 @@ targets), or ``value``; ``leaf``, ``rule``, ``contributions`` and ``bias`` are r
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from treekit.data.cells import make_object_array
-from treekit.data.encoding import Absent, fill_absent_columns
+from treekit.data.encoding import Absent
 from treekit.data.features import round_to_dtype
 from treekit.data.schema import Column, Output, Schema, python_label
-from treekit.data.table import make_table, suggest_names
+from treekit.data.table import suggest_names
 from treekit.data.text_format import is_number
 from treekit.errors import DataError, ModelError
 from treekit.model.links import convert_sums
@@ -25,7 +26,6 @@ from treekit.model.model import Model
 from treekit.model.scoring import (
     compute_label_codes,
     compute_probabilities,
-    encode_table,
     leaf_indices,
     sum_leaf_values,
     validate_matrix,
@@ -34,6 +34,7 @@ from treekit.serve.cancellation import check_cancelled
 from treekit.serve.errors import InvalidRequestError, TooLargeError
 from treekit.serve.models.explanation_outputs import Explanations
 from treekit.serve.models.fast_path import FastPath
+from treekit.serve.models.row_converter import RowConverter
 from treekit.serve.models.tensors import DATATYPES, Tensor, TensorSpec
 
 ONE_TENSOR = "input"
@@ -121,6 +122,11 @@ class Served:
 
     # ---------------------------------------------------------------- inputs
 
+    @cached_property
+    def converter(self) -> RowConverter:
+        """Converter of the cells of requests."""
+        return RowConverter(self.model, self.name)
+
     def _list_input_forms(self) -> list[tuple[TensorSpec, ...]]:
         """Return the forms of input, the preferred one first.
 
@@ -162,7 +168,7 @@ class Served:
                 f"[rows, {schema.n_features}]"
             )
         if tensors[0].datatype == "BYTES":
-            return self._encode_table(schema.names, cells.T, absent, untyped=True)
+            return self.converter.convert_columns(dict(zip(schema.names, cells.T, strict=True)))
         return round_to_dtype(cells, schema.dtype)
 
     def _encode_columns(self, tensors: Sequence[Tensor], absent: Absent) -> Matrix:
@@ -173,18 +179,20 @@ class Served:
         for name in given:
             if name not in schema.names:
                 raise self._unknown_input_error(name)
-        names = [name for name in schema.names if name in given]
-        filled = self._fill_columns(names, absent) if len(names) < schema.n_features else {}
-        for declared in schema.columns:
-            if declared.name in given:
-                _check_category_datatype(declared, given[declared.name])
-        if not names:
+        columns = {
+            column.name: _flatten_column(given[column.name])
+            for column in schema.columns
+            if column.name in given
+        }
+        if not columns:
             raise InvalidRequestError(
                 f"the request has no inputs; model {self.name!r} has "
                 f"{schema.names[0]!r}, for example"
             )
-        columns = {name: _flatten_column(given[name]) for name in names}
-        first = names[0]
+        for declared in schema.columns:
+            if declared.name in given:
+                _check_category_datatype(declared, given[declared.name])
+        first = next(iter(columns))
         rows = len(columns[first])
         for name, column in columns.items():
             if len(column) != rows:
@@ -192,24 +200,7 @@ class Served:
                     f"input {name!r} has {len(column)} rows but {first!r} has {rows}; "
                     "all inputs must have the same number of rows"
                 )
-        if not self._is_numeric or any(column.dtype.kind == "O" for column in columns.values()):
-            return self._encode_table(names, columns.values(), absent, untyped=False)
-        columns |= {name: np.full(rows, value) for name, value in filled.items()}
-        return np.stack([round_to_dtype(columns[n], schema.dtype) for n in schema.names], axis=1)
-
-    def _fill_columns(self, names: Sequence[str], absent: Absent) -> dict[str, float]:
-        """Return the values of the columns that are not among the inputs of a request."""
-        model = self.model
-        try:
-            return fill_absent_columns(model.schema, names, absent, model.tested)
-        except DataError:
-            needed = fill_absent_columns(model.schema, names, "missing", model.tested)
-            name = next(name for name, value in needed.items() if value != 0.0)
-            raise InvalidRequestError(
-                f"input {name!r} is missing from the request; model {self.name!r} requires "
-                "its columns (null for missing values), unless the request has the parameter "
-                "absent = 'missing'"
-            ) from None
+        return self.converter.convert_columns(columns, absent)
 
     def _unknown_input_error(self, name: str) -> InvalidRequestError:
         schema = self.model.schema
@@ -220,20 +211,6 @@ class Served:
             )
         hint = suggest_names(name, [ONE_TENSOR, *schema.names])
         return InvalidRequestError(f"model {self.name!r} has no input {name!r}; {hint}")
-
-    def _encode_table(
-        self,
-        names: Sequence[str],
-        columns: Iterable[npt.NDArray[Any]],
-        absent: Absent,
-        *,
-        untyped: bool,
-    ) -> Matrix:
-        try:
-            table = make_table(names, columns, untyped=untyped)
-            return encode_table(self.model, table, absent=absent)
-        except DataError as error:
-            raise InvalidRequestError(f"model {self.name!r}: {error}") from error
 
     def make_sample_inputs(self, rows: int) -> list[Tensor]:
         """Return inputs that every policy accepts: zeros and first categories."""

@@ -145,7 +145,7 @@ _DROP_SYN = (  # classic BPF: load byte 13 of the TCP header, drop the segment i
 
 
 def refuse_connections(listener: socket.socket) -> None:
-    """Refuse new connections to a listening socket, but keep those that are waiting for `accept`.
+    """Refuse new connections to a listening socket, but keep those that wait to be accepted.
 
     Closing the socket would reset the latter, whose clients may have sent a request.  On Linux, by
     a filter that drops the first segment of a connection; elsewhere nothing is done.

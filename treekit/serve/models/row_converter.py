@@ -1,60 +1,32 @@
-"""Conversion of JSON rows to model inputs, cell by cell, without a table.
+"""Conversion of the cells of requests to model inputs: JSON rows, and columns of tensors.
 
-Equivalent to `Model.predict` for a list of one mapping, as verified by a test.  Each row is
-converted independently of the others.
+Equivalent to `Model.predict` for a table of the same cells, as verified by tests, without making
+one, which would take longer than the prediction.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
-from urllib.parse import parse_qsl
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
+from treekit.data.cells import make_object_array, parse_numbers
 from treekit.data.encoding import Absent, fill_absent_columns
-from treekit.data.features import UNSEEN, LevelIndex
+from treekit.data.features import UNSEEN, LevelIndex, round_to_dtype
 from treekit.data.table import suggest_names
 from treekit.errors import DataError
 from treekit.serve.cancellation import check_cancelled
 from treekit.serve.errors import InvalidRequestError, shown
-from treekit.serve.protocol.messages import convert_request, make_unique_dict
 
 if TYPE_CHECKING:
     from treekit.model.model import Model
 
 
-# ---------------------------------------------------------------- queries
-
-_MAX_PARAMETERS = 20
-
-T = TypeVar("T")
-
-
-def parse_query(query: bytes, kind: type[T]) -> T:
-    """Parse the parameters of a URL, the fields of a struct.
-
-    Raises
-    ------
-    InvalidRequestError
-        If a parameter is unknown, invalid, a duplicate or not UTF-8.
-    """
-    try:
-        pairs = parse_qsl(
-            query.decode("ascii"),
-            keep_blank_values=True,
-            max_num_fields=_MAX_PARAMETERS,
-            errors="strict",
-        )
-    except ValueError as error:  # UnicodeDecodeError is one
-        raise InvalidRequestError(f"the URL's parameters cannot be read: {error}") from None
-    found: T = convert_request(make_unique_dict(pairs), kind, "URL parameters", strict=False)
-    return found
-
-
-# ---------------------------------------------------------------- rows
+Matrix = npt.NDArray[np.floating[Any]]
+"""Encoded rows (rows, features)."""
 
 _NAN = math.nan
 _MAX_LISTED = 12
@@ -65,7 +37,9 @@ _INTEGER_RANGE = (-(2**63), 2**64)
 
 
 class RowConverter:
-    """Converter of JSON rows to the input of one model.
+    """Converter of JSON rows and of columns to the input of one model.
+
+    Each cell is converted independently of the others.
 
     Parameters
     ----------
@@ -92,9 +66,7 @@ class RowConverter:
         self._no_missing = model.missing == "error"
         self._no_unknown = model.unknown == "error"
 
-    def convert_rows(
-        self, rows: Sequence[dict[str, Any]], absent: Absent = "error"
-    ) -> npt.NDArray[np.floating[Any]]:
+    def convert_rows(self, rows: Sequence[dict[str, Any]], absent: Absent = "error") -> Matrix:
         """Convert rows to a matrix (rows, features).
 
         See `treekit.data.encoding.fill_absent_columns` for columns that a row does not have.
@@ -124,17 +96,94 @@ class RowConverter:
             if name not in row and filled[name] == 0.0:
                 found.append(0.0)
                 continue
-            try:
-                code = self._convert_cell(index, row.get(name))
-                if code != code and with_policies:
-                    self._check_policies(index, row.get(name))
-            except (ValueError, OverflowError) as error:
-                is_large = isinstance(error, OverflowError)
-                what = "a number that exceeds the largest double (1.8e308)" if is_large else error
-                raise InvalidRequestError(
-                    f"row {number} (counting from 0): column {name!r} has {what}"
-                ) from None
-            found.append(code)
+            cell = row.get(name)
+            found.append(self._convert_named(number, name, index, cell, with_policies))
+        return found
+
+    def _convert_named(
+        self, number: int, name: str, index: LevelIndex | None, value: Any, with_policies: bool
+    ) -> float:
+        """Convert a cell; an error names the row, the column and the value."""
+        try:
+            code = self._convert_cell(index, value)
+            if code != code and with_policies:
+                self._check_policies(index, value)
+        except (ValueError, OverflowError) as error:
+            is_large = isinstance(error, OverflowError)
+            what = "a number that exceeds the largest double (1.8e308)" if is_large else error
+            raise InvalidRequestError(
+                f"row {number} (counting from 0): column {name!r} has {what}"
+            ) from None
+        return code
+
+    def convert_columns(
+        self, columns: Mapping[str, npt.NDArray[Any]], absent: Absent = "error"
+    ) -> Matrix:
+        """Convert columns (rows,) of tensors, of the same length, to a matrix (rows, features).
+
+        Cells are those of `Tensor`; bools of a numeric column are 1 and 0.
+
+        Raises
+        ------
+        InvalidRequestError
+            If a cell is invalid, or a column is absent; the message names it.
+        """
+        filled: dict[str, float] = {}
+        if len(columns) < len(self._columns):
+            filled = self._fill_columns(columns, absent)
+        rows = len(next(iter(columns.values())))
+        if rows == 1:  # cell by cell, in a fifth of the time
+            cells = {name: column.item(0) for name, column in columns.items()}
+            return self._convert_single(cells, filled)
+        matrix: Matrix = np.empty((rows, len(self._columns)), self._dtype)
+        for feature, (name, index) in enumerate(self._columns):
+            check_cancelled()
+            if name in columns:
+                matrix[:, feature] = self._convert_column(name, index, columns[name])
+            else:
+                matrix[:, feature] = filled[name]
+                if filled[name] != 0.0 and self._no_missing:
+                    self._convert_named(0, name, index, None, True)
+        return matrix
+
+    def _convert_single(self, cells: dict[str, Any], filled: dict[str, float]) -> Matrix:
+        """Convert the cells of one row of columns to a matrix (1, features)."""
+        found = []
+        for name, index in self._columns:
+            cell = cells.get(name)
+            if index is None and type(cell) is bool:
+                cell = int(cell)
+            is_idle = name not in cells and filled[name] == 0.0
+            found.append(0.0 if is_idle else self._convert_named(0, name, index, cell, True))
+        with np.errstate(over="ignore"):
+            return np.array([found], np.float64).astype(self._dtype, copy=False)
+
+    def _convert_column(
+        self, name: str, index: LevelIndex | None, cells: npt.NDArray[Any]
+    ) -> npt.NDArray[np.floating[Any]]:
+        """Convert one column at once; the cells that remain missing are judged one by one."""
+        if index is not None:
+            known = index.codes.get
+            # Only texts are keys, so that any other cell is left to its own conversion.
+            codes = [_NAN if code is None else code for code in map(known, cells.tolist())]
+            found = np.array(codes, np.float64)
+        elif cells.dtype.kind != "O":
+            found = round_to_dtype(cells, self._schema.dtype)
+            if not self._no_missing:
+                return found
+        else:
+            is_bool = any(type(cell) is bool for cell in cells)
+            numbers = None if is_bool else parse_numbers(cells, self._format)
+            if numbers is None:
+                cells = make_object_array([int(c) if type(c) is bool else c for c in cells])
+                numbers = np.full(len(cells), _NAN)
+            with np.errstate(over="ignore"):
+                found = numbers.astype(self._dtype)
+        gone = np.flatnonzero(found != found)
+        if len(gone):
+            found = np.array(found)
+            for row, cell in zip(gone.tolist(), cells[gone].tolist(), strict=True):
+                found[row] = self._convert_named(row, name, index, cell, True)
         return found
 
     def _convert_cell(self, index: LevelIndex | None, value: Any) -> float:
@@ -173,6 +222,19 @@ class RowConverter:
         if self._no_missing:
             what = f"{shown(value)}, which is unknown and" if unseen else "a missing value, which"
             raise ValueError(f"{what} is an error by the model's policy")
+
+    def _fill_columns(self, given: Mapping[str, Any], absent: Absent) -> dict[str, float]:
+        """Return the values of the columns without an input."""
+        try:
+            return fill_absent_columns(self._schema, given, absent, self._tested)
+        except DataError:
+            needed = fill_absent_columns(self._schema, given, "missing", self._tested)
+            name = next(name for name, value in needed.items() if value != 0.0)
+            raise InvalidRequestError(
+                f"input {name!r} is missing from the request; model {self._name!r} requires "
+                "its columns (null for missing values), unless the request has the parameter "
+                "absent = 'missing'"
+            ) from None
 
     def _fill_row(self, number: int, row: dict[str, Any], absent: Absent) -> dict[str, float]:
         """Return the values of the columns that a row does not have."""
