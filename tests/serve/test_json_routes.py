@@ -444,7 +444,10 @@ def test_a_row_is_read_as_predict_reads_it(
 
 
 TENSORS = st.tuples(
-    st.one_of(st.floats(width=32), st.integers(-(2**63), 2**63 - 1), st.sampled_from(TEXTS)),
+    st.one_of(
+        *(st.floats(width=32), st.integers(-(2**63), 2**63 - 1)),
+        *(st.sampled_from(TEXTS), st.booleans()),
+    ),
     st.one_of(st.sampled_from(COLUMNS[1].levels), st.sampled_from(TEXTS), st.text(max_size=4)),
     st.one_of(st.integers(-2, 5), st.sampled_from([0.0, 1.5, math.nan]), st.sampled_from("12x")),
     st.one_of(st.booleans(), st.sampled_from(["True", "true", "yes"])),

@@ -18,6 +18,7 @@ from treekit.cli import main
 from treekit.registry.discovery import Component
 from treekit.registry.kinds import KINDS, check_record
 from treekit.testing import ConformanceError, check_criterion, check_pruner, check_splitter
+from treekit.testing.report import format_report
 
 # ---------------------------------------------------------------- conformance
 
@@ -96,6 +97,9 @@ def test_laws_that_were_not_judged_are_counted_apart():
     n_laws = sum(verdict.state == "not judged" for verdict in report.verdicts)
     assert f"breaks 1 law of its contract, {n_laws} not judged\n" in report.complaint()
     assert str(report).endswith(f"do not apply, {n_laws} not judged")
+    (line,) = (line for line in str(report).splitlines() if line.startswith("  not judged"))
+    assert line == f"  not judged {n_laws} laws: {report.breaches[0].law.name} is broken"
+    assert format_report(report, every=True).count("\n  not judged") == n_laws
     look = report.breaches[0].look
     assert re.fullmatch(r"test_conformance\.py:\d+: return .* / wieght  # noqa: F821", look)
 
