@@ -185,6 +185,9 @@ def test_every_kind_of_model_answers_its_hardest_rows_alike(name, datatype):
         assert short == 8
 
 
+_TOWNS = ("Ulm", "Bonn", "Ulm")
+
+
 def two_columns(**policies: Any) -> Served:
     schema = Schema(
         (Column("x"), Column("town", "nominal", ("Ulm", "Bonn"))), classes=("no", "yes")
@@ -215,6 +218,14 @@ def columns(x: Any = 1.5, town: Any = "Bonn") -> dict[str, Any]:
         tensor(1.5, 1, datatype="FP64"),
         tensor(0, 0, 1.5, 1, 9, 0, rows=3),
         {**tensor(1.5, 1), "id": "17"},
+        columns(),
+        {**columns(-1, "Ulm"), "id": "17"},
+        {
+            "inputs": [
+                {"name": "x", "shape": [3], "datatype": "FP32", "data": [1, 2.5, -1]},
+                {"name": "town", "shape": [3, 1], "datatype": "BYTES", "data": list(_TOWNS)},
+            ]
+        },
     ],
 )
 def test_the_commonest_requests_take_the_short_way(request_):
@@ -234,7 +245,10 @@ def test_the_commonest_requests_take_the_short_way(request_):
         b"[1]",
         b"\xff\xfe",
         b'{"inputs":[]}',
-        json.dumps(columns()),
+        json.dumps(columns(town=1)),
+        json.dumps(columns())[:-2] + ',{"name":"x","shape":[1],"datatype":"FP32","data":[1]}]}',
+        json.dumps(columns()).replace('["Bonn"]', '[],"data":["Bonn"]'),
+        json.dumps(columns()).replace("[1]", "[]"),
         json.dumps({**tensor(1, 1), "outputs": [{"name": "probabilities"}]}),
         json.dumps({**tensor(1, 1), "parameters": {}}),
         json.dumps(tensor(1, 1, parameters={"binary_data_size": 8})),

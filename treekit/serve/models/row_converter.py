@@ -66,6 +66,11 @@ class RowConverter:
         self._no_missing = model.missing == "error"
         self._no_unknown = model.unknown == "error"
 
+    @property
+    def categories(self) -> list[dict[str, int] | None]:
+        """Code of each text that is a category of a column; None for a numeric column."""
+        return [None if index is None else index.codes for _, index in self._columns]
+
     def convert_rows(self, rows: Sequence[dict[str, Any]], absent: Absent = "error") -> Matrix:
         """Convert rows to a matrix (rows, features).
 

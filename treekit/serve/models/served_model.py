@@ -118,7 +118,10 @@ class Served:
         self._score = model.scorer()
         self._explanations = Explanations(model)
         first = self._labels[0].tolist() if labels else ()
-        self.fast_path = FastPath(name, version, model, self._score, usual, first, ONE_TENSOR)
+        categories = self.converter.categories
+        self.fast_path = FastPath(
+            *(name, version, model, self._score, usual, first, ONE_TENSOR, categories)
+        )
 
     # ---------------------------------------------------------------- inputs
 
@@ -176,8 +179,9 @@ class Served:
         given = {tensor.name: tensor for tensor in tensors}
         if len(given) < len(tensors):
             raise InvalidRequestError("duplicate input; give each column once")
+        known = schema.names
         for name in given:
-            if name not in schema.names:
+            if name not in known:
                 raise self._unknown_input_error(name)
         columns = {
             column.name: _flatten_column(given[column.name])
