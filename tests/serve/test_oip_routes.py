@@ -296,7 +296,7 @@ def name_texts(operation: Any, version: str, schemas: Any) -> None:
     """Have an operation ask the model "texts", in its query and in its body."""
     known = {"model": {"enum": ["texts"]}, "version": {"enum": [version]}}
     for parameter in operation["parameters"]:
-        parameter["schema"] = known[parameter["name"]]
+        parameter["schema"] = known.get(parameter["name"], parameter["schema"])
     body = operation["requestBody"]["content"]["application/json"]["schema"]
     for form in body.get("anyOf", [body]):
         if "$ref" in form:

@@ -14,7 +14,9 @@ function partsOf(text, found) {
   }
   const fields = { tree: (found.tree ?? 0) + 1, trees: found.trees };
   const headed = (...texts) => parts.find((part) => texts.includes(part.heading))?.lines ?? [];
+  const unseen = found.row.filter((cell) => cell.state === "unseen").length;
   return {
+    unseen: text.slice(0, unseen).map(([line]) => line),  // first, before the prediction
     rule: headed(say("explain_rule")),
     way: headed(say("explain_path"), say("explain_path_of", fields)),
     idle: headed(say("explain_not_asked")),
@@ -54,7 +56,7 @@ function thens(says, shares = false) {
 }
 
 export function showRule(text, found) {
-  const { rule, way, idle, missing } = partsOf(text, found);
+  const { unseen, rule, way, idle, missing } = partsOf(text, found);
   // The text has no rule where surrogates or a rule list decide: show the conditions on the path.
   const held = way.map((line) => STEP.exec(line)?.[2]).filter(Boolean).map((line) => columnsOf(line)[0]);
   const conditions = rule.length ? rule : found.path.some((step) => step.why === "held") ? held.slice(-1) : held;
@@ -64,6 +66,7 @@ export function showRule(text, found) {
   const answer = found.leaves[0]?.says ?? [];
   const aside = [[say("explain_missing"), missing], [say("explain_not_asked"), idle]];
   find("rule").replaceChildren(
+    ...unseen.map((line) => el("p", { class: "note" }, el("bdi", {}, clipped(line)))),
     el("ul", { class: "clauses" }, lines),
     el("p", { class: "then" }, thens(answer), " ", el("span", { class: "note" }, say("explain_support", { support: number(found.leaves[0]?.support ?? 0) }))),
     ...aside.filter(([, lines]) => lines.length).map(([heading, lines]) =>
