@@ -1075,11 +1075,11 @@ def test_predictions_in_a_file_hold_names_exactly(hostile: tuple[Path, Path]):
 def test_the_demo_trains_writes_explains_and_proves(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    # All hundred trees, which gcc takes its time for, grow where .ci/run runs the README.
+    # All hundred trees, which gcc takes its time for, grow in .ci/run.
     assert demo._FOREST["trees"] == 100
     monkeypatch.setattr(demo, "_FOREST", demo._FOREST | {"trees": 12})
     out = tmp_path / "demo"
-    result = call("demo", "--out", out)
+    result = call("demo", "--out", out, "--full")
     files = {path.name for path in out.iterdir()}
     endings = ("treekit", "onnx", "c", "h", "py", "rules.txt")
     assert files == {f"{name}.{ending}" for name in ("tree", "forest") for ending in endings}
@@ -1098,13 +1098,21 @@ def test_the_demo_trains_writes_explains_and_proves(
     )
 
 
+def test_the_demo_ends_with_the_tree_unless_asked_for_all(tmp_path: Path):
+    told = call("demo", "--out", tmp_path / "demo").stdout
+    assert told.count("all 4 artifacts are equal to the model, bit for bit") == 1
+    assert told.endswith("The same with a forest of 100 trees: treekit demo --full\n")
+    names = {path.name.partition(".")[0] for path in (tmp_path / "demo").iterdir()}
+    assert names == {"tree"}
+
+
 @pytest.mark.matrix
 def test_the_demo_names_what_it_cannot_try_without_a_compiler(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr("treekit.verify.run_c.shutil.which", lambda name: None)
     monkeypatch.setattr(demo, "_FOREST", demo._FOREST | {"trees": 3})
-    told = call("demo", "--out", tmp_path).stdout
+    told = call("demo", "--out", tmp_path, "--full").stdout
     assert told.count("all 3 artifacts are equal") == 2
     assert f"{tmp_path / 'tree.c'} was written but not verified: gcc is not installed" in told
     assert (tmp_path / "forest.c").is_file()
