@@ -19,13 +19,11 @@ LEVEL = re.compile(rf"({NAME})(?:, | or |$)")
 ESCAPE = re.compile(r'\\(?:u([0-9a-f]{4})|U([0-9a-f]{8})|(["\\nrt]))')
 HEAD = re.compile(r"Predicts (.+)\. Rules: \d+(?:, of (\d+) trees)?\.")
 COLUMN = re.compile(
-    rf"^  ({NAME}): (numeric|without values|one of ({TOKEN}(?:, {TOKEN})*))"
-    rf"(?:; missing counts as ({NAME}|\S+))?$",
-    re.MULTILINE,
+    rf"^  ({NAME}): (numeric|without values|one of ({TOKEN}(?:, {TOKEN})*))$", re.MULTILINE
 )
 CONDITION = re.compile(
     rf"({NAME}) (?:(is missing)|cannot fit|(is known)"
-    rf"|is (any but )?({NAME}(?:(?:, {NAME})* or {NAME})?)"
+    rf"|is ({NAME}(?:(?:, {NAME})* or {NAME})?)"
     rf"|> (\S+)(?: and {NAME} <= (\S+?))?|<= (\S+?))(, or is missing)?"
 )
 THEN = re.compile(rf"  then ({TOKEN})   support \S+(?:   (.+))?")
@@ -62,12 +60,10 @@ class Rules:
         head, *blocks = text.split("\n\nrule ")
         self.facts = dict(re.findall(r"^(\w+) +(.+)$", notes, re.MULTILINE))
         self.round = single if self.facts["type"] == "float32" else float
-        self.columns, self.missing = {}, {}
-        for name, kind, levels, counts in COLUMN.findall(notes):
-            self.columns[plain(name)] = None if kind == "numeric" else set(texts(levels))
-            if counts:
-                value = self.round(float(counts)) if kind == "numeric" else plain(counts)
-                self.missing[plain(name)] = value
+        self.columns = {
+            plain(name): None if kind == "numeric" else set(texts(levels))
+            for name, kind, levels in COLUMN.findall(notes)
+        }
         target, trees = HEAD.fullmatch(head.split("\n")[1]).groups()
         classes = COLUMN.fullmatch(f"  {target}")[3]
         self.classes = re.findall(TOKEN, classes or "")
@@ -85,12 +81,12 @@ class Rules:
     def condition(self, line):
         """Parse a condition: the column, whether missing values meet it, and the test of others."""
         found = CONDITION.fullmatch(line)
-        name, gone, known, but, levels, low, between, high, or_gone = found.groups()
+        name, gone, known, levels, low, between, high, or_gone = found.groups()
         above = self.round(float(low)) if low else None
         upto = self.round(float(between or high or "inf"))
         if levels:
             listed = set(texts(levels))
-            fits = lambda x: (x in listed) != bool(but)  # noqa: E731
+            fits = listed.__contains__
         elif low or high:
             fits = lambda x: (above is None or x > above) and x <= upto  # noqa: E731
         else:
@@ -107,7 +103,7 @@ class Rules:
         return [math.floor(Fraction(share.get(name, 0)) * votes + half) for name in self.classes]
 
     def cell(self, name, text):
-        """Return a cell as a value for the rules; None = missing without a value it counts as."""
+        """Return a cell as a value for the rules, None if it is missing."""
         levels = self.columns[name]
         if text and levels is not None and text not in levels:
             if self.facts["unknown"] == "error":
@@ -116,7 +112,7 @@ class Rules:
         if not text and self.facts["missing"] == "error":
             raise SystemExit(f"the rules refuse a missing {name!r}")
         if not text:
-            return self.missing.get(name)
+            return None
         return text if levels is not None else self.round(float(text))
 
     def answer(self, row):

@@ -235,7 +235,7 @@ def test_a_form_that_there_is_not_is_named():
 
 def test_percentages_say_all_and_nothing_only_where_it_is_so():
     said = [format_percent(part) for part in (0.0, 1e-4, 1e-7, 0.5, 0.12345, 0.9999, 0.999999, 1.0)]
-    assert said == ["0%", "0.01%", "0.00001%", "50.0%", "12.3%", "99.99%", "99.9999%", "100%"]
+    assert said == ["0%", "<0.1%", "<0.1%", "50.0%", "12.3%", ">99.9%", ">99.9%", "100%"]
 
 
 # ------------------------------------------------------------------ Markdown
@@ -267,10 +267,10 @@ def test_markdown_is_a_table_with_a_row_for_each_rule():
     assert text.startswith("# Rules for `ripe`\n\n- target: `ripe`\n- classes: `unripe`, `ripe`\n")
     assert "A missing value meets a condition only where the rule says so" in text
     head, *rows = rows_of(text)
-    assert head == ["rule", "if", "then", "shares", "support", "coverage", "confidence", "lift"]
+    assert head == ["rule", "if", "then", "shares", "support", "coverage"]
     assert rows[0] == [
         *("1", "density <= 2.5 and colour is red", "unripe"),
-        *("unripe: 0.75, ripe: 0.25", "4", "40.0%", "75.0%", "1.5"),
+        *("unripe: 75.0%, ripe: 25.0%", "4", "40.0%"),
     ]
     assert [row[2] for row in rows] == ["unripe", "ripe", "unripe"]
 
@@ -285,7 +285,7 @@ def test_markdown_leaves_out_what_is_not_known_and_says_policies():
 def test_markdown_of_a_forest_has_a_section_for_each_tree():
     text = text_of("markdown", numbers_model(3))
     headings = [line for line in text.splitlines() if line.startswith("## ")]
-    assert headings == [f"## Tree {k} of 3" for k in (1, 2, 3)]
+    assert headings == ["## How to read this", *(f"## Tree {k} of 3" for k in (1, 2, 3))]
     assert [row[0] for row in rows_of(text)] == [
         "rule",
         "1",
@@ -369,11 +369,11 @@ def test_documents_name_the_table_and_repeat_no_measure(tmp_path):
         text = "".join(render_listing("markdown", one))
         assert "- measured on: `fruit |1|.csv`\n" in text
         head, first, second, third = rows_of(text)
-        assert head[4:] == ["support", "coverage", "confidence", "lift"]  # no "rows": equal
-        assert [row[-1] for row in (first, second, third)] == ["2", "1.33", "0"]
+        assert head[4:] == ["support", "coverage", "confidence"]  # no "rows": equal
+        assert [row[-1] for row in (first, second, third)] == ["50.0%", "100%", "0%"]
         page = "".join(render_listing("html", one))
         assert "<dt>measured on</dt><dd><code>fruit |1|.csv</code></dd>" in page
-        assert '<td class="n" data-v="1.3333333333333333">1.33</td>' in page
+        assert '<td class="n" data-v="0.5">50.0%' in page
     assert "- measured on: the rows of a table\n" in "".join(
         render_listing("markdown", forms.make_listing(model, table=read_table(path)))
     )

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 import numpy as np
 
@@ -229,32 +229,24 @@ def rules_mutants(text: str) -> Mutants:
         elif not line.endswith(("is missing", "cannot fit")):
             yield "missing", _replaced(text, match, line + ", or is missing")
     levels = read.schema.columns[1].levels
-    for match in re.finditer(r"missing counts as (\S+)$", text, re.MULTILINE):
-        others = levels if match[1] in levels else ("-infinity", "infinity")
-        for other in set(others) - {match[1]}:
-            yield "missing", _replaced(text, match, other, 1)
     for match in re.finditer(
-        r"^  (?:if |and) \w+ is ((any but )?((?:\w+, )*(?:\w+ or )?\w+))(?=, or is|$)",
+        r"^  (?:if |and) \w+ is ((?:\w+, )*(?:\w+ or )?\w+)(?=, or is|$)",
         text,
         re.MULTILINE,
     ):
-        named = re.split(", | or ", match[3])
+        named = re.split(", | or ", match[1])
         if named[0] in ("known", "missing"):
             continue
-        held = [x for x in levels if (x in named) == (match[2] is None)]
         for level in levels:
-            kept = [x for x in levels if (x in held) != (x == level)]
+            kept = [x for x in levels if (x in named) != (x == level)]
             if 0 < len(kept) < len(levels):
-                yield "category", _replaced(text, match, _choice(kept, levels), 1)
+                yield "category", _replaced(text, match, _choice(kept), 1)
     yield from _answers(text, read)
 
 
-def _choice(kept: list[str], levels: Sequence[str]) -> str:
-    """Return categories as a condition names them: the fewer side."""
-    start, names = "", kept
-    if 2 * len(kept) > len(levels):
-        start, names = "any but ", [x for x in levels if x not in kept]
-    return start + " or ".join([part for part in (", ".join(names[:-1]), names[-1]) if part])
+def _choice(names: list[str]) -> str:
+    """Return categories as a condition names them."""
+    return " or ".join([part for part in (", ".join(names[:-1]), names[-1]) if part])
 
 
 def _answers(text: str, read: RuleList) -> Mutants:

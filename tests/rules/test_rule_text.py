@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-import re
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -138,7 +138,21 @@ def test_the_samples_need_every_phrase_that_a_trained_model_can_need():
 
     words = Language("en", Heard(LANGUAGES["en"].phrases))
     facts = {key for key in TEXT_KEYS if key.startswith("fact_")}
-    unreached = {"head_reserved", "if_missing_levels", "if_decided", "if_unknown", "if_undecidable"}
+    unreached = {
+        "head_missing",
+        "head_highest",
+        "head_lowest",
+        "if_other",
+        "test_holds",
+        "test_fails",
+    }
+    unreached |= {
+        "head_reserved",
+        "if_missing_levels",
+        "if_decided",
+        "if_unknown",
+        "if_undecidable",
+    }
     for listed in make_samples():
         said(listed, words)
     assert set(TEXT_KEYS) - asked - facts == unreached
@@ -150,17 +164,17 @@ def test_the_samples_need_every_phrase_that_a_trained_model_can_need():
 def test_chinese_rules_read_as_a_chinese_auditor_writes_them():
     assert body(melons(), "zh") == [
         "规则 1/3，结点 3",
-        "  若 色泽 为 浅白 以外的取值",
+        "  若 色泽 为 青绿 或 乌黑",
         "  且 密度 ≤ 0.3815",
         "  则 否   支持度 3   否: 1",
         "",
         "规则 2/3，结点 4",
-        "  若 色泽 为 浅白 以外的取值",
-        "  且 密度 > 0.3815",
+        "  若 色泽 为 青绿 或 乌黑",
+        "  且 密度 > 0.3815，或缺失",
         "  则 是   支持度 8   是: 0.75, 否: 0.25",
         "",
         "规则 3/3，结点 2",
-        "  若 色泽 为 浅白",
+        "  若 色泽 为 浅白，或缺失",
         "  则 否   支持度 4   是: 0.25, 否: 0.75",
     ]
 
@@ -174,9 +188,9 @@ def test_conditions_are_said_in_english_unless_another_language_is_asked():
 
 def test_a_name_is_quoted_only_in_the_language_whose_word_it_is():
     listed = melons(("规则", "rule"))
-    assert "  if  规则 is any but 浅白" in body(listed, "en")
+    assert "  if  规则 is 青绿 or 乌黑" in body(listed, "en")
     assert '  and "rule" <= 0.3815' in body(listed, "en")
-    assert '  若 "规则" 为 浅白 以外的取值' in body(listed, "zh")
+    assert '  若 "规则" 为 青绿 或 乌黑' in body(listed, "zh")
     assert "  且 rule ≤ 0.3815" in body(listed, "zh")
 
 
@@ -186,8 +200,8 @@ def test_a_name_is_quoted_only_in_the_language_whose_word_it_is():
 def test_the_first_line_says_the_language():
     first = [said(melons(), words).partition("\n")[0] for words in LANGUAGES.values()]
     assert first == [
-        "treekit rules, format 3",
-        "treekit rules, format 3, language zh",
+        "treekit rules, format 4",
+        "treekit rules, format 4, language zh",
     ]
 
 
@@ -202,10 +216,55 @@ def test_a_text_names_only_a_language_that_is_included():
 
 def test_an_older_text_is_refused_with_the_remedy():
     for language in ("", ", language zh"):
-        text = str(melons()).replace("format 3", f"format 2{language}")
+        text = str(melons()).replace("format 4", f"format 2{language}")
         for read in (parse_rules, read_edited):
             with pytest.raises(ModelFileError, match=r"format 2'.*; export the rules again"):
                 read(text)
+
+
+STORED = sorted((Path(__file__).parent / "format_3").iterdir())
+
+
+@pytest.mark.parametrize("path", STORED, ids=lambda path: path.stem)
+def test_texts_of_format_3_are_read_as_their_rules(path):
+    name, code = path.stem.split(".")
+    model = f"tests/snapshots/models/{name}.treekit"
+    is_sample = name.startswith("sample_")
+    listed = make_samples()[int(name[7:])] if is_sample else treekit.load(model).rules()
+    text = path.read_text(encoding="utf-8")
+    assert text.startswith("treekit rules, format 3")
+    assert str(parse_rules(text)) == str(listed)
+    assert str(read_edited(text)) == str(read_edited("".join(listed.text(language=code))))
+
+
+def test_a_changed_text_of_format_3_is_refused():
+    text = (Path(__file__).parent / "format_3" / "sample_0.en.txt").read_text(encoding="utf-8")
+    for old, new in (
+        ("size <= 1.5\n", "size <= 1.50\n"),
+        ("is any but", "is all but"),
+        ("Rules: 13", "Rules: 12"),
+        ("  A category that is not", "  A number that is not"),
+        ("also where a rule says 'any but'.", "but where a rule says 'any but'."),
+        ("missing  direction", "missing  error"),
+    ):
+        assert old in text, old
+        with pytest.raises(ModelFileError, match=r"line \d+ of the rules"):
+            parse_rules(text.replace(old, new, 1))
+
+
+def test_an_edited_text_of_format_3_states_missing_values_by_column():
+    model = rules_edited_melons()
+    text = text_of(model).replace("format 4", "format 3").replace(", or is missing", "")
+    text = text.replace("colour is red or green", "colour  is any but blue")
+    for column, value in (("sugar: numeric", "infinity"), ("green, blue", "blue")):
+        text = text.replace(f"{column}\n", f"{column}; missing counts as {value}\n")
+    text = text.replace("size: numeric\n", "size: numeric; missing counts as 7\n")
+    assert_same(revise_model(model, read_edited(text)), model)
+    moved = revise_model(model, read_edited(text.replace("counts as blue", "counts as red")))
+    new = ("red or green\n", "red or green, or is missing\n"), ("blue, or is missing", "blue")
+    assert_same(moved, edited(model, *new))
+    with pytest.raises(ModelFileError, match=r"line \d+ .* names 'bleu', which is not a category"):
+        read_edited(text.replace("counts as blue", "counts as bleu"))
 
 
 def test_a_language_that_there_is_not_is_named():
@@ -386,9 +445,9 @@ def test_supports_and_numbers_may_be_left_out():
 
 def test_categories_may_be_written_by_either_side():
     model = rules_edited_melons()
-    assert_same(edited(model, ("colour is any but blue\n", "colour is red or green\n")), model)
-    assert_same(edited(model, ("colour is blue\n", "colour is any but red or green\n")), model)
-    said = refusal(model, ("colour is blue\n", "colour is any but red, green or blue\n"))
+    assert_same(edited(model, ("colour is red or green\n", "colour is any but blue\n")), model)
+    assert_same(edited(model, ("colour is blue, or", "colour is any but red or green, or")), model)
+    said = refusal(model, ("colour is blue, or", "colour is any but red, green or blue, or"))
     assert "no rule matches the row" in said
     assert "colour=blue" in said
 
@@ -539,33 +598,36 @@ def test_a_rule_behind_one_for_all_is_refused():
 def test_conditions_on_one_column_are_met_together():
     after = edited(
         rules_edited_melons(),
-        ("  and colour is any but blue\n", "  and sugar > 0.1\n  and colour is red or green\n"),
-        ("rule 4 of 4, node 6\n  if  sugar > 0.25\n  and size > 5",
+        ("  and colour is red or green\n", "  and sugar > 0.1\n  and colour is red or green\n"),
+        ("rule 4 of 4, node 6\n  if  sugar > 0.25, or is missing\n  and size > 5, or is missing",
          "rule\n  otherwise"),
     )  # fmt: skip
     (first, *_) = after.rules()
     low = float(np.float32(0.1))
     assert [(c.low, c.high) for c in first.conditions if c.column == "sugar"] == [(low, 0.25)]
-    said = refusal(rules_edited_melons(), ("  and colour is any but blue", "  and sugar > 0.5"))
+    said = refusal(rules_edited_melons(), ("  and colour is red or green", "  and sugar > 0.5"))
     assert "no value satisfies all conditions on one column; delete the rule" in said
 
 
 def test_a_level_may_be_added():
     after = edited(
-        rules_edited_melons(), ("colour is any but blue\n", "colour is red, green or blue\n"),
+        rules_edited_melons(), ("colour is red or green\n", "colour is red, green or blue\n"),
     )  # fmt: skip
-    rows = np.array([[0.1, 2, 1], [0.1, np.nan, 1]])  # missing counts as blue
-    assert predict_from_sums(after, sum_leaf_values(after, rows)).tolist() == ["no", "no"]
+    rows = np.array([[0.1, 2, 1], [0.1, np.nan, 1]])
+    assert predict_from_sums(after, sum_leaf_values(after, rows)).tolist() == ["no", "yes"]
 
 
-def test_what_missing_counts_as_may_be_edited():
+def test_missing_values_may_be_moved_to_another_rule():
     model = rules_edited_melons()
-    after = edited(model, ("blue; missing counts as blue", "blue; missing counts as red"))
+    after = edited(
+        model, ("red or green\n", "red or green, or is missing\n"), ("blue, or is missing", "blue")
+    )
     rows = np.array([[0.1, np.nan, 1], [np.nan, 2, 1]])
     assert predict_from_sums(model, sum_leaf_values(model, rows)).tolist() == ["yes", "yes"]
     assert predict_from_sums(after, sum_leaf_values(after, rows)).tolist() == ["no", "yes"]
-    said = refusal(model, ("counts as blue", "counts as bleu"))
-    assert re.match(r"line \d+ .* names 'bleu', which is not a category", said)
+    said = refusal(model, ("blue, or is missing", "blue"))
+    assert "no rule matches the row sugar=" in said
+    assert "colour=missing" in said
 
 
 def test_other_trees_of_a_forest_answer_as_before():
@@ -619,8 +681,8 @@ def test_decisions_keep_the_shares_of_labels_that_stay():
 @pytest.mark.parametrize(
     ("old", "new", "said"),
     [
-        ("colour is blue\n", "color is blue\n", "names 'color'.*did you mean 'colour'"),
-        ("is blue\n", "is bleu\n", "names 'bleu'.*did you mean 'blue'"),
+        ("colour is blue,", "color is blue,", "names 'color'.*did you mean 'colour'"),
+        ("is blue,", "is bleu,", "names 'bleu'.*did you mean 'blue'"),
         ("  and size <= 5", "  und size <= 5", "must begin with one of 'if', 'and', 'then'"),
         ("  and size <= 5", "  and size <= five", "such as 'x <= 3', 'x > 3'"),
         ("  and size <= 5", "  and size <= 5,5", "decimal comma: write 5.5 with a point"),
@@ -632,7 +694,7 @@ def test_decisions_keep_the_shares_of_labels_that_stay():
         ("votes    16777216", "votes    7", "'votes    7' should be 'votes    16777216'"),
         ("Rules: 4.", "Rules: 4, of 2 trees.", "2 trees"),
         ("How to read this", "", "has no line 'How to read this'"),
-        ("treekit rules, format 3", "rules", "must begin with"),
+        ("treekit rules, format 4", "rules", "must begin with"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_read_is_refused_with_its_line(old, new, said):

@@ -408,7 +408,11 @@ def test_the_first_differing_row_is_shown_by_column_names(tmp_path):
     model = small_model()
     (path,) = exported(model, tmp_path, "rules")
     text = path.read_text()
-    path.write_text(text.replace("missing counts as red", "missing counts as blue"))
+    path.write_text(
+        text.replace("colour is red, or is missing", "colour is red").replace(
+            "colour is blue\n", "colour is blue, or is missing\n"
+        )
+    )
     report = verify(model, [path])
     (artifact,) = report.artifacts
     assert not report.equal
@@ -457,7 +461,9 @@ def test_what_could_not_run_is_told_apart_from_what_differs(tmp_path):
     assert report.exit_code == 1
     assert str(report).startswith("1 of 2 artifacts could not be run\n")
     assert "coverage of" in str(report)
-    rules.write_text(rules.read_text().replace("counts as red", "counts as blue"))
+    rules.write_text(
+        rules.read_text().replace("x <= 0.5", "x <= 0.75").replace("x > 0.5", "x > 0.75")
+    )
     said = str(verify(model, [python, rules]))
     head = "1 of 2 artifacts is NOT equal to the model; 1 of 2 artifacts could not be run\n"
     assert said.startswith(head)

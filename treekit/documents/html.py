@@ -22,6 +22,7 @@ from treekit.documents.layout import (
     DocumentLayout,
     Figure,
     format_tests,
+    list_digests,
     list_facts,
     list_notes,
     make_title,
@@ -68,6 +69,7 @@ def render_html(listing: Listing) -> Iterator[str]:
             first=Markup(_FIRST_SCRIPT),  # noqa: S704 - constant
             script=Markup(script),  # noqa: S704 - page.js
             facts=list(list_facts(page)),
+            digests=list(list_digests(listing)),
             notes=list(list_notes(page)),
             tests=format_tests(listing),
             costs=[] if rules.costs is None else rules.costs.tolist(),
@@ -77,7 +79,7 @@ def render_html(listing: Listing) -> Iterator[str]:
             ],
             labels=list(map(format_label, rules.schema.classes)) if votes else [],
             trees=trees if trees > 1 else 0,
-            votes=votes,
+            shares=page.has_shares,
             weighted=page.weighted,
             numeric=single_number,
             heads=heads,

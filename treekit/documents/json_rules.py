@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from decimal import Decimal
-from functools import cache, partial
+from functools import cache
 from typing import Annotated, Any, Literal, get_args, get_type_hints
 
 import msgspec
@@ -40,6 +40,7 @@ from treekit.rules.rule_list import (
 from treekit.rules.wording import (
     OutcomeFormatter,
     format_bounds,
+    format_number,
     format_numbers,
     parse_number,
     parse_share,
@@ -157,6 +158,12 @@ class HeaderEntry(_Entry, kw_only=True):
     tests: list[Annotated[list[ClauseEntry], Meta(min_length=1)]] = []
 
 
+_SHARED_FIELDS = (
+    *("missing", "unknown", "voting", "order", "combine", "link", "exponent", "decisions"),
+)
+"""Fields of the header that are fields of `RuleList`."""
+
+
 class DocumentEntry(HeaderEntry, kw_only=True):
     """The complete document."""
 
@@ -166,16 +173,18 @@ class DocumentEntry(HeaderEntry, kw_only=True):
 # ---------------------------------------------------------------- write JSON
 
 _RULES_PER_PIECE = 2048
+_LISTED_FIELDS = ("targets", "columns", "tests")
+"""Fields of the header with one line per item."""
 
 
 def render_json(listing: Listing) -> Iterator[str]:
     """Return the JSON text, one line per condition, in pieces of `_RULES_PER_PIECE` rules."""
     rules = listing.rules
-    outcomes = OutcomeFormatter(rules, listing.language, lambda x: _dump_json(format_key(x)))
+    outcomes = OutcomeFormatter(rules, listing.language, format_key)
     yield "{\n" + "".join(_format_header(rules)) + ' "rules": [\n'
     for first in range(0, len(rules), _RULES_PER_PIECE):
         last = min(first + _RULES_PER_PIECE, len(rules))
-        yield ",\n".join(_format_rules(outcomes, first, last)) + (
+        yield ",\n".join(map(_format_rule, _make_rules(outcomes, first, last))) + (
             ",\n" if last < len(rules) else "\n"
         )
     yield " ]\n}\n"
@@ -188,154 +197,170 @@ def format_key(label: Label) -> str:
 
 def _dump_json(value: Any) -> str:
     """Return JSON in one line; only characters that are not printable are escaped."""
-    text = json.dumps(value, ensure_ascii=False, allow_nan=False)
+    text = json.dumps(msgspec.to_builtins(value), ensure_ascii=False, allow_nan=False)
     if text.isprintable():
         return text
     return "".join(c if c.isprintable() else json.dumps(c)[1:-1] for c in text)
 
 
-def _format_lines(values: Iterable[str]) -> str:
-    """Return a JSON list with one line per value."""
-    text = ",\n  ".join(values)
-    return f"[\n  {text}\n ]" if text else "[]"
-
-
 def _format_header(rules: RuleList) -> Iterator[str]:
-    schema = rules.schema
-    facts: dict[str, Any] = {
-        "format": "treekit rules",
-        "version": 1,
-        "targets": [
-            {"name": output.name} | ({"classes": output.classes} if output.classes else {})
-            for output in schema.outputs
-        ],
-        "columns": [
-            {"name": column.name} | ({"levels": column.levels} if column.kind == "nominal" else {})
-            for column in schema.columns
-        ],
-        "missing_marks": schema.missing_marks,
-        "type": schema.dtype,
-        "costs": None if rules.costs is None else rules.costs.tolist(),
-        "trees": rules.n_trees,
-        "rounding": None,
-    }
+    header = _make_header(rules)
     for key in HeaderEntry.__struct_fields__:
-        if key == "tests":
-            tests = (map(partial(_format_clause, schema), test) for test in rules.tests)
-            text = _format_lines(f"[{', '.join(test)}]" for test in tests)
-        elif key in ("targets", "columns"):
-            text = _format_lines(map(_dump_json, facts[key]))
-        elif key == "notation":
-            if isinstance(schema.notation, UnsetType):
-                continue
-            text = _dump_json(msgspec.to_builtins(schema.notation))
-        else:
-            text = _dump_json(facts[key] if key in facts else getattr(rules, key))
+        value = getattr(header, key)
+        if value is UNSET:
+            continue
+        text = _dump_json(value)
+        if key in _LISTED_FIELDS and value:
+            text = "[\n  " + ",\n  ".join(map(_dump_json, value)) + "\n ]"
         yield f' "{key}": {text},\n'
 
 
-def _format_clause(schema: Schema, clause: Clause) -> str:
+def _format_rule(rule: RuleEntry) -> str:
+    conditions = ",\n    ".join(map(_dump_json, rule.conditions))
+    conditions = f"[\n    {conditions}\n   ]" if conditions else "[]"
+    stated = (f"{_dump_json(name)}: {_dump_json(entry)}" for name, entry in rule.then.items())
+    then = ",\n    ".join(stated)
+    more = ', "as_parent": true' if rule.as_parent else ""
+    return (
+        f'  {{"tree": {rule.tree}, "node": {rule.node},\n   "if": {conditions},\n'
+        f'   "then": {{{then}}},\n   "support": {_dump_json(rule.support)}{more}}}'
+    )
+
+
+# -------- the records of a list
+
+
+def _make_header(rules: RuleList) -> HeaderEntry:
+    schema = rules.schema
+    return HeaderEntry(
+        format="treekit rules",
+        version=1,
+        targets=[TargetEntry(output.name, output.classes or UNSET) for output in schema.outputs],
+        columns=[
+            ColumnEntry(column.name, column.levels if column.kind == "nominal" else UNSET)
+            for column in schema.columns
+        ],
+        missing_marks=schema.missing_marks,
+        notation=schema.notation,
+        type=schema.dtype,
+        costs=None if rules.costs is None else rules.costs.tolist(),
+        trees=rules.n_trees,
+        tests=[[_make_clause(schema, clause) for clause in test] for test in rules.tests],
+        **{key: getattr(rules, key) for key in _SHARED_FIELDS},
+    )
+
+
+def _make_clause(schema: Schema, clause: Clause) -> ClauseEntry:
     if not isinstance(clause, LinearClause):
         column = schema.columns[clause.feature]
         holds, fails = (
             [level for level, b in zip(column.levels, clause.branches, strict=True) if b == side]
             for side in (0, 1)
         )
-        return _dump_json({"column": column.name, "holds": holds, "fails": fails})
-    names = [_dump_json(schema.columns[feature].name) for feature in clause.features]
-    at, dtype = np.array([clause.threshold]), schema.dtype
-    alone = clause.weights == (1.0,) and floor_to_dtype(clause.threshold, dtype) == at[0]
-    (bound,) = format_numbers(at, dtype if alone else "float64")
-    side = f'"{"above" if clause.below else "at_most"}": {bound}'
-    if alone:
-        return f'{{"column": {names[0]}, {side}}}'
-    weights = format_numbers(np.array(clause.weights), dtype)
-    terms = ", ".join(f"[{name}, {weight}]" for name, weight in zip(names, weights, strict=True))
-    return f'{{"sum": [{terms}], {side}}}'
+        return ClauseEntry(column.name, holds=holds, fails=fails)
+    names = [schema.columns[feature].name for feature in clause.features]
+    at, dtype = clause.threshold, schema.dtype
+    alone = clause.weights == (1.0,) and floor_to_dtype(at, dtype) == at
+    bound = _shorten(format_number(at, dtype if alone else "float64"))
+    entry = ClauseEntry(names[0]) if alone else ClauseEntry()
+    if not alone:
+        weights = map(_shorten, format_numbers(np.array(clause.weights), dtype))
+        entry.sum = list(zip(names, weights, strict=True))
+    setattr(entry, "above" if clause.below else "at_most", bound)
+    return entry
 
 
-def _format_rules(outcomes: OutcomeFormatter, first: int, last: int) -> Iterator[str]:
+def _shorten(text: str) -> float:
+    """Return the number of a numeral, an int if it is whole: JSON writes the same numeral."""
+    return int(text) if text.lstrip("-").isdecimal() else float(text)
+
+
+def _make_rules(outcomes: OutcomeFormatter, first: int, last: int) -> Iterator[RuleEntry]:
     rules = outcomes.rules
     start, stop = rules.bounds(first)[0], rules.bounds(last - 1)[1]
-    conditions = list(_format_conditions(rules, start, stop))
+    conditions = _make_conditions(rules, start, stop)
     ends = [0, *(rules.end[first:last] - start).tolist()]
-    supports = format_numbers(rules.support[first:last])
-    tree, leaf = rules.tree[first:last].tolist(), rules.leaf[first:last].tolist()
-    as_parent = rules.as_parent[first:last].tolist()
-    for at, answer in enumerate(_format_outcomes(outcomes, first, last)):
-        own = ",\n    ".join(conditions[ends[at] : ends[at + 1]])
-        conditions_text = f"[\n    {own}\n   ]" if own else "[]"
-        more = ', "as_parent": true' if as_parent[at] else ""
-        yield (
-            f'  {{"tree": {tree[at] + 1}, "node": {leaf[at]},\n   "if": {conditions_text},\n'
-            f'   "then": {answer},\n   "support": {supports[at]}{more}}}'
+    names = [output.name for output in rules.schema.outputs]
+    columns = (_make_outcomes(outcomes, k, first, last) for k in range(len(names)))
+    supports = map(_shorten, format_numbers(rules.support[first:last]))
+    rows = zip(zip(*columns, strict=True), supports, strict=True)
+    for at, (stated, support) in enumerate(rows):
+        yield RuleEntry(
+            tree=int(rules.tree[first + at]) + 1,
+            node=int(rules.leaf[first + at]),
+            conditions=conditions[ends[at] : ends[at + 1]],
+            then=dict(zip(names, stated, strict=True)),
+            support=support,
+            as_parent=bool(rules.as_parent[first + at]),
         )
 
 
-def _format_conditions(rules: RuleList, start: int, stop: int) -> Iterator[str]:
-    schema, table = rules.schema, rules.conditions
-    heads = [f'"column": {_dump_json(column.name)}' for column in schema.columns]
-    heads += [f'"test": {number + 1}' for number in range(len(rules.tests))]
-    levels = [list(map(_dump_json, column.levels)) for column in schema.columns]
-    lows, highs = (
-        format_bounds(bounds[start:stop], schema.dtype, "null")
-        for bounds in (table.low, table.high)
-    )
-    for one, low, high in zip(table.iterate_conditions(start, stop), lows, highs, strict=True):
-        test = one.column >= schema.n_features
-        own = [] if test else levels[one.column]
-        if not one.known:
-            asked = '"known": false'
-        elif not test and len(one.fits) < len(own):
-            asked = f'"in": [{", ".join(own[code] for code in one.fits)}]'
-        elif low == high == "null":
-            asked = '"known": true'
-        elif test:
-            asked = f'"holds": {"true" if low == "null" else "false"}'
-        else:
-            asked = f'"above": {low}, "at_most": {high}'
-        text = f'{{{heads[one.column]}, {asked}, "missing": {"true" if one.missing else "false"}'
-        if one.part != ((0, MASS) if one.missing else (0, 0)):
-            text += f', "part": [{one.part[0]}, {one.part[1]}]'
-        if one.dividing:
-            text += f', "dividing": [{", ".join(own[code] for code in one.dividing)}]'
-        yield text + "}"
+def _make_conditions(rules: RuleList, start: int, stop: int) -> list[ConditionEntry]:
+    table, dtype = rules.conditions, rules.schema.dtype
+    bounds = [
+        [_shorten(text) if text else None for text in format_bounds(ends[start:stop], dtype)]
+        for ends in (table.low, table.high)
+    ]
+    own = table.iterate_conditions(start, stop)
+    return [_make_condition(rules.schema, *each) for each in zip(own, *bounds, strict=True)]
 
 
-def _format_outcomes(outcomes: OutcomeFormatter, first: int, last: int) -> Iterator[str]:
-    """Yield the values of ``then`` of the rules from `first` to `last`."""
-    names = [_dump_json(output.name) for output in outcomes.rules.schema.outputs]
-    columns = [_format_target(outcomes, k, first, last) for k in range(len(names))]
-    for row in zip(*columns, strict=True):
-        named = zip(names, row, strict=True)
-        yield "{" + ",\n    ".join(f"{name}: {{{text}}}" for name, text in named) + "}"
+def _make_condition(
+    schema: Schema, one: ConditionTuple, low: float | None, high: float | None
+) -> ConditionEntry:
+    number = one.column - schema.n_features
+    is_test = number >= 0
+    levels = () if is_test else schema.columns[one.column].levels
+    entry = ConditionEntry(missing=one.missing)
+    if is_test:
+        entry.test = number + 1
+    else:
+        entry.column = schema.columns[one.column].name
+    if not one.known:
+        entry.known = False
+    elif len(one.fits) < len(levels):
+        entry.levels = [levels[code] for code in one.fits]
+    elif low is None and high is None:
+        entry.known = True
+    elif is_test:
+        entry.holds = low is None
+    else:
+        entry.above, entry.at_most = low, high
+    if one.part != ((0, MASS) if one.missing else (0, 0)):
+        entry.part = one.part
+    if one.dividing:
+        entry.dividing = [levels[code] for code in one.dividing]
+    return entry
 
 
-def _format_target(outcomes: OutcomeFormatter, k: int, first: int, last: int) -> list[str]:
+def _make_outcomes(
+    outcomes: OutcomeFormatter, k: int, first: int, last: int
+) -> list[VotesEntry | MarginsEntry | NumberEntry]:
     """Return the outcomes of some rules for one target."""
     rules, found = outcomes.rules, outcomes.format_target(k, first, last)
+    classes = rules.schema.outputs[k].classes
+    entries: list[VotesEntry | MarginsEntry | NumberEntry]
     if outcomes.has_votes:
-        labels = list(map(_dump_json, rules.schema.outputs[k].classes))
-        texts = [
-            f'"label": {labels[one.label]}, "shares": {_format_pairs(one.shares)}' for one in found
-        ]
+        entries = [VotesEntry(classes[one.label], _make_pairs(one.shares)) for one in found]
     elif rules.margins:
-        texts = [f'"margins": {_format_pairs(one.shares)}' for one in found]
+        entries = [MarginsEntry(_make_pairs(one.shares)) for one in found]
     else:
-        texts = [f'"value": {one.text}' for one in found]
-    if rules.value is None:
-        return texts
-    values = rules.value[first:last, slice(*rules.schema.blocks[k : k + 2])]
-    training, keys = format_numbers(values.ravel()), outcomes.labels[k]
-    if keys:
-        rows = np.array(training, dtype=object).reshape(values.shape).tolist()
-        pairs = (zip(keys, row, strict=True) for row in rows)
-        training = [_format_pairs(pair for pair in row if pair[1] != "0") for row in pairs]
-    return [f'{text}, "training": {own}' for text, own in zip(texts, training, strict=True)]
+        entries = [NumberEntry(_shorten(one.text)) for one in found]
+    if rules.value is not None:
+        values = rules.value[first:last, slice(*rules.schema.blocks[k : k + 2])]
+        texts = np.array(format_numbers(values.ravel()), dtype=object).reshape(values.shape)
+        for entry, row in zip(entries, texts.tolist(), strict=True):
+            pairs = zip(outcomes.labels[k], row, strict=True) if classes else ()
+            entry.training = (
+                _make_pairs((label, text) for label, text in pairs if text != "0")
+                if classes
+                else _shorten(row[0])
+            )
+    return entries
 
 
-def _format_pairs(pairs: Iterable[tuple[str, str]]) -> str:
-    return "{" + ", ".join(f"{key}: {number}" for key, number in pairs) + "}"
+def _make_pairs(pairs: Iterable[tuple[str, str]]) -> dict[str, float]:
+    return {key: _shorten(text) for key, text in pairs}
 
 
 # ---------------------------------------------------------------- read JSON

@@ -37,8 +37,8 @@ from treekit.rules.wording import (
 
 Numbers = npt.NDArray[np.float64]
 _RULES_PER_BLOCK = 2048
-_SIGNIFICANT_DIGITS, _LIFT_DIGITS = 6, 3
-"""Significant digits of numbers, and of lift, a ratio of two shares."""
+_SIGNIFICANT_DIGITS = 6
+_SHARE_TOLERANCE = 1e-6  # votes are rounded to 2**-24
 
 
 class Figure(NamedTuple):
@@ -64,8 +64,7 @@ class Figure(NamedTuple):
     def format_values(self) -> list[str]:
         """Format the values, "" for NaN; each distinct value is formatted once."""
         distinct, place = np.unique(self.values, return_inverse=True)
-        digits = _LIFT_DIGITS if self.key == "lift" else _SIGNIFICANT_DIGITS
-        rounded = partial(format_rounded, digits=digits)
+        rounded = partial(format_rounded, digits=_SIGNIFICANT_DIGITS)
         texts = list(map(format_percent if self.kind == "part" else rounded, distinct.tolist()))
         return [texts[at] for at in place.tolist()]
 
@@ -120,6 +119,8 @@ class DocumentLayout:
     figures : tuple of Figure
         Measures with any data.
     outcomes : OutcomeFormatter
+    has_shares : bool
+        Whether rules state the shares of classes.
     """
 
     def __init__(self, listing: Listing) -> None:
@@ -134,8 +135,13 @@ class DocumentLayout:
         self.otherwise = find_otherwise_rules(rules)
         self.figures = tuple(_list_figures(listing))
         self.outcomes = OutcomeFormatter(
-            rules, listing.language, format_label, listing.language.say("page_nothing")
+            rules,
+            listing.language,
+            format_label,
+            listing.language.say("page_nothing"),
+            lambda units, total: format_percent(units / total),
         )
+        self.has_shares = self.outcomes.has_votes and not rules.decisions
 
     def iter_rows(self) -> Iterator[DocumentRow]:
         """Yield the rows, made in blocks of `_RULES_PER_BLOCK` rules."""
@@ -174,7 +180,9 @@ def _list_figures(listing: Listing) -> Iterator[Figure]:
     yield Figure("coverage", say("page_head_coverage"), "part", measures.coverage)
     outputs = listing.rules.schema.outputs
     for key, k, values in list_target_measures(listing):
-        if key == "mean" and _is_redundant_mean(listing, k):
+        if key == "lift" or (key == "mean" and _is_redundant_mean(listing, k)):
+            continue
+        if key == "confidence" and _is_redundant_confidence(listing, k):
             continue
         heading = say(f"page_head_{key}")
         if len(outputs) > 1:
@@ -195,6 +203,17 @@ def _is_redundant_mean(listing: Listing, target: int) -> bool:
     """Check whether the means equal the rules' own values, up to fixed-point rounding."""
     own = decode_numbers(listing.rules)[:, target]
     return bool(np.allclose(listing.measures.mean[:, target], own, rtol=1e-9, atol=1e-12))
+
+
+def _is_redundant_confidence(listing: Listing, target: int) -> bool:
+    """Check whether confidences equal the shares of the rules' classes, up to rounding of votes."""
+    rules, own = listing.rules, listing.measures.confidence[:, target]
+    if rules.decisions:
+        return False
+    shares = compute_shares(rules)[:, slice(*rules.schema.blocks[target : target + 2])]
+    labels = compute_rule_labels(rules)[:, [target]]
+    stated = np.take_along_axis(shares, labels, 1)[:, 0]
+    return bool(np.all(np.isnan(own) | (np.abs(own - stated) < _SHARE_TOLERANCE)))
 
 
 # ---------------------------------------------------------------- facts
@@ -246,16 +265,21 @@ def list_facts(page: DocumentLayout) -> Iterator[Fact]:
     named = source == "table" and bool(listing.table_name)
     table = quote_unprintable(listing.table_name) if named else say(f"page_measured_{source}")
     yield Fact(say("page_measured"), (table,), verbatim=named)
+
+
+def list_digests(listing: Listing) -> Iterator[Fact]:
+    """Yield the digests of the model and of the rules, which stand at the end of a document."""
+    say = listing.language.say
     if listing.model_digest:
         yield Fact(say("page_model_digest"), (listing.model_digest,), verbatim=True)
     digest = hashlib.sha256()  # identifies equal rules in different documents
-    for piece in rules.text():
+    for piece in listing.rules.text():
         digest.update(piece.encode())
     yield Fact(say("page_text_digest"), (digest.hexdigest(),), verbatim=True)
 
 
 def list_notes(page: DocumentLayout) -> Iterator[str]:
-    """Yield sentences that explain how to read the rules."""
+    """Yield the items of the list that explains how to read the rules."""
     rules, say = page.listing.rules, page.listing.language.say
     several = rules.n_trees > 1
     if page.weighted:
@@ -274,8 +298,12 @@ def list_notes(page: DocumentLayout) -> Iterator[str]:
         yield say("page_rounded")
     if rules.decisions:
         yield say("page_decisions")
-    confident = any(figure.key == "confidence" for figure in page.figures)
-    yield say("page_support" if confident else "page_support_number")
+    if page.has_shares:
+        yield say("page_define_share")
+    yield say("page_define_support")
+    yield say("page_define_coverage")
+    if any(figure.key == "confidence" for figure in page.figures):
+        yield say("page_define_confidence")
 
 
 # ---------------------------------------------------------------- conditions

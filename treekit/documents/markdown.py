@@ -13,7 +13,9 @@ from treekit.documents import Listing
 from treekit.documents.layout import (
     DocumentLayout,
     DocumentRow,
+    Fact,
     format_tests,
+    list_digests,
     list_facts,
     list_notes,
     make_title,
@@ -38,7 +40,12 @@ def render_markdown(listing: Listing) -> Iterator[str]:
         if len(lines) > 1000:
             yield "\n".join(lines) + "\n"
             lines = []
-    yield "\n".join(lines) + "\n"
+    yield "\n".join([*lines, "", *map(_format_fact, list_digests(listing))]) + "\n"
+
+
+def _format_fact(fact: Fact) -> str:
+    values = map(_format_code, fact.values) if fact.verbatim else fact.values
+    return f"- {fact.name}: {', '.join(values)}"
 
 
 def _format_code(text: str, *, cell: bool = False) -> str:
@@ -56,11 +63,9 @@ def _render_head(page: DocumentLayout) -> Iterator[str]:
     rules, say = listing.rules, listing.language.say
     yield f"# {make_title(listing, _format_code)}"
     yield ""
-    for fact in list_facts(page):
-        values = map(_format_code, fact.values) if fact.verbatim else fact.values
-        yield f"- {fact.name}: {', '.join(values)}"
-    yield ""
-    yield from list_notes(page)
+    yield from map(_format_fact, list_facts(page))
+    yield f"\n## {say('page_reading')}\n"
+    yield from (f"- {note}" for note in list_notes(page))
     if rules.tests:
         yield f"\n## {say('page_tests')}\n"
         for number, test in enumerate(format_tests(listing), 1):
@@ -83,7 +88,6 @@ class _RuleTable:
 
     def __init__(self, page: DocumentLayout) -> None:
         self.page, self.say = page, page.listing.language.say
-        self.has_votes = page.outcomes.has_votes
         self.texts = [figure.format_values() for figure in page.figures]
 
     def start_table(self, tree: int | None) -> list[str]:
@@ -92,7 +96,12 @@ class _RuleTable:
         if tree is not None:
             trees = self.page.listing.rules.n_trees
             lines += [f"## {self.say('page_tree', number=tree + 1, trees=trees)}", ""]
-        words = ["if", "then", *["otherwise"] * self.page.weighted, *["shares"] * self.has_votes]
+        words = [
+            "if",
+            "then",
+            *["otherwise"] * self.page.weighted,
+            *["shares"] * self.page.has_shares,
+        ]
         heads = [self.say(f"page_head_{word}") for word in ("rule", *words)]
         heads += [_escape_heading(figure.heading) for figure in self.page.figures]
         aligned = ["---:", *["---"] * len(words), *["---:"] * len(self.page.figures)]
@@ -111,7 +120,7 @@ class _RuleTable:
         cells = [str(entry.rule + 1), conditions, outcome]
         if self.page.weighted:
             cells.append(join_outcomes(entry.otherwise, "<br>", _format_cell))
-        if self.has_votes:
+        if self.page.has_shares:
             join = self.page.outcomes.join_shares
             cells.append("<br>".join(_format_cell(join(one.shares)) for one in entry.outcomes))
         return _join_cells([*cells, *(texts[entry.rule] for texts in self.texts)])

@@ -18,7 +18,7 @@ from importlib.resources import files
 from treekit.errors import SettingError
 
 ENGLISH = "en"
-FIRST_LINE = "treekit rules, format 3"
+FIRST_LINE = "treekit rules, format 4"
 GRAMMAR_PREFIXES = ("fact_", "head_", "if_", "test_", "rule_")
 """Prefixes of the keys of phrases that are next to names, and are parsed."""
 

@@ -268,7 +268,8 @@ def _sum_targets(rules: RuleList, value: Numbers) -> Numbers:
 def _divide_or_nan(some: Numbers, whole: Numbers) -> Numbers:
     """Return quotients; NaN where the divisor is not positive."""
     quotient = np.full(some.shape, np.nan)
-    np.divide(some, whole, out=quotient, where=whole > 0)
+    with np.errstate(over="ignore"):  # weights may be as small as 1e-308
+        np.divide(some, whole, out=quotient, where=whole > 0)
     return quotient
 
 

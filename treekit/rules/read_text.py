@@ -36,6 +36,7 @@ from treekit.rules.clean_text import (
     split_rows,
     warn_of_thousands,
 )
+from treekit.rules.format_3 import FORMAT_3, Format3Rewriter, is_format_3
 from treekit.rules.language import ENGLISH, FIRST_LINE, Language, list_languages
 from treekit.rules.rule_list import (
     Clause,
@@ -137,10 +138,11 @@ def read_edited(text: str, language: str | Language | None = None) -> RuleList:
 def detect_language(first_line: str) -> Language:
     """Return the language that the first line of a text names; English if it names none."""
     match = _FIRST_LINE.fullmatch(first_line)
-    if match is not None and match[1] != FIRST_LINE:
+    if match is not None and match[1] not in (FIRST_LINE, FORMAT_3):
         raise ModelFileError(
             f"line 1 of the rules is {match[1]!r}, but this version of treekit reads "
-            f"{FIRST_LINE!r}; export the rules again (treekit rules MODEL -o FILE) and repeat edits"
+            f"{FIRST_LINE!r} and {FORMAT_3!r}; export the rules again (treekit rules MODEL -o "
+            "FILE) and repeat edits"
         )
     code = match[2] if match is not None and match[2] else ENGLISH
     if code not in list_languages():  # never a file name: the text is untrusted
@@ -175,15 +177,8 @@ class _HeaderReader:
         known = {"name": atoms.name, "levels": atoms.listed, "label": atoms.label}
         known |= {"share": SHARE_PATTERN, "test": atoms.test, "costs": ".+", "clauses": ".+"}
         known |= dict.fromkeys(("rules", "trees"), INTEGER_PATTERN)
-        known |= dict.fromkeys(("outputs", "values"), FREE_TEXT_PATTERN)
-        self.infinite = {
-            words.phrases["head_lowest"]: -np.inf,
-            words.phrases["head_highest"]: np.inf,
-        }
-        value = "|".join([atoms.label, *map(re.escape, self.infinite)])
-        known["value"] = rf"(?:{value})"
+        known["outputs"] = FREE_TEXT_PATTERN
         self.predicts = PhrasePatterns(words, ("head_predicts_trees", "head_predicts"), known)
-        self.missing = PhrasePatterns(words, ("head_missing",), known)
         kinds = ("head_number", "head_levels", "head_no_levels")
         self.kinds = PhrasePatterns(words, kinds, known)
         self.cost = PhrasePatterns(words, ("head_cost",), known)
@@ -194,9 +189,8 @@ class _HeaderReader:
         """Return a list without rules, with the facts that the header states."""
         n_trees, outputs = self._read_head()
         self._collect_facts()
-        columns, stand_ins = self._read_columns()
         schema = Schema(
-            columns=columns,
+            columns=tuple(self._read_columns()),
             target=outputs[0].name,
             task="classification" if any(o.classes for o in outputs) else "regression",
             classes=outputs[0].classes,
@@ -205,7 +199,6 @@ class _HeaderReader:
         )
         missing = self._get_choice("missing", MissingPolicy)
         self.conditions = ConditionReader(schema, self.words, divides=missing == "fractional")
-        self.conditions.stand_ins = stand_ins
         if "tests" in self.facts:
             self.conditions.tests = tuple(self._read_tests())
         count_tree_units(n_trees, schema.dtype)  # refuses more trees than a model may have
@@ -321,27 +314,12 @@ class _HeaderReader:
         key, fields = found
         return key, parse_name(fields["name"]), fields.get("levels", "")
 
-    def _read_columns(self) -> tuple[tuple[Column, ...], dict[int, float]]:
-        """Return the columns, and by their number what a missing value counts as."""
-        columns: list[Column] = []
-        stand_ins: dict[int, float] = {}
-        for number, row in enumerate(self._iterate_lines("columns")):
-            counts = self.missing.match_phrase(row)
-            key, name, levels = self._parse_kind(row if counts is None else counts[1]["values"])
+    def _read_columns(self) -> Iterator[Column]:
+        """Generate the columns."""
+        for row in self._iterate_lines("columns"):
+            key, name, levels = self._parse_kind(row)
             texts = tuple(map(parse_name, self._split_levels(levels)))
-            column = Column(name) if key == "head_number" else Column(name, "nominal", texts)
-            columns.append(column)
-            if counts is not None:
-                stand_ins[number] = self._parse_stand_in(counts[1]["value"], column)
-        return tuple(columns), stand_ins
-
-    def _parse_stand_in(self, token: str, column: Column) -> float:
-        if column.kind == "nominal":
-            codes = {level: code for code, level in enumerate(column.levels)}
-            return _look_up(codes, parse_name(token), "category of its column")
-        if token in self.infinite:
-            return self.infinite[token]
-        return parse_number(token, self._get_choice("type", Dtype))
+            yield Column(name) if key == "head_number" else Column(name, "nominal", texts)
 
     def _read_tests(self) -> Iterator[Test]:
         """Generate the tests of several columns."""
@@ -349,13 +327,7 @@ class _HeaderReader:
             found = self.test.match_phrase(row)
             if not found or found[1]["test"] != self.words.say("test_name", number=str(number)):
                 raise ValueError(f"expected test {number}")
-            clauses = found[1]["clauses"]
-            for key, side in (("test_holds", -np.inf), ("test_fails", np.inf)):
-                outcome = self.words.phrases["test_otherwise"] + self.words.phrases[key]
-                if clauses.endswith(outcome):
-                    clauses = clauses.removesuffix(outcome)
-                    self.conditions.stand_ins[self.conditions.schema.n_features + number - 1] = side
-            yield self.conditions.parse_test(clauses)
+            yield self.conditions.parse_test(found[1]["clauses"])
 
     def _read_costs(self, schema: Schema) -> npt.NDArray[np.int64]:
         """Return the misclassification costs: classes, and per class a cost per prediction."""
@@ -392,6 +364,9 @@ class _RuleTextReader(_HeaderReader):
         self.edited = edited
         if edited:
             self.rows = [*map(TextCleaner(words).clean_row, self.rows)]
+        self.older = Format3Rewriter(words, edited=edited) if is_format_3(self.rows) else None
+        if self.older is not None:
+            self.rows = self.older.rewrite_notes(self.rows)
         numbers = dict.fromkeys(("rule", "rules", "tree", "trees", "node"), INTEGER_PATTERN)
         self.place = PhrasePatterns(words, ("rule_place_tree", "rule_place"), numbers)
         self.rule_start = words.phrases["rule_place"].partition("{")[0].strip()
@@ -423,6 +398,8 @@ class _RuleTextReader(_HeaderReader):
     def read_rules(self, *, fixed_step: bool) -> RuleList:
         """Return the list of all rules, sorted by tree."""
         self.header = header = self.read_header()
+        if self.older is not None:
+            self.rows = self.older.rewrite_rules(self.rows, self.conditions)
         if not self.blocks:
             raise ValueError(
                 "the text contains no rule; begin each rule with a line such as "
@@ -434,6 +411,8 @@ class _RuleTextReader(_HeaderReader):
 
     def check_text(self, found: RuleList, text: str) -> None:
         """Check that a text is the one that treekit writes; ``01`` or ``1e0`` is refused."""
+        if self.older is not None:
+            text = self.older.rewrite_text(text, zip(self.numbers, self.rows, strict=True))
         at, piece = 0, ""
         for piece in generate_text(found, self.words):
             if not text.startswith(piece, at):
@@ -695,7 +674,6 @@ CORE_PHRASES = (
 TAIL_PHRASES = ("if_or_missing_levels", "if_or_missing", "if_or_unknown")
 _NUMERIC_PHRASES = ("if_above", "if_upto", "if_between")
 _MISSING_PHRASES = ("if_missing", "if_missing_levels", "if_unknown")
-_KNOWN_PHRASES = ("if_known", "if_decided")
 _NEVER_PHRASES = ("if_never", "if_undecidable")
 _NO_FRACTION = "a fraction of a row, but this model sends each row to a single branch"
 
@@ -714,14 +692,12 @@ def _describe_fault(text: str) -> str:
 class ConditionReader:
     """Parser of conditions and of tests of several columns.
 
-    `tests` are those that conditions may refer to, and `stand_ins` what a missing value of a
-    column counts as; see `treekit.rules.wording.find_stand_ins`.
+    `tests` are those that conditions may refer to.
     """
 
     def __init__(self, schema: Schema, words: Language, *, divides: bool) -> None:
         self.schema, self.words, self.divides = schema, words, divides
         self.tests: tuple[Test, ...] = ()
-        self.stand_ins: dict[int, float] = {}
         self.columns = {column.name: i for i, column in enumerate(schema.columns)}
         self.codes = [
             {level: code for code, level in enumerate(column.levels)} for column in schema.columns
@@ -763,30 +739,19 @@ class ConditionReader:
     def _parse_with_tail(self, text: str) -> ConditionTuple:
         core = self.core.match_phrase(text)
         if core is not None:
-            found = self._parse_core(text, *core)
-            return found if core[0] in _KNOWN_PHRASES else self._add_stand_in(found)
+            return self.parse_core(text, *core)
         tail = self.tail.match_phrase(text)
         core = self.core.match_phrase(tail[1]["condition"]) if tail is not None else None
         if core is None or tail is None:
             cut = self.part.match_phrase(text) is not None
             problem = f"states {_NO_FRACTION}" if cut else _describe_fault(text)
             raise ValueError(f"{text!r} {problem}; expected a text such as {self._list_examples()}")
-        found = self._parse_core(text, *core)
+        found = self.parse_core(text, *core)
         if not found.known or (tail[0] == "if_or_unknown") != self._is_test(found):
             raise ValueError(
                 f"{text!r} does not fit the type of its column, numeric or categorical"
             )
         return self._add_missing(text, found, tail[1].get("levels"))
-
-    def _add_stand_in(self, found: ConditionTuple) -> ConditionTuple:
-        """Let missing values meet the condition if what they count as does."""
-        value = self.stand_ins.get(found.column)
-        if found.missing or value is None:
-            return found
-        nominal = found.column < len(self.codes) and bool(self.codes[found.column])
-        above = found.low == -np.inf or found.low < value
-        met = value in found.fits if nominal else above and value <= found.high
-        return found._replace(missing=True, part=(0, MASS)) if found.known and met else found
 
     def _list_examples(self) -> str:
         """Return examples of conditions on columns x and c."""
@@ -798,8 +763,9 @@ class ConditionReader:
         examples.append(say("if_or_missing", condition=known))
         return ", ".join(map(repr, examples))
 
-    def _parse_core(self, text: str, key: str, said: dict[str, str]) -> ConditionTuple:
-        column = self._find_test(said["test"]) if "test" in said else self._find_column(said)
+    def parse_core(self, text: str, key: str, said: dict[str, str]) -> ConditionTuple:
+        """Return the condition of a phrase of `CORE_PHRASES` and its fields."""
+        column = self.find_test(said["test"]) if "test" in said else self._find_column(said)
         if key in _MISSING_PHRASES:
             return self._add_missing(text, ConditionTuple(column), said.get("levels"))
         if key in _NEVER_PHRASES:
@@ -851,7 +817,8 @@ class ConditionReader:
     def _is_test(self, found: ConditionTuple) -> bool:
         return found.column >= self.schema.n_features
 
-    def _find_test(self, name: str) -> int:
+    def find_test(self, name: str) -> int:
+        """Return the number of a test, behind those of the columns."""
         for number in range(len(self.tests)):
             if name == self.words.say("test_name", number=str(number + 1)):
                 return self.schema.n_features + number
@@ -860,11 +827,12 @@ class ConditionReader:
     def _find_column(self, said: Mapping[str, str]) -> int:
         return _look_up(self.columns, parse_name(said["name"]), "column")
 
+    def find_code(self, column: int, level: str) -> int:
+        """Return the code of a category."""
+        return _look_up(self.codes[column], level, "category of its column")
+
     def _parse_codes(self, column: int, levels: str) -> tuple[int, ...]:
-        names = self.atoms.parse_levels(levels)
-        codes = tuple(
-            _look_up(self.codes[column], name, "category of its column") for name in names
-        )
+        codes = tuple(self.find_code(column, name) for name in self.atoms.parse_levels(levels))
         if any(a >= b for a, b in pairwise(codes)):
             raise ValueError("categories must be in declared order, each once")
         return codes

@@ -22,7 +22,6 @@ from treekit.data.schema import Dtype, Label, Schema
 from treekit.model.fixed_point import MASS, floor_to_dtype, scale_units
 from treekit.model.model import expand_exponent, predict_labels
 from treekit.model.split_tests import BranchCondition
-from treekit.model.tree import concatenate_slices
 from treekit.rules.language import Language, load_language
 from treekit.rules.rule_list import Clause, ConditionTuple, LinearClause, RuleList, Test
 
@@ -165,11 +164,6 @@ def parse_number(text: str, dtype: Dtype = "float64") -> float:
     return value
 
 
-def round_to_digits(value: float, digits: int, dtype: Dtype) -> float:
-    """Return a number rounded to some significant digits, in the input type."""
-    return _round_to_dtype(float(f"{value:.{digits - 1}e}"), dtype)
-
-
 def _round_to_dtype(value: float, dtype: Dtype) -> float:
     return c_float(value).value if dtype == "float32" else value
 
@@ -212,18 +206,17 @@ def format_rounded(value: float, digits: int) -> str:
 
 
 def format_percent(part: float) -> str:
-    """Format a fraction in per cent; only 0 and 1 themselves give 0% and 100%.
+    """Format a fraction in per cent with one decimal; only 0 and 1 themselves give 0% and 100%.
 
-    >>> format_percent(0.99996)
-    '99.996%'
+    >>> [format_percent(part) for part in (0.0004, 0.9782, 0.99996)]
+    ['<0.1%', '97.8%', '>99.9%']
     """
     if math.isnan(part):
         return ""
-    for digits in range(1, 16):
-        text = f"{100 * part:.{digits}f}"
-        if float(text) not in (0.0, 100.0):
-            return f"{text}%"
-    return "0%" if part < 0.5 else "100%"
+    if part in (0, 1):
+        return f"{part:.0%}"
+    text = f"{part:.1%}"
+    return {"0.0%": "<0.1%", "100.0%": ">99.9%"}.get(text, text)
 
 
 # ---------------------------------------------------------------- conditions and tests
@@ -370,18 +363,14 @@ def render_conditions(
     words: Language | None = None,
     *,
     whole: bool = False,
-    stand_ins: Mapping[int, float] | None = None,
 ) -> list[str]:
     """Return the conditions from `start` to `stop` as text, by default in English.
 
     With `whole`, tests are written in full, for texts that must be self-contained:
     ``(age <= 30; if that is unknown: town is Ulm) fails``.  Otherwise by their numbers.
-    With `stand_ins`, which `find_stand_ins` returns, as in rule text: conditions on these columns
-    do not name missing values, and the categories that do not match are written if they are
-    fewer: ``town is any but Ulm``.
     """
     table, dtype = rules.conditions, rules.schema.dtype
-    writer = _ConditionWriter(rules, words or load_language(), stand_ins, whole=whole)
+    writer = _ConditionWriter(rules, words or load_language(), whole=whole)
     return list(
         map(
             writer.format_condition,
@@ -395,17 +384,8 @@ def render_conditions(
 class _ConditionWriter:
     """Writer of the conditions of one list; names, categories and tests are cached."""
 
-    def __init__(
-        self,
-        rules: RuleList,
-        words: Language,
-        stand_ins: Mapping[int, float] | None,
-        *,
-        whole: bool,
-    ) -> None:
-        self.rules, self.words = rules, words
-        self.whole, self.compact = whole, stand_ins is not None
-        self.stand_ins = stand_ins or {}
+    def __init__(self, rules: RuleList, words: Language, *, whole: bool) -> None:
+        self.rules, self.words, self.whole = rules, words, whole
         self.columns = rules.schema.columns
         self.format_name = cache(self._format_name)
         self.format_choice = cache(self._format_choice)
@@ -431,7 +411,7 @@ class _ConditionWriter:
                 text = self._format_levels(column, asked.fits)
             else:
                 text = _format_known("if", name, low, high, "", words)
-            if not asked.missing or column in self.stand_ins:
+            if not asked.missing:
                 return text
         elif not asked.missing:
             return words.say("if_undecidable" if is_test else "if_never", name=name, test=name)
@@ -447,13 +427,10 @@ class _ConditionWriter:
 
     def _format_levels(self, column: int, fits: tuple[int, ...]) -> str:
         """Return the condition on the categories of a column."""
-        n_levels, name = len(self.columns[column].levels), self.format_name(column)
-        if len(fits) == n_levels:
+        name = self.format_name(column)
+        if len(fits) == len(self.columns[column].levels):
             return self.words.say("if_known", name=name)
-        if not self.compact or 2 * len(fits) <= n_levels:
-            return self.words.say("if_is", name=name, levels=self.format_choice(column, *fits))
-        others = sorted({*range(n_levels)}.difference(fits))
-        return self.words.say("if_other", name=name, levels=self.format_choice(column, *others))
+        return self.words.say("if_is", name=name, levels=self.format_choice(column, *fits))
 
     def _format_choice(self, column: int, *codes: int) -> str:
         levels = self.columns[column].levels
@@ -468,59 +445,6 @@ class _ConditionWriter:
         gist = "" if self.whole else format_test_gist(test, schema, words, holds=holds)
         key = ("if_holds" if holds else "if_fails") + ("_as" if gist else "")
         return words.say(key, test=name, gist=gist)
-
-
-def find_stand_ins(rules: RuleList) -> dict[int, float]:
-    """Return, by column, a value that meets exactly the conditions that missing values meet.
-
-    A missing value counts as this number, infinity or code of a category in all rules, so that
-    conditions need not name it.  Columns without such a value are left out, as are those whose
-    conditions no missing value meets, those whose missing values are refused, and all columns
-    with fractional instances.  For tests, which are columns behind those of the schema: minus
-    infinity if an unknown test holds.
-    """
-    found: dict[int, float] = {}
-    table, columns = rules.conditions, rules.schema.columns
-    if rules.mass > 1 or not table.missing.any():
-        return found
-    order = np.argsort(table.column, kind="stable")
-    used, starts = np.unique(table.column[order], return_index=True)
-    for column, every in zip(used.tolist(), np.split(order, starts[1:]), strict=True):
-        n_missing = np.count_nonzero(table.missing[every])
-        refused = rules.missing == "error" and column < len(columns)
-        if refused or not n_missing:
-            continue
-        own = every[table.known[every]]
-        sign = np.where(table.missing[own], 1, -1)
-        nominal = column < len(columns) and columns[column].kind == "nominal"
-        ends = np.unique([table.low[own], table.high[own]])
-        ends = ends[np.isfinite(ends)]
-        if nominal:
-            sizes = np.diff(table.level_end, prepend=0)[own]
-            first = last = concatenate_slices(table.levels, table.level_end[own] - sizes, sizes)
-            sign, n_values = np.repeat(sign, sizes), len(columns[column].levels)
-        else:  # intervals between two bounds
-            first = np.searchsorted(ends, table.low[own], "right")
-            last, n_values = np.searchsorted(ends, table.high[own], "left"), len(ends) + 1
-        change = np.zeros(n_values + 1, dtype=np.int64)
-        np.add.at(change, first, sign)
-        np.add.at(change, last + 1, -sign)
-        met = np.cumsum(change)[:-1]
-        if n_missing in met:
-            at = int(np.argmax(met == n_missing))
-            between = [-np.inf, *ends.tolist(), np.inf][at : at + 2]
-            found[column] = at if nominal else _find_short_number(between, rules.schema.dtype)
-    return found
-
-
-def _find_short_number(between: Sequence[float], dtype: Dtype) -> float:
-    """Return a number between two bounds, with few digits; infinity beyond the last bounds."""
-    low, high = between
-    if math.isinf(low) or math.isinf(high):
-        return low if math.isinf(low) else high
-    middle = 0.5 * low + 0.5 * high
-    numbers = (round_to_digits(middle, digits, dtype) + 0.0 for digits in range(1, 18))
-    return next((number for number in numbers if low < number < high), high)
 
 
 def find_otherwise_rules(rules: RuleList) -> npt.NDArray[np.bool_]:
@@ -585,6 +509,8 @@ class OutcomeFormatter:
         Text of names and labels, such as `format_label`; default `quote_label`.
     nothing : str, optional
         Text of a rule that adds to no margin; default that of rule text.
+    share : function from units and their total to str
+        Text of a share; default the shortest that parses to the units.
     """
 
     def __init__(
@@ -593,6 +519,7 @@ class OutcomeFormatter:
         words: Language,
         name: Callable[[Label], str] | None = None,
         nothing: str | None = None,
+        share: Callable[[int, int], str] = format_share,
     ) -> None:
         self.rules, self.words, outputs = rules, words, rules.schema.outputs
         self.nothing = words.say("rule_nothing") if nothing is None else nothing
@@ -603,7 +530,7 @@ class OutcomeFormatter:
         self.share_texts: dict[int, str] = {}
         if self.has_votes:
             distinct, total = np.unique(rules.units).tolist(), rules.units_each
-            self.share_texts = {units: format_share(units, total) for units in distinct}
+            self.share_texts = {units: share(units, total) for units in distinct}
 
     def format_outcomes(self, first: int, last: int) -> Iterator[tuple[OutcomeText, ...]]:
         """Return the outcomes for each target of the rules from `first` to `last`."""

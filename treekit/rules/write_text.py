@@ -5,8 +5,7 @@ Numbers are written as the shortest numerals that parse to the same value.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
@@ -18,8 +17,6 @@ from treekit.rules.rule_list import RuleList
 from treekit.rules.wording import (
     OutcomeFormatter,
     find_otherwise_rules,
-    find_stand_ins,
-    format_number,
     format_numbers,
     format_test,
     quote_label,
@@ -35,14 +32,14 @@ _RULES_PER_PIECE = 2048
 def generate_text(rules: RuleList, words: Language, tree: int | None = None) -> Iterator[str]:
     """Generate the text of `rules`, or of one tree, some thousand rules at a time."""
     yield "\n".join(format_head(rules, words)) + "\n"
-    outcomes, stand_ins = OutcomeFormatter(rules, words), find_stand_ins(rules)
+    outcomes = OutcomeFormatter(rules, words)
     start, stop = 0, len(rules)
     if tree is not None:  # rules are sorted by tree
         start, stop = np.searchsorted(rules.tree, [tree, tree + 1]).tolist()
     for first in range(start, stop, _RULES_PER_PIECE):
         last = min(first + _RULES_PER_PIECE, stop)
-        yield "".join(_write_rules(outcomes, first, last, stand_ins))
-    yield "\n" + "\n".join(format_notes(rules, words, stand_ins)) + "\n"
+        yield "".join(_write_rules(outcomes, first, last))
+    yield "\n" + "\n".join(format_notes(rules, words)) + "\n"
 
 
 def _write_outcomes(outcomes: OutcomeFormatter, first: int, last: int) -> Iterator[str]:
@@ -65,12 +62,10 @@ def _write_outcomes(outcomes: OutcomeFormatter, first: int, last: int) -> Iterat
         yield text
 
 
-def _write_rules(
-    outcomes: OutcomeFormatter, first: int, last: int, stand_ins: Mapping[int, float]
-) -> Iterator[str]:
+def _write_rules(outcomes: OutcomeFormatter, first: int, last: int) -> Iterator[str]:
     rules, words = outcomes.rules, outcomes.words
     start, stop = rules.bounds(first)[0], rules.bounds(last - 1)[1]
-    conditions = render_conditions(rules, start, stop, words, stand_ins=stand_ins)
+    conditions = render_conditions(rules, start, stop, words)
     places = zip(rules.tree[first:last].tolist(), rules.leaf[first:last].tolist(), strict=True)
     place = words.sayer("rule_place_tree" if rules.n_trees > 1 else "rule_place")
     (if_, end_if), (and_, end_and) = (words.around(k, "condition") for k in ("rule_if", "rule_and"))
@@ -114,12 +109,9 @@ def format_head(rules: RuleList, words: Language) -> list[str]:
     return [words.first_line, stated]
 
 
-def format_notes(
-    rules: RuleList, words: Language, stand_ins: Mapping[int, float] | None = None
-) -> list[str]:
+def format_notes(rules: RuleList, words: Language) -> list[str]:
     """Return the lines after the last rule: how to read the rules, and their other facts."""
-    stand_ins = find_stand_ins(rules) if stand_ins is None else stand_ins
-    return [words.phrases["head_reading"], *_NotesWriter(rules, words, stand_ins).write_lines()]
+    return [words.phrases["head_reading"], *_NotesWriter(rules, words).write_lines()]
 
 
 def _format_values(name: str, values: Sequence[Label], numeric: bool, words: Language) -> str:
@@ -132,8 +124,8 @@ def _format_values(name: str, values: Sequence[Label], numeric: bool, words: Lan
 class _NotesWriter:
     """Writer of the facts of a rule list and their explanations; exact arithmetic comes last."""
 
-    def __init__(self, rules: RuleList, words: Language, stand_ins: Mapping[int, float]) -> None:
-        self.rules, self.words, self.stand_ins = rules, words, stand_ins
+    def __init__(self, rules: RuleList, words: Language) -> None:
+        self.rules, self.words = rules, words
         self.has_votes = rules.schema.task == "classification" and not rules.margins
 
     def write_lines(self) -> Iterator[str]:
@@ -146,9 +138,6 @@ class _NotesWriter:
             for number, test in enumerate(rules.tests, 1):
                 name = self.words.say("test_name", number=number)
                 clauses = format_test(test, schema, self.words)
-                if (unknown := self.stand_ins.get(schema.n_features + number - 1)) is not None:
-                    outcome = self.words.phrases["test_fails" if unknown > 0 else "test_holds"]
-                    clauses += self.words.phrases["test_otherwise"] + outcome
                 yield self.indent("head_test", test=name, clauses=clauses)
         yield self.format_fact("columns", schema.n_features)
         yield from self.write_columns()
@@ -179,9 +168,7 @@ class _NotesWriter:
         rules = self.rules
         which = "note_first" if rules.order == "first" else "note_one_rule"
         yield from self.format_notes("note_some_mass" if rules.mass > 1 else which)
-        counts = any(number < rules.schema.n_features for number in self.stand_ins)
-        missing_notes = ("note_counts",) if counts else _MISSING_NOTES[rules.missing]
-        yield from self.format_notes(*missing_notes)
+        yield from self.format_notes(*_MISSING_NOTES[rules.missing])
         if any(column.kind == "nominal" for column in rules.schema.columns):
             yield from self.format_notes(_UNKNOWN_NOTES[rules.unknown])
         yield from self.format_notes("note_support")
@@ -202,20 +189,10 @@ class _NotesWriter:
                 yield from self.format_notes("note_each_number")
 
     def write_columns(self) -> Iterator[str]:
-        """Generate a line for each column: its values, and what a missing one counts as."""
-        words, schema = self.words, self.rules.schema
-        for number, column in enumerate(schema.columns):
+        """Generate a line for each column, with its values."""
+        for column in self.rules.schema.columns:
             numeric = column.kind == "numeric"
-            text = _format_values(column.name, column.levels, numeric, words)
-            if (value := self.stand_ins.get(number)) is not None:
-                if not numeric:
-                    shown = quote_name(column.levels[int(value)], words)
-                elif math.isinf(value):
-                    shown = words.phrases["head_highest" if value > 0 else "head_lowest"]
-                else:
-                    shown = format_number(value, schema.dtype)
-                text = words.say("head_missing", values=text, value=shown)
-            yield f"  {text}"
+            yield f"  {_format_values(column.name, column.levels, numeric, self.words)}"
 
     def write_policies(self) -> Iterator[str]:
         """Generate the facts that the explanations for readers put into words."""
