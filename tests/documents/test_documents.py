@@ -238,6 +238,23 @@ def test_percentages_say_all_and_nothing_only_where_it_is_so():
     assert said == ["0%", "<0.1%", "<0.1%", "50.0%", "12.3%", ">99.9%", ">99.9%", "100%"]
 
 
+@pytest.mark.parametrize("form", ["markdown", "html"])
+def test_documents_end_with_digests_and_state_no_lift(form):
+    text = "".join(render_listing(form, forms.make_listing(fruit_model(), model_digest="ab12")))
+    model, rule_text = text.index("ab12"), text.index("text in English")
+    assert text.rindex("75.0%") < model < rule_text
+    assert "lift" not in text
+
+
+def test_joined_rules_of_one_class_state_no_shares():
+    listed = fruit_model().rules(decisions=True)
+    text = "".join(render_listing("markdown", forms.make_listing(listed)))
+    head, first, *_ = rows_of(text)
+    assert head == ["rule", "if", "then", "support", "coverage", "confidence"]
+    assert first[-1] == "75.0%"
+    assert "100%" not in "".join(render_listing("html", forms.make_listing(listed)))
+
+
 # ------------------------------------------------------------------ Markdown
 
 

@@ -263,6 +263,10 @@ def test_an_edited_text_of_format_3_states_missing_values_by_column():
     moved = revise_model(model, read_edited(text.replace("counts as blue", "counts as red")))
     new = ("red or green\n", "red or green, or is missing\n"), ("blue, or is missing", "blue")
     assert_same(moved, edited(model, *new))
+    stated = text.replace("colour is blue", "colour is blue, or is missing")
+    assert_same(revise_model(model, read_edited(stated)), model)
+    known = text.replace("and size > 5", "and size is known")
+    assert not read_edited(known)[-1].conditions[1].missing
     with pytest.raises(ModelFileError, match=r"line \d+ .* names 'bleu', which is not a category"):
         read_edited(text.replace("counts as blue", "counts as bleu"))
 
