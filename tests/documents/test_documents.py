@@ -252,7 +252,7 @@ def test_joined_rules_of_one_class_state_no_shares():
     head, first, *_ = rows_of(text)
     assert head == ["rule", "if", "then", "support", "coverage", "confidence"]
     assert first[-1] == "75.0%"
-    assert "100%" not in "".join(render_listing("html", forms.make_listing(listed)))
+    assert "<small>" not in "".join(render_listing("html", forms.make_listing(listed)))
 
 
 # ------------------------------------------------------------------ Markdown
@@ -981,7 +981,7 @@ def test_an_ordered_list_says_otherwise_at_its_end(shown):
 def test_the_page_names_title_model_and_text(shown):
     page = shown(listing(fruit_model(), title="Ripe <or> not", model_digest="ab" * 32))
     assert page.ask("document.querySelector('h1').textContent") == "Ripe <or> not"
-    said = page.ask("document.querySelector('.facts').innerText")
+    said = page.ask("document.querySelector('footer .facts').innerText")
     assert "ab" * 32 in said
     assert re.search(r"SHA-256 of the rules' text in English\s+[0-9a-f]{64}", said)
 
