@@ -306,7 +306,7 @@ fn main() {
         [["rustc", "--edition", "2021", "-D", "warnings", "main.rs"], ["./main"]],
     ),
     "java": (
-        ("m.java", "Main.java"),
+        ("M.java", "Main.java"),
         """\
 public class Main {
     public static void main(String[] arguments) throws java.io.IOException {
@@ -321,13 +321,13 @@ public class Main {
                 bytes[i] = (byte) Integer.parseInt(hex.substring(2 * i, 2 * i + 2), 16);
             }
             String text = new String(bytes, "UTF-8");
-            int code = m.levelCode(Integer.parseInt(line.substring(0, at)), text);
-            System.out.println(code + (m.isMissing(text) ? " 1" : " 0"));
+            int code = M.levelCode(Integer.parseInt(line.substring(0, at)), text);
+            System.out.println(code + (M.isMissing(text) ? " 1" : " 0"));
         }
     }
 }
 """,
-        [["javac", "Main.java", "m.java"], ["java", "Main"]],
+        [["javac", "Main.java", "M.java"], ["java", "Main"]],
     ),
     "go": (
         ("m/m.go", "main.go"),

@@ -59,8 +59,8 @@ SHIPPED = {
 CHECKS = {
     "go": (["gofmt", "-l", "."], ["go", "vet", "./m{}"]),
     "java": (
-        ["javac", "-Xlint:all", "-Werror", "-d", "strict", "m{0}/m{0}.java"],
-        ["javac", "--release", "8", "-Xlint:-options", "-Werror", "-d", "oldest", "m{0}/m{0}.java"],
+        ["javac", "-Xlint:all", "-Werror", "-d", "strict", "m{0}/M{0}.java"],
+        ["javac", "--release", "8", "-Xlint:-options", "-Werror", "-d", "oldest", "m{0}/M{0}.java"],
     ),
 }
 """What more the tools of a language have to say, of some artifacts: no word, or a test fails."""
@@ -164,14 +164,17 @@ def test_what_a_language_s_limits_forbid_is_refused_by_name(tmp_path):
     java, deep = SHIPPED["java"], chain(3000, mixed_schema())
     with pytest.raises(ExportError, match=r"supports up to 4000 nodes.*the model has 6001"):
         java.export(deep, "m", form="if_else")
-    with pytest.raises(ExportError, match=r"'a-b\.java'.*rename it to 'a_b\.java'"):
+    with pytest.raises(ExportError, match=r"'A-b\.java'.*rename it to 'A_b\.java'"):
         java.export(deep, "a-b")
-    with pytest.raises(ExportError, match=r"rename it to 'class_\.java'"):
-        java.export(deep, "class")
+    with pytest.raises(ExportError, match=r"rename it to 'String_\.java'"):
+        java.export(deep, "string")
+    made = [*java.export(deep, "horse_model")]
+    assert made == ["HorseModel.java"]
+    assert [*java.export(deep, "HTTPModel")] == ["HTTPModel.java"]
     for package in ("com..x", "1x", "com.x;", "a b", "com.int"):
         with pytest.raises(ExportError, match="package="):
             java.export(deep, "m", package=package)
-    assert b"\npackage com.example;\n" in java.export(deep, "m", package="com.example")["m.java"]
+    assert b"\npackage com.example;\n" in java.export(deep, "m", package="com.example")["M.java"]
     assert b"\npackage type_\n" in SHIPPED["go"].export(deep, "type")["type.go"]
     narrow = replace(java.export.profile.literals.limits, table_bytes=10_000)
     tables = Tables(replace(java.export.profile.literals, limits=narrow))
@@ -335,19 +338,19 @@ fn main() {
         [["rustc", "--edition", "2021", "-D", "warnings", "main.rs"], ["./main"]],
     ),
     "java": (
-        "m.java",
+        "M.java",
         "Main.java",
         """\
 public class Main {
     public static void main(String[] arguments) {
         new java.util.Scanner(System.in).useDelimiter("\\n").forEachRemaining(line -> {
-            double[] x = new double[m.FEATURES];
+            double[] x = new double[M.FEATURES];
             String[] cells = line.split(" ");
             for (int i = 0; i < x.length; i++) {
                 x[i] = Double.parseDouble(cells[i]);
             }
             StringBuilder told = new StringBuilder();
-            for (int node : m.leaves(x)) {
+            for (int node : M.leaves(x)) {
                 told.append(node).append(' ');
             }
             System.out.println(told);
@@ -355,7 +358,7 @@ public class Main {
     }
 }
 """,
-        [["javac", "Main.java", "m.java"], ["java", "Main"]],
+        [["javac", "Main.java", "M.java"], ["java", "Main"]],
     ),
 }
 """Where a model goes, and a program that reads rows as text and prints the leaves of each."""

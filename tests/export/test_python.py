@@ -369,7 +369,7 @@ def test_refused_rows_have_empty_answers_and_are_told_by_line(tmp_path):
     assert told[0] == "line 6: column 'c' holds ' True', which training did not see"
     assert told[1] == "line 7: column 'größe' is missing, which the model refuses"
     assert told[2].startswith("line 9: column 'größe' is missing")
-    assert told[3] == "rows refused, with empty answers: 3"
+    assert told[3] == "rows refused, with empty predictions: 3"
 
 
 @pytest.mark.parametrize(

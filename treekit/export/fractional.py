@@ -68,7 +68,7 @@ def choose_fractional_form(wanted: str) -> tuple[Form, str]:
             f"form={wanted!r} sends each row down a single path, and the model uses fractional "
             "instances (missing='fractional'): choose form='table' or 'auto'"
         )
-    return "table", "rows divide where a value is missing"
+    return "table", "rows are divided where a value is missing"
 
 
 def build_fractional_table(

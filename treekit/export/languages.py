@@ -100,8 +100,10 @@ class LanguageExport:
         """Export a model; see `treekit.Exporter`."""
         profile = self.profile
         require_abilities(model, profile.name, profile.abilities)
+        if profile.file_name == "class":
+            stem = "".join(part[:1].upper() + part[1:] for part in stem.split("_")) or stem
         made = str(profile.literals.name(stem, "model"))
-        if profile.file_name == "identifier" and stem != made:
+        if profile.file_name != "any" and stem != made:
             raise ExportError(
                 f"{stem + profile.suffix!r}: in {profile.name} the file name must be an "
                 f"identifier: rename it to {made + profile.suffix!r}"
@@ -350,8 +352,9 @@ class Profile:
         "table", and "if_else" if the templates support it.
     leaf_nodes, cells : bool
         See `treekit.export.template_values.template_values`.
-    file_name : {"any", "identifier"}
-        Whether the file name must be an identifier of the language.
+    file_name : {"any", "identifier", "class"}
+        Whether the file name must be an identifier of the language, or is made that of a
+        class: ``Iris`` of ``iris``.
     literals : Language
     settings : mapping of str to TextSetting
     verify : Verify, or None
@@ -366,7 +369,7 @@ class Profile:
     forms: tuple[Form, ...] = ("table",)
     leaf_nodes: bool = False
     cells: bool = False
-    file_name: Literal["any", "identifier"] = "any"
+    file_name: Literal["any", "identifier", "class"] = "any"
     literals: Language = field(default_factory=lambda: Language(strings="json"))
     settings: Mapping[str, TextSetting] = field(default_factory=dict)
     verify: Verify | None = None

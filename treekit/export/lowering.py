@@ -385,7 +385,7 @@ def set_words(
 # ---------------------------------------------------------------- nesting
 
 Form = Literal["if_else", "table"]
-FORM_REASON = "as the setting form asks"
+FORM_REASON = "set by form"
 """Reason of a form that the user set."""
 MAX_IF_ELSE_NODES = 2000
 """Maximum number of nodes that `choose_form` writes as if/else."""
@@ -397,8 +397,8 @@ def choose_form(wanted: str, n_nodes: int, most: int = MAX_IF_ELSE_NODES) -> tup
         return cast(Form, wanted), FORM_REASON
     nodes = f"the model has {n_nodes} nodes"
     if n_nodes <= most:
-        return "if_else", f"{nodes}, and up to {most} can be read as tests"
-    return "table", f"{nodes}; beyond {most}, tables are smaller and ready sooner"
+        return "if_else", f"{nodes}, at most {most}"
+    return "table", f"{nodes}; with more than {most}, tables are smaller and compile faster"
 
 
 # ---------------------------------------------------------------- derived columns

@@ -88,28 +88,28 @@ def explain_unreadable(model: Model) -> str:
     """Return the reason why a model has no readable form; empty if it has one."""
     schema = model.schema
     if model.n_trees > 1:
-        return f"it has {model.n_trees} trees"
+        return f"the model has {model.n_trees} trees"
     if model.missing == "fractional":
         return "rows with missing values take several branches"
     if "error" in (model.missing, model.unknown):
-        return "it refuses missing or unseen values of any column"
+        return "the model refuses missing or unseen values of any column"
     if schema.more:
-        return "it has several targets"
+        return "the model has several targets"
     if make_derived_columns(model).n_columns:
-        return "it tests several columns at once"
+        return "the model tests several columns at once"
     labels = [label for label in schema.classes if not isinstance(label, str)]
     if max(map(abs, labels), default=0) > _MAX_LABEL:
-        return "its classes are numbers beyond 2**53"
+        return "classes are numbers beyond 2**53"
     (tree,) = lower(model)
     if tree.n_nodes > MAX_NODES:
-        return f"it has {tree.n_nodes} nodes, and up to {MAX_NODES} can be read"
+        return f"the tree has more than {MAX_NODES} nodes"
     tested = set(tree.feature[tree.kind != Step.LEAF].tolist())
     for f in sorted(tested):
         column = schema.columns[f]
         if any(map(_is_value_text, column.levels)) or LevelIndex(column.levels).aliases:
             return "categories are numbers or bools, which have other notations"
     if max(place.depth for place, _ in _order_nodes(tree, schema)) > MAX_NESTING:
-        return f"its tests are nested more than {MAX_NESTING} deep"
+        return f"tests are nested more than {MAX_NESTING} deep"
     return ""
 
 
@@ -139,7 +139,7 @@ def add_reason(form_reason: Code, unreadable: str) -> Code:
     return form_reason + Code(f"{UNREADABLE}{unreadable}") if unreadable else form_reason
 
 
-UNREADABLE = "; not the readable form: "
+UNREADABLE = "; no readable form: "
 """Start of the reason why a model has no readable form, in the line that states its form."""
 
 

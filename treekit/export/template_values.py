@@ -377,7 +377,7 @@ def compute_form_values(
     trees = lower(model, derived)
     n_nodes = sum(tree.n_nodes for tree in trees)
     if "if_else" not in forms:
-        form, reason = "table", "the only one of this target"
+        form, reason = "table", "the only form of this target"
     else:
         most = tables.language.limits.if_else_nodes
         form, reason = choose_form(wanted, n_nodes, min(MAX_IF_ELSE_NODES, most))

@@ -69,7 +69,7 @@ def make_leaf_source(model: Model, leaves: LeafTable) -> tuple[str, dict[str, An
     votes = model.schema.task == "classification" and not model.margins
     words = ", its votes" if votes else f", in steps of 2**{model.exponents[0]}"
     if not isinstance(model.exponent, int):
-        words = ", in steps of its own for each output"
+        words = ", in the step of each output"
     values: dict[str, Any] = {"grid_words": Code(words)}
     sparse = {
         "leaf_starts": narrow_integers(start),
@@ -116,6 +116,7 @@ def compute_prediction_values(
         "integers_only": int(types.integers_only),
         "labels": len(schema.outputs) if labels else 1,
         "value": Code(_format_prediction(model, types)),
+        "received": Code(_describe_output(model, types)),
         "unit_total": Code(str(model.unit_total)),
         "divisor": Code(str(model.divisor)),
         "exponent": Code(", ".join(map(str, exponents))),
@@ -137,6 +138,17 @@ def compute_prediction_values(
         uses |= {"exp", model.link}
         values["exp"] = format_exp_constants(Language("c"))
     return values, tables, uses
+
+
+def _describe_output(model: Model, types: CTypes) -> str:
+    """Return what a prediction writes to ``out``, in words."""
+    if model.schema.task == "regression":
+        return "integers, see below" if types.integers_only else "the number of each target"
+    if model.margins:
+        what = "the margin, as an integer," if types.integers_only else "the probability"
+    else:
+        what = "the votes" if types.integers_only else "the share of the votes"
+    return f"{what} of each class"
 
 
 def _format_prediction(model: Model, types: CTypes) -> str:
@@ -437,6 +449,12 @@ def _find_largest_count(model: Model, made: CLayout) -> int:
     return max(counts)
 
 
+def _write_titles(names: Sequence[str]) -> Code:
+    """Return names for a comment in plain ASCII, without trigraphs."""
+    text = comment_text(", ".join(names))
+    return Code(text.encode("ascii", "replace").decode().replace("?", "_"))
+
+
 def _compute_name_values(model: Model, name: str, prefix: Code) -> dict[str, Any]:
     """Compute the template values of sizes, names and vocabularies."""
     schema = model.schema
@@ -459,6 +477,7 @@ def _compute_name_values(model: Model, name: str, prefix: Code) -> dict[str, Any
         "p": prefix,
         "P": Code(prefix.upper()),
         "file_name": Code(name),
+        "target_titles": _write_titles([output.name for output in schema.outputs]),
         "features": schema.n_features,
         "targets": len(schema.outputs),
         "classes": len(labels),
