@@ -34,6 +34,28 @@ from treekit.model.scoring import leaf_indices, sum_leaf_values
 from treekit.model.tree import Split, concatenate_trees, make_derived_columns, split_trees
 from treekit.verify.answers import Answers
 
+# ---------------------------------------------------------------- how to call it
+
+
+@pytest.mark.parametrize("name", ["mixed", "mixed_numbers", "several_labels", "one_leaf"])
+@pytest.mark.parametrize("settings", [{}, {"arithmetic": "integer"}, {"api": "full"}])
+def test_the_header_begins_with_lines_that_call_the_function(name, settings, tmp_path):
+    files = export_c(EXTREMES[name](), "m", **settings)
+    for file, content in files.items():
+        (tmp_path / file).write_bytes(content)
+    head = files["m.h"].decode().splitlines()
+    assert head[0].startswith("/* Predict the column")
+    assert head[1] == " *"
+    shown = [line.removeprefix(" *     ").partition(";  ")[0] for line in head if " *     " in line]
+    assert head[2].startswith(" *     ")
+    assert 2 <= len(shown) <= 5
+    body = ";\n".join(line.removesuffix(";") for line in shown)
+    free = "const int target = 0;\nconst unsigned bits = 0;\n(void)target;\n(void)bits;\n"
+    (tmp_path / "main.c").write_text(f'#include "m.h"\nint main(void)\n{{\n{free}{body};\n}}\n')
+    command = ["gcc", "-std=c99", "-Wno-unused", "-c", "main.c"]
+    subprocess.run(command, cwd=tmp_path, check=True)
+
+
 # ---------------------------------------------------------------- export c
 
 FORMS = ("if_else", "hybrid", "table")

@@ -218,7 +218,9 @@ def find_file_problem(contents: Mapping[Any, Any], main: str) -> str:
         if alike in seen:
             return f"returned {seen[alike]!r} and {name!r}, which are the same file on some systems"
         seen[alike] = name
-    if next(iter(contents), None) != main:
+    # A public class gives its file the name: HorseModel.java of horse_model.java.
+    spelled = (name.replace("_", "").casefold() for name in (next(iter(contents), ""), main))
+    if len(set(spelled)) > 1:
         return f"returned the files {list(contents)!r}; the first must be {main!r}"
     return ""
 
