@@ -156,7 +156,7 @@ def requests(draw: st.DrawFn) -> tuple[str, dict[str, Any]]:
 
 @settings(max_examples=examples(400), suppress_health_check=list(HealthCheck))
 @given(requests())
-def test_the_short_way_answers_as_the_general_way_or_not_at_all(asked):
+def test_the_fast_path_answers_as_the_general_path_or_not_at_all(asked):
     name, request = asked
     served, body = served_of(name), json.dumps(request).encode()
     with np.errstate(over="ignore"):
@@ -167,7 +167,7 @@ def test_the_short_way_answers_as_the_general_way_or_not_at_all(asked):
 
 @pytest.mark.parametrize("datatype", ["FP32", "FP64"])
 @pytest.mark.parametrize("name", NAMES)
-def test_every_kind_of_model_answers_its_hardest_rows_alike(name, datatype):
+def test_fast_and_general_path_agree_on_the_hardest_rows(name, datatype):
     served = served_of(name)
     model = served.model
     rows = extreme_rows(model, most=20)
@@ -281,12 +281,12 @@ def test_the_commonest_requests_take_the_short_way(request_):
         json.dumps(tensor(1, 1)) + "\x00",
     ],
 )
-def test_whatever_is_not_plainly_the_commonest_is_left_to_the_general_way(body):
+def test_uncommon_requests_take_the_general_path(body):
     body = body.encode() if isinstance(body, str) else body
     assert two_columns().fast_path.try_answer(body, 10) is None
 
 
-def test_a_row_that_a_policy_refuses_is_left_to_the_general_way_that_says_why():
+def test_refused_rows_take_the_general_path_which_gives_the_reason():
     served = two_columns(unknown="error")
     assert served.fast_path.try_answer(json.dumps(tensor(1.5, 1)).encode(), 10) is not None
     assert served.fast_path.try_answer(json.dumps(tensor(1.5, 7)).encode(), 10) is None
@@ -372,7 +372,7 @@ def asked(port: int, *parts: bytes, answers: int = 1, pause: float = 0.02) -> by
         return heard(connection, answers)
 
 
-def test_a_request_that_comes_in_pieces_is_answered_all_the_same(port):
+def test_a_request_in_pieces_is_answered(port):
     whole = request()
     right = asked(port, whole)
     assert b'"label"' in right
@@ -381,7 +381,7 @@ def test_a_request_that_comes_in_pieces_is_answered_all_the_same(port):
 
 
 @pytest.mark.parametrize("wish", ["Upgrade: h2c", "upgrade: websocket", "UPGRADE:h2c"])
-def test_a_wish_for_another_protocol_changes_nothing(port, wish):
+def test_an_http_upgrade_header_is_ignored(port, wish):
     """Java's HttpClient and curl --http2 send it with a body."""
     settings = "HTTP2-Settings: AAEAAEAAAAIAAAAAAAMAAAAAAAQBAAAAAAUAAEAAAAYABgAA"
     wished = request(GOOD, "Connection: Upgrade, HTTP2-Settings", settings, wish)
@@ -393,7 +393,7 @@ def test_a_wish_for_another_protocol_changes_nothing(port, wish):
     assert asked(port, request(inside + GOOD, wish)).startswith(b"HTTP/1.1 400 ")
 
 
-def test_what_is_answered_on_the_fast_path_is_counted_and_logged_once(service):
+def test_fast_path_requests_are_counted_and_logged_once(service):
     lines = Lines()
     app = gated(service, lines, log="json")
     with on_port(app, service.limits) as port:
@@ -434,7 +434,7 @@ def test_pipelined_requests_are_answered_in_their_order(port, seed):
     assert answer == b"".join(asked(port, message) for message in messages)
 
 
-def test_what_fails_on_the_fast_path_is_an_error_of_the_server(service, monkeypatch):
+def test_failures_on_the_fast_path_are_internal_server_errors(service, monkeypatch):
     def fail(*given: Any) -> None:
         raise ZeroDivisionError("nobody foresaw this")
 
@@ -511,7 +511,7 @@ def test_a_body_is_read_whole_at_once_or_as_it_comes(parts):
 
 
 @pytest.mark.parametrize("parts", [(30, b"abc"), (b"a", 30, b"bc"), (0.01, b"a", 30, b"bc")])
-def test_a_slow_body_is_told_so_wherever_it_stops(parts):
+def test_a_slow_body_times_out_wherever_it_stops(parts):
     with pytest.raises(RefusedError, match=r"408.*within 0\.2 s"):
         body_of(*parts)
 
@@ -594,7 +594,7 @@ def test_an_answer_that_takes_too_long_is_503_and_its_thread_stays_taken():
         runner.close()
 
 
-def test_what_no_thread_has_place_for_is_refused_at_once_and_has_place_later():
+def test_requests_beyond_the_queue_are_refused_at_once_and_accepted_later():
     slow, runner = Slow(), Runner(Limits(), threads=1, queued=2)
 
     async def work() -> None:
@@ -634,7 +634,7 @@ def test_a_runner_that_is_closed_takes_no_more_and_drops_what_waits():
     assert slow.begun == 1
 
 
-def test_large_requests_and_large_answers_do_not_keep_the_event_loop(monkeypatch):
+def test_large_requests_and_responses_do_not_block_the_event_loop(monkeypatch):
     service = serve_fast_running_service_of(serve_fast_running_two_columns())
     rows = 12_000
     data = {"x": [0.5] * rows, "town": ["Ulm"] * rows}

@@ -352,7 +352,7 @@ def test_tools_list_services_and_messages_with_the_token_of_the_server(folder: P
 
 
 @pytest.mark.parametrize("name", ["text", "whole", "real", "bool", "number"])
-def test_answers_are_those_of_the_model_and_of_rest_bit_for_bit(
+def test_responses_equal_the_model_and_rest_bit_for_bit(
     name: str, server: SimpleNamespace, folder: Path, rows: Any
 ):
     model = treekit.load(folder / f"{name}.treekit")
@@ -402,7 +402,7 @@ def test_columns_are_inputs_of_their_own_with_texts_and_missing_cells(
     assert len(np.unique(shares, axis=0)) > 2
 
 
-def test_the_outputs_that_are_asked_for_come_in_that_order(server: SimpleNamespace, rows: Any):
+def test_requested_outputs_come_in_the_requested_order(server: SimpleNamespace, rows: Any):
     asked = [triton.InferRequestedOutput("leaf"), triton.InferRequestedOutput("label")]
     said = server.client.infer("whole", [given("input", rows)], outputs=asked)
     assert [output.name for output in said.get_response().outputs] == ["leaf", "label"]
@@ -674,7 +674,7 @@ def test_hostile_tensors_are_refused_and_named(case: str, server: SimpleNamespac
     ), said
 
 
-def test_bytes_that_are_no_message_are_refused(server: SimpleNamespace, rows: Any):
+def test_bytes_that_are_not_a_message_are_refused(server: SimpleNamespace, rows: Any):
     good = request_of(inputs=[typed("x", "INT8", [1], [1])]).SerializeToString()
     deep = b"".join(b"\x2a" + bytes([n]) for n in range(120, 0, -2))
     for data in (b"\xff" * 9, good[:-1], b"\x0a\x01\xff", b"\x0a\xff\xff\xff\xff\x0f", deep):
@@ -709,7 +709,9 @@ def test_a_thousand_mutated_requests_leave_the_server_as_it_was(server: SimpleNa
     assert said.as_numpy("label").tolist() == model.predict(rows).tolist()
 
 
-def test_calls_without_a_message_with_two_or_of_no_method_harm_nobody(server: SimpleNamespace):
+def test_calls_without_a_message_with_two_or_of_an_unknown_method_fail_alone(
+    server: SimpleNamespace,
+):
     with grpc.insecure_channel(server.address) as channel:
         stream = channel.stream_stream(f"/{SERVICE_NAME}/ServerLive")
         with pytest.raises(grpc.RpcError) as found:
@@ -729,7 +731,7 @@ def test_a_message_of_an_error_fits_in_a_trailer(server: SimpleNamespace):
     assert text.endswith(" ...")
 
 
-def test_an_unforeseen_error_tells_nothing_but_its_id(
+def test_an_unexpected_error_returns_only_its_id(
     server: SimpleNamespace, monkeypatch: Any, caplog: pytest.LogCaptureFixture
 ):
     def broken(given: Any) -> Any:
@@ -745,7 +747,7 @@ def test_an_unforeseen_error_tells_nothing_but_its_id(
     assert "the secret of the house" in caplog.text
 
 
-def test_metrics_and_logs_are_told_of_each_call(folder: Path, rows: Any):
+def test_each_call_is_in_metrics_and_logs(folder: Path, rows: Any):
     service = service_of(folder / "whole.treekit")
     calls: list[Any] = []
     with grpc_server(service, note=calls.append) as port:
@@ -773,7 +775,7 @@ def test_metrics_and_logs_are_told_of_each_call(folder: Path, rows: Any):
 # ------------------------------------------------------------------------------ bounds
 
 
-def test_what_is_larger_than_the_limits_is_refused(folder: Path, rows: Any):
+def test_messages_beyond_the_limits_are_refused(folder: Path, rows: Any):
     service = service_of(folder / "whole.treekit", rows=10, body_bytes=4096)
     with grpc_server(service) as port, triton.InferenceServerClient(f"127.0.0.1:{port}") as client:
         code, text = refused(client.infer, "whole", [given("input", rows[:11])])
@@ -826,7 +828,7 @@ def test_fields_are_counted_without_contents_and_skipping_unknown_ones():
 @pytest.mark.parametrize(
     "end", [b"\x2a", b"\x2a\xff", b"\x2a\xff\xff\xff\xff\x0f", b"\xff" * 9, b"\x0d"]
 )
-def test_counting_fields_ends_where_bytes_are_no_message(end: bytes):
+def test_counting_fields_ends_at_invalid_bytes(end: bytes):
     check_fields(ONE + end, 20)
     check_fields(end, 20)
 
@@ -852,7 +854,7 @@ def slow(request: pytest.FixtureRequest, folder: Path) -> Iterator[SimpleNamespa
 ONE = request_of(inputs=[typed("x", "INT8", [1], [1])]).SerializeToString()
 
 
-def test_more_calls_than_the_limit_are_told_to_come_again(slow: SimpleNamespace):
+def test_calls_beyond_the_limit_get_retry_after(slow: SimpleNamespace):
     with grpc_server(slow.service) as port, ThreadPoolExecutor(2) as pool:
         address = f"127.0.0.1:{port}"
         works = [pool.submit(call, address, "ModelInfer", ONE) for _ in range(2)]
@@ -992,15 +994,13 @@ def test_every_call_but_health_needs_the_token(folder: Path, rows: Any):
             assert len(said.as_numpy("label")) == ROWS
 
 
-def test_a_token_file_that_nobody_checks_is_no_way_to_start(folder: Path):
+def test_a_token_file_without_authentication_is_refused_at_startup(folder: Path):
     service = service_of(folder / "whole.treekit")
     with pytest.raises(SettingError, match="token"):
         asyncio.run(start_grpc(service, ServeSettings(("-",), grpc_port=0, token_file="t")))
 
 
-def test_tls_is_spoken_with_the_certificate_of_the_settings(
-    folder: Path, rows: Any, tmp_path: Path
-):
+def test_tls_uses_the_certificate_of_the_settings(folder: Path, rows: Any, tmp_path: Path):
     cert, key = certificate(tmp_path)
     service = service_of(folder / "whole.treekit")
     with grpc_server(service, tls_cert=cert, tls_key=key) as port:
@@ -1135,7 +1135,7 @@ def test_http_and_grpc_share_an_event_loop_of_uvloop(folder: Path, rows: Any):
     assert uvloop.run(both()) == [True] * 40
 
 
-def test_a_port_that_is_taken_is_said(server: SimpleNamespace):
+def test_a_port_in_use_is_reported(server: SimpleNamespace):
     settings = ServeSettings(("-",), grpc_port=server.port)
     with pytest.raises(SettingError, match=f"cannot listen on 127.0.0.1:{server.port}"):
         asyncio.run(start_grpc(server.service, settings))
@@ -1266,7 +1266,7 @@ def test_a_model_has_its_own_marks_of_missing_cells(
 
 
 @pytest.mark.parametrize("row", [("", "oak"), ("1", "beech"), ("text", "oak")])
-def test_what_the_model_refuses_is_refused_in_the_same_words(
+def test_rows_refused_by_the_model_are_refused_with_its_message(
     row: tuple[str, str],
     serve_rpc_client_server: str,
     serve_rpc_client_folder: Path,
@@ -1334,7 +1334,7 @@ def test_a_name_that_is_not_there_gets_those_that_are_near(
         assert predict(name, table, "--url", serve_rpc_client_server).code == 2
 
 
-def test_what_does_not_fit_together_is_said_before_anything_is_sent(
+def test_inconsistent_options_are_reported_before_sending(
     table: Path, serve_rpc_client_folder: Path
 ):
     model = serve_rpc_client_folder / "bool.treekit"
@@ -1357,14 +1357,14 @@ def test_what_does_not_fit_together_is_said_before_anything_is_sent(
     )
 
 
-def test_probabilities_of_numbers_are_no_use(serve_rpc_client_server: str, table: Path):
+def test_probabilities_of_regressions_are_refused(serve_rpc_client_server: str, table: Path):
     assert (
         "leave --proba out"
         in predict("number", table, "--url", serve_rpc_client_server, "--proba").error
     )
 
 
-def test_a_server_that_is_not_there_is_said(table: Path):
+def test_an_unreachable_server_is_reported(table: Path):
     with scripted_server() as port:
         pass
     said = refusal("bool", table, "--url", f"http://127.0.0.1:{port}")
@@ -1430,7 +1430,7 @@ def test_the_token_of_a_file_opens_the_server(
 
 
 @pytest.mark.parametrize("content", ["", "two words", "a\r\nHost: x", "é"])
-def test_a_file_of_no_token_is_refused(content: str, tmp_path: Path, table: Path):
+def test_an_invalid_token_file_is_refused(content: str, tmp_path: Path, table: Path):
     path = tmp_path / "token"
     path.write_text(content, encoding="utf-8")
     with pytest.raises(SettingError, match="does not contain a valid token"):
@@ -1445,7 +1445,7 @@ def test_a_token_is_not_sent_in_clear_without_a_warning():
         Client("http://example.invalid", token=b"t")
 
 
-def test_a_server_that_is_busy_is_asked_again_when_it_says(
+def test_a_busy_server_is_retried_after_the_stated_time(
     serve_rpc_client_folder: Path, serve_rpc_client_server: str
 ):
     answers = [(429, {"retry-after": "2"}), (503, {}), (503, {"retry-after": "3600"}), None]
@@ -1603,7 +1603,7 @@ def test_a_good_answer_by_the_same_script_is_taken(two_rows: Path):
 
 
 @pytest.mark.parametrize("case", BAD)
-def test_a_server_of_no_good_is_one_line_of_error(case: str, two_rows: Path, tmp_path: Path):
+def test_invalid_server_address_exits_with_one_line(case: str, two_rows: Path, tmp_path: Path):
     answers, text = BAD[case]
     out = tmp_path / "out.csv"
     with scripted_server(answers) as port:

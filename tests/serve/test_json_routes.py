@@ -133,7 +133,7 @@ def refusal(answer: httpx.Response, status: int = 400) -> str:
 # ------------------------------------------------------------------------------ /predict
 
 
-def test_rows_are_answered_with_the_rule_that_fired(service: Service, folder: Path) -> None:
+def test_predictions_include_the_matching_rule(service: Service, folder: Path) -> None:
     rows = [{"pulse": 70, "pain": "mild"}, {"pain": "severe", "pulse": "70.0"}]
     answer = ask(service, "POST", "/predict", {"model": "pulse", "rows": rows})
     assert answer.status_code == 200
@@ -193,14 +193,14 @@ def test_numbers_and_several_targets_have_shapes_of_their_own(service: Service) 
     assert row["rule"] == "x <= 0.5"
 
 
-def test_lists_with_weights_say_the_rules_that_fired(service: Service) -> None:
+def test_weighted_lists_return_the_matching_rules(service: Service) -> None:
     answer = ask(service, "POST", "/predict", {"model": "weighted", "rows": [{"x": 2.5}]})
     (row,) = answer.json()["rows"]
     assert row["label"] is True
     assert row["rules"] == [{"tree": 1, "rule": "x > 1"}, {"tree": 2, "rule": "x > 2"}]
 
 
-def test_outputs_are_those_that_are_asked_for(service: Service) -> None:
+def test_only_requested_outputs_are_returned(service: Service) -> None:
     outputs = ["leaf", "rule", "value", "contributions", "bias"]
     body = {"model": "dose", "rows": [{"x": 1, "y": None}], "outputs": outputs}
     (row,) = ask(service, "POST", "/predict", body).json()["rows"]
@@ -227,7 +227,7 @@ def test_outputs_are_those_that_are_asked_for(service: Service) -> None:
         ("label", "got `str` - at `$.outputs`, got 'label'"),
     ],
 )
-def test_outputs_that_are_none_are_refused(service: Service, outputs: Any, said: str) -> None:
+def test_unknown_outputs_are_refused(service: Service, outputs: Any, said: str) -> None:
     body = {"model": "pulse", "rows": [{"pulse": 1, "pain": None}], "outputs": outputs}
     assert said in refusal(ask(service, "POST", "/predict", body))
 
@@ -272,14 +272,14 @@ def test_a_large_body_is_answered_as_small_ones_are(service: Service) -> None:
     assert labels == MODELS["pulse"]().predict(rows).tolist()
 
 
-def test_one_row_without_its_list_is_told_of_the_list(service: Service) -> None:
+def test_one_row_outside_a_list_gets_advice(service: Service) -> None:
     said = refusal(ask(service, "POST", "/predict?model=pulse", ROW))
     assert "unknown field `pulse`; there are: 'model', 'version', 'absent', 'rows'" in said
     assert "did you mean 'rows'" in refusal(ask(service, "POST", "/predict", {"row": [ROW]}))
     assert "the body is empty" in refusal(ask(service, "POST", "/predict?model=pulse"))
 
 
-def test_all_columns_that_a_row_lacks_are_named_at_once(service: Service) -> None:
+def test_all_missing_columns_of_a_row_are_named_at_once(service: Service) -> None:
     said = refusal(ask(service, "POST", "/predict?model=pulse", [{}]))
     assert "has no column 'pulse', 'pain'" in said
     assert "give null where a value is missing" in said
@@ -338,7 +338,7 @@ def test_a_row_that_does_not_fit_is_refused_by_row_column_and_value(
         (b'{"model": "pulse", "row": []}', "unknown field `row`; did you mean 'rows'"),
     ],
 )
-def test_a_body_that_is_no_request_is_refused(service: Service, body: bytes, said: str) -> None:
+def test_an_invalid_body_is_refused(service: Service, body: bytes, said: str) -> None:
     assert said in refusal(ask(service, "POST", "/predict", body))
 
 
@@ -491,7 +491,7 @@ def test_columns_are_read_as_predict_reads_them(
 
 @settings(max_examples=examples(50))
 @given(st.lists(ROWS, min_size=1, max_size=5))
-def test_a_row_is_read_alike_whatever_stands_beside_it(several: list[Any]) -> None:
+def test_a_row_is_read_equally_in_any_batch(several: list[Any]) -> None:
     reader = RowConverter(reading_model("float64", ["NA"], "direction", "missing"), "m")
     rows = [dict(zip((c.name for c in COLUMNS), cells, strict=True)) for cells in several]
 
@@ -535,7 +535,7 @@ def test_an_explanation_is_that_of_the_library(service: Service) -> None:
     assert any("pulse" in line and heading is False for line, heading in given["text"])
 
 
-def test_an_explanation_speaks_the_reader_s_language_and_tells_one_tree(service: Service) -> None:
+def test_an_explanation_is_in_the_requested_language_for_one_tree(service: Service) -> None:
     row = {"x": 1.0, "y": None}
     body = {"model": "dose", "row": row, "lang": "zh", "tree": 2}
     given = ask(service, "POST", "/explain", body).json()
@@ -554,7 +554,7 @@ def test_rows_that_the_model_refuses_are_explained(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("without_plugins")
-def test_a_wish_without_the_plugin_is_refused_by_name(service: Service) -> None:
+def test_a_request_without_its_plugin_is_refused_by_name(service: Service) -> None:
     body = {"model": "pulse", "row": ROW, "wish": "home"}
     assert "pip install treekit-counterfactuals" in refusal(ask(service, "POST", "/explain", body))
 
@@ -579,13 +579,13 @@ def test_a_wish_without_the_plugin_is_refused_by_name(service: Service) -> None:
         ({"fixed": "pulse"}, "got `str` - at `$.fixed`, got 'pulse'"),
     ],
 )
-def test_a_question_that_cannot_be_answered_is_refused(
+def test_an_unanswerable_request_is_refused(
     service: Service, other: dict[str, Any], said: str
 ) -> None:
     assert said in refusal(ask(service, "POST", "/explain", {"model": "pulse", "row": ROW} | other))
 
 
-def test_rows_that_nobody_would_read_are_not_explained(service: Service) -> None:
+def test_large_requests_are_not_explained(service: Service) -> None:
     body = {"model": "pulse", "row": {"pulse": 1, "pain": "x" * 600_000}}
     assert "that can be explained" in refusal(ask(service, "POST", "/explain", body), 413)
     body["row"]["pain"] = "x" * 1000  # type: ignore[index]
@@ -606,7 +606,7 @@ def test_an_explanation_that_takes_too_long_is_given_up(
         hasty.runner.close()
 
 
-def test_a_server_that_closes_says_so(service: Service) -> None:
+def test_a_closing_server_returns_503(service: Service) -> None:
     closed = Service(service.repository, Runner(Limits()))
     closed.runner.close()
     for method, path in (("GET", "/models"), ("GET", "/models/pulse/rules")):
@@ -618,7 +618,7 @@ def test_a_server_that_closes_says_so(service: Service) -> None:
 # ----------------------------------------------------------------------- /models and rules
 
 
-def test_models_are_told_with_their_columns_levels_and_thresholds(service: Service) -> None:
+def test_models_are_described_with_columns_levels_and_thresholds(service: Service) -> None:
     answer = ask(service, "GET", "/models").json()
     assert [model["name"] for model in answer] == sorted(MODELS)
     pulse = next(model for model in answer if model["name"] == "pulse")
@@ -642,7 +642,7 @@ def test_models_are_told_with_their_columns_levels_and_thresholds(service: Servi
     assert [target["classes"] for target in both["targets"]] == [["a", "b"], ["1", "2", "3"]]
 
 
-def test_models_that_are_not_loaded_say_why(tmp_path: Path) -> None:
+def test_models_that_are_not_loaded_give_the_reason(tmp_path: Path) -> None:
     for version in ("1", "2"):
         place = tmp_path / "pulse" / version
         place.mkdir(parents=True)
@@ -662,7 +662,7 @@ def test_models_that_are_not_loaded_say_why(tmp_path: Path) -> None:
     assert refusal(ask(service, "GET", "/models/dose/rules"), 503)
 
 
-def test_rules_are_told_a_page_at_a_time_and_searched(service: Service) -> None:
+def test_rules_are_paged_and_searched(service: Service) -> None:
     page = ask(service, "GET", "/models/pulse/rules").json()
     assert (page["model"], page["total"], page["found"]) == ("pulse", 3, 3)
     assert page["version"] == service.repository.get("pulse").version
@@ -713,7 +713,7 @@ def test_pages_of_a_forest_are_parts_of_its_rules(
     assert then.startswith(f"  then {page['says']}   support {page['weight']:g}")
 
 
-def test_lists_say_otherwise_and_several_targets_their_names(service: Service) -> None:
+def test_lists_state_otherwise_and_names_of_several_targets(service: Service) -> None:
     page = ask(service, "GET", "/models/weighted/rules").json()
     assert [one["text"] for one in page["rules"][:2]] == ["x > 1", "otherwise"]
     page = ask(service, "GET", "/models/both/rules?search=first%3A+b").json()
@@ -740,7 +740,7 @@ def test_pages_that_are_not_there_are_refused(
     assert said in refusal(ask(service, "GET", f"/models/pulse/rules?{query}"), status)
 
 
-def test_rules_are_made_once_a_model_and_forgotten_in_turn(
+def test_rules_are_cached_by_model_and_evicted_in_turn(
     service: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made: list[Model] = []
@@ -831,7 +831,7 @@ def test_methods_that_are_not_there_are_refused_as_json(service: Service) -> Non
 
 
 @pytest.mark.matrix
-def test_the_answers_keep_to_the_description(service: Service) -> None:
+def test_responses_follow_the_openapi_description(service: Service) -> None:
     import jsonschema_rs
 
     document = make_document()
@@ -862,7 +862,7 @@ def test_the_answers_keep_to_the_description(service: Service) -> None:
     schema("/models", "get").validate(ask(service, "GET", "/models").json())
 
 
-def test_a_reloaded_model_is_read_and_told_anew(tmp_path: Path) -> None:
+def test_a_reloaded_model_is_described_again(tmp_path: Path) -> None:
     path = tmp_path / "m.treekit"
     pulse_model().save(path)
     repository = Repository([path])
@@ -901,7 +901,7 @@ def test_a_reloaded_model_is_read_and_told_anew(tmp_path: Path) -> None:
     assert after[2]["rules"][0]["says"] in ("1.5", "-2")
 
 
-def test_only_short_rules_are_told_unasked() -> None:
+def test_only_short_rules_are_included_by_default() -> None:
     assert OutputConverter(pulse_model()).returns_rule
     assert OutputConverter(weighted_model()).returns_rule
     assert not OutputConverter(dose_model()).returns_rule
@@ -932,7 +932,7 @@ def rule_texts(model: Model, *rows: list[float]) -> list[list[str]]:
 # --------------------------------------------------------------------------------- rules
 
 
-def test_a_rule_is_said_with_exact_numerals() -> None:
+def test_a_rule_is_written_with_exact_numerals() -> None:
     said = rule_texts(serve_reasons_pulse_model(), [60.5, 0], [61.0, 0], [61.0, 1], [61.0, NAN])
     assert said[0] == ["pulse <= 60.5, or is missing"]
     assert said[1] == ["pulse > 60.5 and pain is mild"]
@@ -940,13 +940,13 @@ def test_a_rule_is_said_with_exact_numerals() -> None:
     assert said[3] == said[2]
 
 
-def test_a_tree_of_one_leaf_always_answers() -> None:
+def test_a_tree_of_one_leaf_always_predicts() -> None:
     schema = Schema((Column("x"),), classes=("a", "b"))
     model = make_model(schema, [build_tree(leaf([1, 2]), schema)] * 2)
     assert rule_texts(model, [3.0]) == [["always", "always"]]
 
 
-def test_a_list_says_the_rule_that_fired_or_otherwise() -> None:
+def test_a_list_returns_the_matching_rule_or_otherwise() -> None:
     schema = Schema((Column("x"), Column("y")), classes=(0, 1))
     second = rule([Surrogate("y", 9.0, -1, above=1, lost=-1)], leaf([5, 1]), leaf([2, 3]))
     chain = rule([Surrogate("x", 2.5, 1, above=-1, lost=1)], leaf([1, 8]), second)
@@ -959,7 +959,7 @@ def test_a_list_says_the_rule_that_fired_or_otherwise() -> None:
     ]
 
 
-def test_sums_of_columns_and_surrogates_are_told_in_full() -> None:
+def test_sums_of_columns_and_surrogates_are_written_completely() -> None:
     schema = Schema((Column("x"), Column("y")), task="regression")
     root = oblique({"x": 0.1, "y": -2.0}, 1.25, leaf(1.0), leaf(2.0), missing=0)
     model = make_model(schema, [build_tree(root, schema)])
@@ -975,7 +975,7 @@ def test_sums_of_columns_and_surrogates_are_told_in_full() -> None:
     assert second == "(x <= 30.5; if that is unknown: y > 3.5) fails, or is unknown"
 
 
-def test_a_row_that_divides_says_its_largest_part() -> None:
+def test_a_divided_row_returns_its_largest_part() -> None:
     model = serve_reasons_pulse_model(missing="fractional")
     whole, divided = rule_texts(model, [50.0, NAN], [NAN, 1.0])
     assert "of the row" not in whole[0]
@@ -1010,7 +1010,7 @@ def test_each_leaf_has_the_conditions_of_the_rules(data: st.DataObject) -> None:
 
 @settings(max_examples=examples(30))
 @given(st.data())
-def test_a_tree_cut_to_its_ways_says_the_same_rules(data: st.DataObject) -> None:
+def test_a_tree_cut_to_paths_has_the_same_rules(data: st.DataObject) -> None:
     model = data.draw(models(kinds=ALL_KINDS))
     matrix = data.draw(matrices(model))
     wanted = {t: sorted(set(own.tolist())) for t, own in enumerate(leaf_indices(model, matrix).T)}
@@ -1019,7 +1019,7 @@ def test_a_tree_cut_to_its_ways_says_the_same_rules(data: st.DataObject) -> None
     )
 
 
-def test_texts_are_kept_within_bounds_and_said_again() -> None:
+def test_texts_are_cached_within_bounds() -> None:
     model = random_model(0, mixed_schema(), n_trees=5)
     rows = np.random.default_rng(0).normal(size=(40, model.schema.n_features)) * 3
     matrix = rows.astype(np.float32)
@@ -1030,7 +1030,7 @@ def test_texts_are_kept_within_bounds_and_said_again() -> None:
         assert sum(map(len, tight._texts.values())) <= 5000
 
 
-def test_threads_that_ask_at_once_get_the_same() -> None:
+def test_concurrent_requests_get_the_same_object() -> None:
     model = random_model(0, mixed_schema(), n_trees=8)
     matrix = (np.random.default_rng(0).normal(size=(60, model.schema.n_features)) * 3).astype("f4")
     expected = Explanations(model).matching_rule_texts(matrix).tolist()
@@ -1097,7 +1097,7 @@ def margins_model() -> Model:
     ],
     ids=["margins", "link", "divided numbers", "divided votes"],
 )
-def test_contributions_of_sums_are_told_before_the_link(model: Model) -> None:
+def test_contributions_of_sums_are_before_the_link(model: Model) -> None:
     rows = round_to_dtype(np.array(probe_rows(model, 4)[-8:]), model.schema.dtype)
     why = Explanations(model)
     bias, added = (why.compute_output(name, rows).cells for name in ("bias", "contributions"))
@@ -1140,7 +1140,7 @@ def test_contributions_of_a_hand_made_tree_are_the_changes_along_the_way() -> No
     assert total == pytest.approx(model.predict_proba([{"pulse": 70, "pain": "severe"}])[0])
 
 
-def test_contributions_that_do_not_add_up_are_never_said(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_contributions_that_do_not_add_up_are_omitted(monkeypatch: pytest.MonkeyPatch) -> None:
     model = serve_reasons_pulse_model()
     added = contributions.FeatureContributions(model)
     climb = added._forest_climber
@@ -1161,7 +1161,7 @@ def test_sums_beyond_64_bits_are_walked_in_whole_numbers() -> None:
 # ---------------------------------------------------------------------- as outputs served
 
 
-def test_answers_that_would_be_huge_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_huge_responses_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     model = serve_reasons_pulse_model()
     matrix = np.zeros((3, 2), np.float32)
     monkeypatch.setattr(reasons, "_MAX_RULE_CHARS", 60)
@@ -1172,7 +1172,7 @@ def test_answers_that_would_be_huge_are_refused(monkeypatch: pytest.MonkeyPatch)
         Explanations(model).compute_output(name, matrix[:2])
 
 
-def test_the_protocol_answers_reasons_that_are_asked_for_within_their_bound() -> None:
+def test_the_protocol_returns_requested_explanations_within_their_limit() -> None:
     served = Served("pulse", "1", "d" * 64, serve_reasons_pulse_model())
     service = Service(one_model(served), Runner(Limits(explained_rows=2)))
 

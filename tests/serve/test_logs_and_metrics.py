@@ -130,7 +130,7 @@ def test_requests_of_a_quiet_server_have_no_lines_but_failures(service: Any) -> 
 
 @pytest.mark.parametrize("mode", ["json", "text"])
 @pytest.mark.parametrize("hostile", HOSTILE)
-def test_nothing_of_a_stranger_forges_a_line_or_moves_a_terminal(
+def test_client_text_cannot_forge_log_lines_or_control_a_terminal(
     hostile: str, mode: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Reports of pytest, which hold captured lines, cannot carry half of a surrogate pair.
@@ -240,7 +240,7 @@ def test_tracebacks_and_warnings_are_lines_of_the_same_form(joined: Any, mode: s
         assert "info second" in lines.data.decode()
 
 
-def test_treekits_warnings_are_said_without_lines_of_its_source(joined: Any) -> None:
+def test_warnings_are_printed_without_source_lines(joined: Any) -> None:
     lines = joined("json")
     (handler,) = [h for h in logging.getLogger().handlers if isinstance(h, LineHandler)]
     for text in ("/a/b.py:53: TreekitWarning: so: it is\n  warn()\n", "/a/b.py:5: UserWarning: w"):
@@ -286,7 +286,7 @@ def test_lines_of_many_requests_are_whole_in_their_order_and_in_pieces(length: i
     assert all(len(piece) <= 4096 or piece.count(b"\n") == 1 for piece in pieces)
 
 
-def test_a_stderr_that_blocks_costs_lines_alone_and_says_how_many(
+def test_a_blocked_stderr_loses_only_lines_and_counts_them(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("treekit.serve.http.logs._MAX_LINES", 100)
@@ -329,7 +329,7 @@ def test_a_stderr_that_is_closed_costs_lines_alone() -> None:
     os.close(pipe)
 
 
-def test_what_is_written_in_part_goes_on_where_it_ended() -> None:
+def test_partial_writes_are_continued() -> None:
     lines, turns = Lines(), iter([True, False, True])
     lines.collect("text")
     assert lines.handler is not None
@@ -376,7 +376,7 @@ def _run(work: str, **how: Any) -> subprocess.CompletedProcess[bytes]:
 
 
 @pytest.mark.system
-def test_what_waits_is_written_when_the_process_ends() -> None:
+def test_queued_lines_are_written_at_exit() -> None:
     done = _run("log_event('last', 'word'); sys.exit(0)", stderr=subprocess.PIPE)
     assert [json.loads(line)["event"] for line in done.stderr.splitlines()] == ["before", "last"]
 
@@ -521,7 +521,7 @@ def test_a_file_that_cannot_be_used_is_seen_until_it_is_mended(tmp_path: Path) -
     assert (answer.status_code, "this server has no model yet" in answer.text) == (404, True)
 
 
-def test_openmetrics_is_given_where_it_is_asked_for(serve_gate_metrics_service: Any) -> None:
+def test_openmetrics_is_returned_on_request(serve_gate_metrics_service: Any) -> None:
     app = gated(serve_gate_metrics_service)
     ask(app, "POST", INFER, json=rows(1, 2))
     accept = {"Accept": "application/openmetrics-text; version=1.0.0"}
@@ -542,7 +542,7 @@ def test_names_of_models_stay_labels(serve_gate_metrics_service: Any, name: str)
     assert value(found, "treekit_rows_total", model=name, version="1") == 2
 
 
-def test_a_stranger_makes_no_labels(serve_gate_metrics_service: Any) -> None:
+def test_unknown_models_make_no_metric_labels(serve_gate_metrics_service: Any) -> None:
     app = gated(serve_gate_metrics_service)
     ask(app, "GET", "/metrics")
     before = samples(ask(app, "GET", "/metrics").text)

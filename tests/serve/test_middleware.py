@@ -99,7 +99,7 @@ def test_a_request_to_a_rebound_name_is_refused_with_the_remedy(service: Any, ho
 @pytest.mark.parametrize(
     "host", ["", "a b", "localhost/x", "user@localhost", "[::1", "localhost:x"]
 )
-def test_a_host_that_is_none_is_refused(service: Any, host: str) -> None:
+def test_an_invalid_host_is_refused(service: Any, host: str) -> None:
     assert ask(gated(service), "GET", "/v2", headers={"Host": host}).status_code == 400
 
 
@@ -120,7 +120,9 @@ def test_two_origins_are_refused_though_one_is_right(service: Any) -> None:
     assert "more than one Origin header" in answer.json()["error"]
 
 
-def test_a_server_on_all_addresses_is_asked_by_address_and_not_by_any_name(service: Any) -> None:
+def test_a_server_on_all_addresses_accepts_addresses_and_refuses_unknown_host_names(
+    service: Any,
+) -> None:
     for bound in ("0.0.0.0", "::", ""):
         app = gated(service, host=bound)
         for host in ("10.1.2.3:8080", "[2001:db8::7]:8080"):
@@ -136,7 +138,7 @@ def test_the_bound_host_is_a_name_of_the_server(service: Any) -> None:
         assert ask(app, "GET", "/v2", headers={"Host": "10.0.0.6"}).status_code == 403
 
 
-def test_any_host_passes_where_that_is_asked_for_or_the_service_is_embedded(service: Any) -> None:
+def test_any_host_is_accepted_if_configured_or_embedded(service: Any) -> None:
     for app in (gated(service, allow_hosts=("*",)), make_app(service)):
         assert ask(app, "GET", "/v2", headers={"Host": "whatever.example"}).status_code == 200
 
@@ -150,7 +152,7 @@ def test_health_is_answered_whatever_the_host(service: Any, token_file: Path) ->
 
 
 @pytest.mark.parametrize("host", ["http://a.example", "a.example/x", "a b", ""])
-def test_an_allowed_host_that_is_none_is_refused_at_the_start(host: str) -> None:
+def test_an_invalid_allowed_host_is_refused_at_startup(host: str) -> None:
     with pytest.raises(SettingError, match="--allow-host"):
         Access(ServeSettings(("-",), allow_hosts=(host,)))
 
@@ -176,7 +178,7 @@ def test_a_page_of_another_origin_is_refused(service: Any, origin: str) -> None:
     assert not ran.is_set()
 
 
-def test_a_page_of_the_server_asks_it(service: Any) -> None:
+def test_a_page_of_the_server_may_send_requests(service: Any) -> None:
     app = gated(service)
     headers = {"Host": "localhost:8080", "Origin": "http://localhost:8080"}
     headers["Sec-Fetch-Site"] = "same-origin"
@@ -187,7 +189,7 @@ def test_a_page_of_the_server_asks_it(service: Any) -> None:
     assert ask(app, "POST", INFER, json=rows(1), headers=headers).status_code == 403
 
 
-def test_the_name_of_a_proxy_is_no_name_of_the_server(service: Any) -> None:
+def test_the_name_of_a_proxy_is_not_a_name_of_the_server(service: Any) -> None:
     headers = {"Host": "evil.example", "X-Forwarded-Host": "localhost:8080"}
     app = gated(service)
     assert ask(app, "POST", INFER, json=rows(1), headers=headers).status_code == 403
@@ -204,7 +206,7 @@ def test_a_request_from_another_site_without_origin_is_refused_but_for_the_page(
         assert ask(app, "GET", "/", headers=headers).status_code == 200
 
 
-def test_an_allowed_origin_is_answered_and_told_what_it_may_read(service: Any) -> None:
+def test_an_allowed_origin_gets_cors_headers(service: Any) -> None:
     app = gated(service, allow_origins=("https://App.example",))
     headers = {"Origin": "https://app.example", "Sec-Fetch-Site": "cross-site"}
     answer = ask(app, "POST", INFER, json=rows(1), headers=headers)
@@ -238,7 +240,7 @@ def test_a_preflight_is_answered_for_allowed_origins_without_a_token(
     assert ask(app, "OPTIONS", INFER, headers=headers).status_code == 405
 
 
-def test_any_origin_passes_where_that_is_asked_for(service: Any) -> None:
+def test_any_origin_is_accepted_if_configured(service: Any) -> None:
     app = gated(service, allow_origins=("*",))
     for origin in ("null", "https://anybody.example"):
         answer = ask(app, "POST", INFER, json=rows(1), headers={"Origin": origin})
@@ -246,7 +248,7 @@ def test_any_origin_passes_where_that_is_asked_for(service: Any) -> None:
 
 
 @pytest.mark.parametrize("origin", ["app.example", "https://a.example/", "https://a/b", "null"])
-def test_an_allowed_origin_that_is_none_is_refused_at_the_start(origin: str) -> None:
+def test_an_invalid_allowed_origin_is_refused_at_startup(origin: str) -> None:
     with pytest.raises(SettingError, match="--allow-origin"):
         Access(ServeSettings(("-",), allow_origins=(origin,)))
 
@@ -367,7 +369,7 @@ def test_a_request_has_the_id_it_brings_or_one_of_its_own(service: Any) -> None:
         assert answer.headers["x-request-id"] not in ("", hostile)
 
 
-def test_answers_carry_what_browsers_need_to_know(service: Any) -> None:
+def test_responses_carry_security_headers(service: Any) -> None:
     app = gated(service)
     got = ask(app, "GET", "/v2/models/twice").headers
     assert got["x-content-type-options"] == "nosniff"
@@ -387,7 +389,7 @@ def test_an_endpoints_own_headers_stay(service: Any) -> None:
     assert answer.headers["referrer-policy"] == "no-referrer"
 
 
-def test_what_is_not_there_is_said_as_json(service: Any) -> None:
+def test_unknown_paths_return_json_errors(service: Any) -> None:
     app = gated(service)
     missing = ask(app, "GET", "/nothing")
     assert missing.status_code == 404
@@ -404,7 +406,7 @@ def test_what_is_not_there_is_said_as_json(service: Any) -> None:
 # ----------------------------------------------------------------- how much, and the end
 
 
-def test_one_request_more_than_the_limit_is_told_to_come_again(service: Any) -> None:
+def test_one_request_beyond_the_limit_gets_retry_after(service: Any) -> None:
     hold, twice = threading.Event(), next(service.repository.served)
     twice.meanwhile = lambda: hold.wait(10)
     app = gated(service)
@@ -449,7 +451,7 @@ def _only(handle: Any, service: Any, lines: Lines | None = None) -> HttpApp:
     return HttpApp(service, settings, Access(settings), Metrics(service), routes)
 
 
-def test_an_error_that_nobody_foresaw_tells_the_client_its_id_alone(service: Any) -> None:
+def test_an_unexpected_error_returns_only_its_id_to_the_client(service: Any) -> None:
     def fail() -> None:
         raise RuntimeError("secret /home/me")
 
@@ -667,9 +669,7 @@ def test_an_answer_that_takes_too_long_is_503(hasty: Server) -> None:
 
 @pytest.mark.system
 @pytest.mark.parametrize("is_gone", [True, False])
-def test_work_whose_client_is_gone_or_whose_time_is_over_ends(
-    tmp_path: Path, is_gone: bool
-) -> None:
+def test_work_ends_with_its_connection_or_deadline(tmp_path: Path, is_gone: bool) -> None:
     begun, ended = threading.Event(), threading.Event()
 
     def work() -> None:
@@ -695,7 +695,7 @@ def test_work_whose_client_is_gone_or_whose_time_is_over_ends(
 
 
 @pytest.mark.system
-def test_a_search_of_rules_whose_client_is_gone_ends(
+def test_a_search_of_rules_ends_with_its_connection(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     begun, ended = threading.Event(), threading.Event()
@@ -765,7 +765,7 @@ def test_more_connections_than_the_limit_are_turned_away(tmp_path: Path) -> None
 
 @pytest.mark.system
 @pytest.mark.parametrize("loop", ["uvloop", "asyncio"])
-def test_a_client_that_does_not_read_its_answers_is_dropped(tmp_path: Path, loop: str) -> None:
+def test_a_client_that_does_not_read_its_responses_is_dropped(tmp_path: Path, loop: str) -> None:
     with served(tmp_path, seconds=1.0, loop=loop) as patient, connect(patient.port) as connection:
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         connection.settimeout(0.5)
@@ -802,7 +802,7 @@ def test_a_client_that_takes_its_time_for_a_large_answer_gets_it_whole(server: S
 
 
 @pytest.mark.system
-def test_64_slow_clients_hold_up_nobody(hasty: Server) -> None:
+def test_64_slow_clients_do_not_block_others(hasty: Server) -> None:
     """Of four kinds; the good one beside them is answered as ever.
 
     Those whose body does not arrive are ended.  uvicorn has no limit for heads: the others are
@@ -890,7 +890,7 @@ def test_too_many_headers_are_431(server: Server) -> None:
         b"hello\r\n\r\n",
     ],
 )  # fmt: skip
-def test_what_could_be_read_in_two_ways_is_refused_and_ends(server: Server, bad: bytes) -> None:
+def test_ambiguous_framing_is_refused_and_ends_the_connection(server: Server, bad: bytes) -> None:
     answer = spoken(server.port, bad + request(GOOD, LAST))
     assert statuses(answer)[:1] == [400], answer
     assert 200 not in statuses(answer)
@@ -914,7 +914,7 @@ def test_pipelined_requests_are_answered_in_their_order(server: Server) -> None:
     ]
 
 
-def test_what_is_no_http_after_a_request_ends_the_connection(server: Server) -> None:
+def test_invalid_http_after_a_request_ends_the_connection(server: Server) -> None:
     answer = spoken(server.port, request() + b"\x00\x01 what\r\n\r\n")
     assert statuses(answer)[-1] == 400
     assert server.post().status_code == 200
@@ -935,7 +935,7 @@ def test_head_has_no_body(server: Server) -> None:
     assert answer.endswith(b"\r\n\r\n")
 
 
-def test_a_client_that_asks_whether_to_go_on_is_told(server: Server) -> None:
+def test_expect_100_continue_is_answered(server: Server) -> None:
     with connect(server.port) as connection:
         head = request(b"", f"Content-Length: {len(GOOD)}", "Expect: 100-continue", LAST)
         connection.sendall(head)
@@ -944,7 +944,7 @@ def test_a_client_that_asks_whether_to_go_on_is_told(server: Server) -> None:
         assert statuses(until_closed(connection)) == [200]
 
 
-def test_a_refused_client_that_asked_whether_to_go_on_is_not_and_ends(server: Server) -> None:
+def test_a_refused_expect_100_continue_ends_the_connection(server: Server) -> None:
     """Its body may come or not: a request after it must not be taken for the body."""
     head = request(
         b"", "Content-Length: 999999", "Expect: 100-continue", "Origin: https://evil.example"

@@ -50,7 +50,7 @@ def index(service: Service, body: bytes = b"") -> Any:
     return asked(service, "POST", "/v2/repository/index", body).json()
 
 
-def test_the_index_has_every_version_and_says_why_one_does_not_answer(folder: Path) -> None:
+def test_the_index_lists_every_version_with_the_reason_of_failures(folder: Path) -> None:
     (folder / "broken.treekit").write_bytes(b"no model")
     service = service_of(folder)
     lines = {(line["name"], line["version"]): line for line in index(service)}
@@ -65,7 +65,7 @@ def test_the_index_has_every_version_and_says_why_one_does_not_answer(folder: Pa
     assert (refused.status_code, refused.json()) == (503, {"name": "broken", "ready": False})
 
 
-def test_metadata_tell_versions_and_digest(folder: Path) -> None:
+def test_metadata_state_versions_and_digest(folder: Path) -> None:
     service = service_of(folder)
     found = asked(service, "GET", "/v2/models/many").json()
     assert found["versions"] == ["12", "1"]
@@ -76,7 +76,7 @@ def test_metadata_tell_versions_and_digest(folder: Path) -> None:
     assert {out["name"]: out["datatype"] for out in found["outputs"]}["label"] == "BOOL"
 
 
-def test_each_version_answers_as_itself(folder: Path) -> None:
+def test_each_version_predicts_as_its_model(folder: Path) -> None:
     service = service_of(folder)
     given = {"name": "input", "shape": [1, 4], "datatype": "FP32", "data": [0.1, 0.2, 0.3, 0.4]}
     body = json.dumps({"inputs": [given]}).encode()
@@ -133,7 +133,7 @@ def test_more_parts_than_a_model_has_are_refused_before_they_are_decoded(
     assert asyncio.run(ask()).text == answer.text
 
 
-def test_braces_in_texts_and_in_binary_data_are_no_objects(folder: Path) -> None:
+def test_braces_in_texts_and_binary_data_are_not_objects(folder: Path) -> None:
     service = service_of(folder)
     texts = ['{"[:\\' * 30] * 500
     given = {"name": "a", "shape": [500], "datatype": "BYTES", "data": texts}
@@ -163,7 +163,7 @@ def test_a_model_that_appears_is_loaded(folder: Path) -> None:
     assert asked(service, "GET", "/v2/models/fresh").status_code == 200
 
 
-def test_a_file_that_is_no_model_any_more_leaves_the_old_one_serving(folder: Path) -> None:
+def test_a_file_that_became_invalid_leaves_the_old_model_serving(folder: Path) -> None:
     service = service_of(folder, control=True)
     (folder / "texts.treekit").write_bytes(b"no model")
     answer = changed(service, "texts", "load")
@@ -209,7 +209,7 @@ def test_control_requests_of_another_form_are_refused(
     assert asked(service, "GET", "/v2/models/texts/ready").status_code == 200
 
 
-def test_unloading_twice_or_a_stranger(folder: Path) -> None:
+def test_unloading_twice_or_an_unknown_model_is_refused(folder: Path) -> None:
     service = service_of(folder, control=True)
     assert changed(service, "texts", "unload").json() == {"name": "texts", "versions": []}
     assert changed(service, "texts", "unload").status_code == 200

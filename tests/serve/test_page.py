@@ -313,7 +313,7 @@ def test_a_picture_that_cannot_be_is_refused_by_name(served, query, status, said
 
 
 @pytest.mark.usefixtures("without_plugins")
-def test_without_the_plugin_that_draws_it_is_named_and_the_page_asks_for_no_picture(served):
+def test_without_the_plot_plugin_the_page_names_it_and_requests_no_picture(served):
     reply = picture(served)
     assert reply.status_code == 404
     assert "run pip install treekit-plot" in reply.json()["error"]
@@ -348,7 +348,7 @@ def test_the_form_is_made_from_the_schema_and_filled_in(page):
 
 
 @pytest.mark.system
-def test_answers_follow_as_one_types_and_are_the_models_own(page):
+def test_predictions_update_while_typing_and_equal_the_model(page):
     page.open("melon")
     for text, number in ((" 3.8e-1 ", 0.38), ("-.5", -0.5), ("-1e999", -np.inf), ("+7", 7.0)):
         page.fill(0, text)
@@ -394,7 +394,7 @@ def test_values_that_training_did_not_see_are_taken_where_the_model_takes_them(p
 
 
 @pytest.mark.system
-def test_what_is_no_number_is_told_at_its_field_and_sent_nowhere(page):
+def test_an_invalid_number_is_reported_at_its_field_and_not_sent(page):
     page.open("melon").settle(to_the_end=True)
     before = len(page.served.moods.asked)
     page.ask("document.getElementById('field-0').select()")
@@ -425,7 +425,7 @@ def test_the_rule_and_the_way_are_those_of_the_row(page):
 
 
 @pytest.mark.system
-def test_what_columns_add_is_told_in_figures_that_add_up(page):
+def test_contributions_are_shown_in_figures_that_add_up(page):
     page.open("forest", row=json.dumps({"density": "0.6", "sugar": "3"}))
     figures = [float(text.replace("−", "-")) for text in page.texts("#adds td.n")]
     assert sum(figures[:-1]) == pytest.approx(figures[-1], abs=1e-9)
@@ -454,7 +454,7 @@ def test_a_forest_shows_its_votes_and_the_way_through_any_tree(page):
 
 
 @pytest.mark.system
-def test_a_number_is_answered_exactly(page):
+def test_a_number_is_predicted_exactly(page):
     page.open("price", row=json.dumps({"rooms": "3"}))
     value = float(page.served.models["price"].predict([{"rooms": 3.0, "floor": 0.0}])[0])
     assert float(page.text("#answer .is")) == value
@@ -552,7 +552,7 @@ def test_an_address_brings_back_the_model_and_the_row(page):
 
 
 @pytest.mark.system
-def test_an_address_of_nothing_is_answered_with_what_there_is(page):
+def test_an_unknown_address_lists_the_existing_ones(page):
     page.open("no<b>body", wait=False, row="{")
     page.wait("!document.getElementById('empty').hidden")
     assert "Model no<b>body not found" in page.text("#empty")
@@ -585,7 +585,7 @@ def test_the_keyboard_alone_reaches_everything_and_leaves_it_again(page):
 
 
 @pytest.mark.system
-def test_keys_alone_ask_and_read_the_answer(page):
+def test_predictions_work_by_keyboard_alone(page):
     page.open("melon")
     page.press("Tab")
     page.press("Enter", "\r")
@@ -685,7 +685,7 @@ def test_print_hides_what_is_for_the_screen(page):
 
 
 @pytest.mark.system
-def test_a_server_that_is_gone_is_named_and_tried_again(faulty):
+def test_an_unreachable_server_is_reported_and_retried(faulty):
     faulty.open("melon")
     faulty.browser.online(False)
     faulty.ask("document.getElementById('field-0').select()")
@@ -745,7 +745,7 @@ def test_a_replaced_model_is_read_again_and_the_row_stays(page):
 
 
 @pytest.mark.system
-def test_a_model_that_was_unloaded_meanwhile_is_told_so(faulty):
+def test_a_model_unloaded_meanwhile_is_reported(faulty):
     faulty.open("double")
     faulty.served.repository.unload("double")
     try:
@@ -758,7 +758,7 @@ def test_a_model_that_was_unloaded_meanwhile_is_told_so(faulty):
 
 
 @pytest.mark.system
-def test_a_token_is_asked_for_and_kept_in_this_tab_alone(faulty):
+def test_a_token_is_requested_and_kept_in_this_tab(faulty):
     moods = faulty.served.moods
     moods.token = b"Bearer s3cret"
     faulty.open("melon", wait=False)
@@ -784,7 +784,7 @@ def test_a_token_is_asked_for_and_kept_in_this_tab_alone(faulty):
 
 
 @pytest.mark.system
-def test_a_model_that_is_not_loaded_says_why(page):
+def test_a_model_that_is_not_loaded_gives_the_reason(page):
     one = {
         "name": "bad",
         "version": "",
@@ -869,7 +869,7 @@ def test_the_page_works_behind_a_proxy_with_tls_and_a_prefix(page, served, tmp_p
         ({"Origin": "null", "X-Forwarded-Host": ""}, 403),
     ],
 )
-def test_pages_of_the_name_that_was_asked_for_are_the_servers_own(served, sent, status):
+def test_pages_of_the_requested_name_are_same_origin(served, sent, status):
     host = served.address.removeprefix("http://")
     headers = {name: value.format(host=host) for name, value in sent.items()}
     assert httpx.get(f"{served.address}/models", headers=headers).status_code == status

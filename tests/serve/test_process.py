@@ -107,7 +107,7 @@ def test_help_has_examples_and_exit_codes():
         assert told in done.output
 
 
-def test_help_says_the_limits_that_hold():
+def test_help_states_the_actual_limits():
     from treekit.serve.settings import Limits
 
     told = click.testing.CliRunner().invoke(main, ["serve", "--help"]).output
@@ -155,12 +155,12 @@ def test_without_options_the_settings_are_their_own_defaults():
 # ------------------------------------------------------------------- refusals
 
 
-def test_what_is_not_there_is_refused_by_name(tmp_path, model):
+def test_missing_files_are_refused_by_name(tmp_path, model):
     gone = tmp_path / "gone.treekit"
     assert f"there is no model file or folder {str(gone)!r}" in serve_refused(model, gone)
 
 
-def test_what_is_no_model_is_refused_with_the_reason(tmp_path, model):
+def test_files_that_are_not_models_are_refused_with_the_reason(tmp_path, model):
     other = tmp_path / "notes.txt"
     other.write_text("no model")
     assert "is not a model file of treekit; give .treekit files, or folders" in serve_refused(other)
@@ -177,7 +177,7 @@ def test_two_models_of_one_name_are_refused(tmp_path, model):
     assert "are both model 'said'; rename one" in serve_refused(model, twin)
 
 
-def test_a_port_that_is_taken_is_told(model):
+def test_a_port_in_use_is_reported(model):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         assert f"port {port} of 127.0.0.1 is in use" in serve_refused(model, "--port", port)
@@ -185,7 +185,7 @@ def test_a_port_that_is_taken_is_told(model):
         assert said.count("is in use") == 1
 
 
-def test_a_host_that_is_none_of_this_machine_is_told(model):
+def test_a_host_of_another_machine_is_reported(model):
     assert "is not an address of this machine" in serve_refused(model, "--host", "192.0.2.1")
     assert "has no address" in serve_refused(model, "--host", "nobody.invalid")
     # An unset variable of a script must not open a server to all.
@@ -235,7 +235,7 @@ main(["serve", *sys.argv[1:]], prog_name="treekit")
 @pytest.mark.parametrize(
     ("library", "extra"), [("uvicorn", "serve"), ("grpc", "grpc"), ("grpc_health", "grpc")]
 )
-def test_a_library_that_is_absent_is_told_with_its_extra(model, monkeypatch, library, extra):
+def test_a_missing_library_is_reported_with_its_extra(model, monkeypatch, library, extra):
     import importlib.util
 
     real = importlib.util.find_spec
@@ -258,7 +258,7 @@ def told_of(**settings: Any) -> list[dict[str, Any]]:
 
 
 @pytest.mark.system
-def test_a_server_says_its_models_its_page_that_it_listens_and_that_it_has_stopped(model):
+def test_a_server_prints_models_page_start_and_stop(model):
     with server_process(model) as running:
         url = running.url
         assert running.end() == 0
@@ -273,7 +273,7 @@ def test_a_server_says_its_models_its_page_that_it_listens_and_that_it_has_stopp
     ]
 
 
-def test_who_opens_a_server_without_a_token_is_warned():
+def test_a_public_server_without_a_token_warns():
     open_to_all = [line for line in told_of(host="0.0.0.0") if line["level"] == "warning"]
     assert [line["event"] for line in open_to_all] == ["open"]
     assert "--token-file" in open_to_all[0]["message"]
@@ -669,7 +669,7 @@ def two_workers(model: Path) -> Iterator[ServerProcess]:
 
 @pytest.mark.system
 @posix
-def test_a_worker_that_dies_is_told_of_and_started_again(two_workers):
+def test_a_dead_worker_is_reported_and_restarted(two_workers):
     _, second = children(two_workers.process.pid)
     os.kill(second, signal.SIGKILL)
     two_workers.wait_for("error   worker . ended: signal 9; restarting")
@@ -753,7 +753,7 @@ def test_workers_share_a_port_of_grpc_that_no_other_server_takes(model):
 
 
 @pytest.mark.system
-def test_a_file_that_is_bad_is_told_once_by_several_workers(tmp_path):
+def test_a_damaged_file_is_reported_once_by_several_workers(tmp_path):
     bad = tmp_path / "bad.treekit"
     bad.write_text("no model")
     running = ServerProcess(bad, "--port", 0, "--workers", 2)
@@ -764,7 +764,7 @@ def test_a_file_that_is_bad_is_told_once_by_several_workers(tmp_path):
 
 @pytest.mark.system
 @posix
-def test_workers_end_when_their_parent_is_gone(model):
+def test_workers_end_with_their_parent(model):
     with server_process(model, "--workers", 2) as running:
         pids = children(running.process.pid)
         assert len(pids) == 2
@@ -799,7 +799,7 @@ def test_a_python_program_is_refused_what_the_command_is(model):
         serve(ServeSettings((str(model),), workers=0))
 
 
-def test_of_two_servers_that_are_started_at_once_the_second_is_told() -> None:
+def test_the_second_of_two_servers_on_one_port_is_reported() -> None:
     first = bind_sockets("127.0.0.1", 0)
     port = first[0].getsockname()[1]
     try:
@@ -810,13 +810,13 @@ def test_of_two_servers_that_are_started_at_once_the_second_is_told() -> None:
             opened.close()
 
 
-def test_a_port_of_grpc_that_is_taken_is_told(model: Path) -> None:
+def test_a_grpc_port_in_use_is_reported(model: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         assert "gRPC cannot listen on" in serve_refused(model, "--port", 0, "--grpc-port", port)
 
 
-def test_a_start_that_takes_long_says_what_it_does(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_slow_start_prints_progress(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("treekit.serve.process.worker._LOADING_SECONDS", 0.01)
 
     class Slow:

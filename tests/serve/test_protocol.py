@@ -135,7 +135,7 @@ def test_a_model_that_refuses_missing_cells_refuses_nan_by_name(tmp_path: Path) 
     assert "missing" in answer.json()["error"]
 
 
-def test_no_rows_are_an_answer_of_no_rows(service: Service) -> None:
+def test_no_rows_give_no_predictions(service: Service) -> None:
     answer = asked(service, of_data([], [0, 4]))
     assert answer.status_code == 200
     assert [output["shape"] for output in answer.json()["outputs"]] == [[0], [0, 3]]
@@ -155,7 +155,7 @@ def test_null_is_a_missing_value_of_every_datatype() -> None:
     assert read([0.1, None], [2], "FP32").cells.dtype == np.float32  # as without the null
 
 
-def test_rows_with_nulls_are_answered_as_the_model_does(service: Service) -> None:
+def test_rows_with_nulls_are_predicted_as_by_the_model(service: Service) -> None:
     rows = {name: column[:40].tolist() for name, column in people().items()}
     rows["age"] = [None if age != age else age for age in rows["age"]]
     body = {
@@ -173,7 +173,7 @@ def test_rows_with_nulls_are_answered_as_the_model_does(service: Service) -> Non
     )
 
 
-def test_the_request_is_read_whatever_its_content_type_says(service: Service) -> None:
+def test_requests_are_read_with_any_content_type(service: Service) -> None:
     body = of_data([0.5] * 4, [1, 4])
     plain = asked(service, body)
     assert plain.status_code == 200
@@ -190,7 +190,7 @@ def test_unknown_members_and_parameters_are_passed_over(service: Service) -> Non
     assert asked(service, body).content == plain.content
 
 
-def test_answers_name_model_version_and_id(service: Service) -> None:
+def test_responses_name_model_version_and_id(service: Service) -> None:
     answer = asked(service, of_data([0.5] * 4, [1, 4]) | {"id": "", "outputs": []}).json()
     assert answer["id"] == ""
     assert (answer["model_name"], answer["outputs"][0]["name"]) == ("texts", "label")
@@ -319,7 +319,7 @@ def test_data_that_do_not_fit_are_refused_by_name(
     ],
     ids=lambda value: "" if isinstance(value, bytes) else value,
 )
-def test_bodies_that_are_no_requests_are_refused_in_words(
+def test_invalid_bodies_are_refused_with_a_message(
     service: Service, text: bytes, words: str
 ) -> None:
     with pytest.raises(InvalidRequestError, match=words):
@@ -378,7 +378,7 @@ def test_a_column_of_missing_categories_may_be_numbers(service: Service) -> None
     )
 
 
-def test_codes_that_are_none_are_missing_values(service: Service) -> None:
+def test_invalid_codes_are_missing_values(service: Service) -> None:
     wanted = asked(service, of_data([40.0, None, None], [1, 3]), "mixed").json()["outputs"]
     for code in (7.0, -1.0, 0.5, 1e30, -3.4e38, 2.0**31, 2.0**63):
         row = of_data([40.0, code, code], [1, 3])
@@ -504,7 +504,7 @@ def test_gzip_of_several_members_is_their_texts_in_order(parts: int) -> None:
         ("deflate", zlib.compress(b"\0" * (80 << 20)), 413, "the decompressed body is longer"),
     ],
 )
-def test_what_does_not_inflate_within_the_bound_is_refused(
+def test_compressed_bodies_beyond_the_limit_are_refused(
     service: Service, coding: str, body: bytes, status: int, words: str
 ) -> None:
     asked(service, b"")  # what an application holds once is no matter of a body
@@ -539,7 +539,7 @@ def test_paths_and_methods_that_are_not_there_are_json(service: Service, tmp_pat
     ]
 
 
-def test_a_fault_of_the_server_is_json_and_tells_nothing(
+def test_an_internal_error_is_json_without_details(
     service: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def broken(*_: Any) -> None:
@@ -558,7 +558,7 @@ def test_a_fault_of_the_server_is_json_and_tells_nothing(
     assert "secret" not in answer.text
 
 
-def test_rows_of_numbers_are_answered_as_the_model_does(service: Service) -> None:
+def test_numeric_rows_are_predicted_as_by_the_model(service: Service) -> None:
     rows = np.column_stack([column[:50] for column in numbers().values()])
     label, shares = asked(service, of_data(rows.tolist(), [50, 4])).json()["outputs"]
     assert label["data"] == models()["texts"].predict(rows).tolist()

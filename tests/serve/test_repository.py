@@ -144,7 +144,7 @@ def test_a_file_by_name_is_named_by_its_digest(tmp_path, reader):
     assert models.get() is models.get("a") is models.get("a", "ca978112ca1b")
 
 
-def test_names_and_versions_that_are_not_there_are_told_with_those_that_are(tmp_path, models):
+def test_unknown_names_and_versions_are_reported_with_the_known_ones(tmp_path, models):
     write(tmp_path / "wine.treekit", "w")
     write(tmp_path / "iris" / "1" / "model.treekit", "i")
     models.refresh()
@@ -192,7 +192,9 @@ def test_a_second_file_of_a_name_that_comes_later_leaves_the_first_in_service(tm
 # ------------------------------------------------------------------ changing
 
 
-def test_a_changed_file_replaces_its_model_and_whoever_holds_the_old_one_keeps_it(tmp_path, models):
+def test_a_changed_file_replaces_its_model_while_running_requests_keep_the_old_one(
+    tmp_path, models
+):
     write(tmp_path / "a.treekit", "one")
     models.refresh()
     held = models.get("a")
@@ -333,7 +335,7 @@ def test_a_config_map_of_kubernetes_is_followed(tmp_path, models):
 # --------------------------------------------------------------- disappearing
 
 
-def test_a_file_that_is_gone_from_a_folder_takes_its_model_along(tmp_path, models):
+def test_a_file_removed_from_a_folder_removes_its_model(tmp_path, models):
     write(tmp_path / "a.treekit", "a")
     write(tmp_path / "b.treekit", "b")
     models.refresh()
@@ -414,7 +416,7 @@ def test_a_file_that_may_not_be_read_is_tried_again(tmp_path, models, monkeypatc
     assert what(models.refresh()) == [("a", "loaded")]
 
 
-def test_a_file_that_cannot_be_opened_is_told_once_and_tried_at_each_look(
+def test_an_unreadable_file_is_reported_once_and_retried_at_each_scan(
     tmp_path, models, monkeypatch
 ):
     write(tmp_path / "a.treekit", "one")
@@ -693,7 +695,7 @@ def test_a_load_that_is_refused_changes_nothing(tmp_path, models):
     assert models.ready
 
 
-def test_what_is_not_there_cannot_be_loaded_or_unloaded(tmp_path, models):
+def test_unknown_models_cannot_be_loaded_or_unloaded(tmp_path, models):
     write(tmp_path / "wine.treekit", "w")
     models.refresh()
     with pytest.raises(NotFoundError, match=r"no file of a model 'wime'.*'wine'"):
@@ -705,7 +707,7 @@ def test_what_is_not_there_cannot_be_loaded_or_unloaded(tmp_path, models):
 # --------------------------------------------------------------------- asking
 
 
-def test_nobody_who_asks_waits_for_a_file_that_is_being_read(tmp_path, models, reader):
+def test_requests_do_not_wait_for_files_being_read(tmp_path, models, reader):
     write(tmp_path / "a.treekit", "one")
     models.refresh()
     begun, go_on = threading.Event(), threading.Event()
@@ -841,7 +843,7 @@ def make_worker(tmp_path: Path, *sources: Path) -> Repository:
     return made
 
 
-def test_a_new_worker_serves_a_given_file_that_is_damaged_or_gone(tmp_path):
+def test_a_new_worker_serves_a_given_file_that_is_damaged_or_removed(tmp_path):
     write(tmp_path / "a.treekit", "one")
     make_worker(tmp_path, tmp_path / "a.treekit").refresh()
     write(tmp_path / "a.treekit", "bad")
@@ -854,7 +856,7 @@ def test_a_new_worker_serves_a_given_file_that_is_damaged_or_gone(tmp_path):
     assert text_of(later) == "one"
 
 
-def test_a_new_worker_serves_a_model_whose_file_is_gone_for_a_moment(tmp_path):
+def test_a_new_worker_serves_a_model_whose_file_is_briefly_missing(tmp_path):
     for name in "ab":
         write(tmp_path / f"{name}.treekit", name)
     make_worker(tmp_path, tmp_path).refresh()
@@ -893,7 +895,7 @@ def test_copies_are_private_and_have_names_that_are_not_utf_8(tmp_path):
     assert (tmp_path / "copies").stat().st_mode & 0o777 == 0o700
 
 
-def test_without_space_for_a_copy_a_model_is_served_and_the_older_copy_is_gone(
+def test_without_disk_space_a_model_is_served_and_the_older_copy_is_removed(
     tmp_path, monkeypatch, caplog
 ):
     def fail(self: Path, data: bytes) -> int:
@@ -915,7 +917,7 @@ def test_without_space_for_a_copy_a_model_is_served_and_the_older_copy_is_gone(
         later.get()
 
 
-def test_changes_are_told_to_those_who_subscribed(tmp_path, models):
+def test_changes_are_sent_to_subscribers(tmp_path, models):
     told: list[Change] = []
     models.subscribe(told.extend)
     write(tmp_path / "a.treekit", "a")
@@ -926,7 +928,7 @@ def test_changes_are_told_to_those_who_subscribed(tmp_path, models):
     assert what(told) == [("a", "loaded"), ("a", "unloaded"), ("a", "loaded")]
 
 
-def test_clients_are_not_told_where_files_lie_and_the_log_is(tmp_path):
+def test_clients_do_not_see_file_paths_and_the_log_does(tmp_path):
     folder = tmp_path / "inside"
     folder.mkdir()
     (tmp_path / "models").symlink_to(folder)
@@ -947,7 +949,7 @@ def test_clients_are_not_told_where_files_lie_and_the_log_is(tmp_path):
     assert "/" not in str(refused.value)
 
 
-def test_clients_are_not_told_where_a_link_led_before_it_was_switched(tmp_path):
+def test_clients_do_not_see_former_link_targets(tmp_path):
     for number in (1, 2):
         folder = tmp_path / f"SECRET{number}"
         folder.mkdir()
@@ -1130,7 +1132,7 @@ def test_no_answer_is_lost_or_mixed_while_versions_come_and_go(tmp_path, forests
 
 
 @pytest.mark.system
-def test_a_bad_file_is_told_once_and_its_model_goes_on(tmp_path, forests):
+def test_a_damaged_file_is_reported_once_and_its_model_keeps_serving(tmp_path, forests):
     target = tmp_path / "said.treekit"
     put(forests[0], target)
     bad = tmp_path / "bad.bin"
@@ -1165,7 +1167,7 @@ def test_a_file_that_is_written_slowly_in_its_place_serves_only_when_it_is_whole
 
 
 @pytest.mark.system
-def test_a_server_that_is_told_never_to_look_does_not(tmp_path, forests):
+def test_a_scan_interval_of_0_disables_scanning(tmp_path, forests):
     target = tmp_path / "said.treekit"
     put(forests[0], target)
     with server_thread(target, reload_seconds=0) as url, Clients(url, 1) as clients:

@@ -79,7 +79,7 @@ def same(got: np.ndarray, wanted: Any) -> None:
 # ------------------------------------------------------------------------ metadata
 
 
-def test_the_server_says_what_it_is(client: InferenceServerClient) -> None:
+def test_the_server_metadata_state_name_and_version(client: InferenceServerClient) -> None:
     assert client.is_server_live()
     assert client.is_server_ready()
     metadata = client.get_server_metadata()
@@ -87,7 +87,7 @@ def test_the_server_says_what_it_is(client: InferenceServerClient) -> None:
     assert {"binary_tensor_data", "model_repository"} <= set(metadata["extensions"])
 
 
-def test_a_model_says_what_it_takes_and_gives(client: InferenceServerClient) -> None:
+def test_metadata_state_inputs_and_outputs(client: InferenceServerClient) -> None:
     found = client.get_model_metadata("texts")
     assert found["inputs"] == [{"name": "input", "datatype": "FP32", "shape": [-1, 4]}]
     default = {out["name"]: out["parameters"]["default"] for out in found["outputs"]}
@@ -416,7 +416,7 @@ def test_every_datatype_goes_in_and_comes_out_whole(
         same(got, cells)
 
 
-def test_what_json_cannot_say_is_null_and_counted(echo: InferenceServerClient) -> None:
+def test_values_without_json_form_are_null_and_counted(echo: InferenceServerClient) -> None:
     tensors = {name: np.zeros((1, 2), dtype) for name, dtype in DATATYPES.items()}
     tensors["BYTES"] = np.array([["a", "b"]], dtype=object)
     for name in ("FP16", "FP32", "FP64"):
