@@ -76,7 +76,7 @@ artifact_lines = cache(stored_lines)
 answer_sections = cache(lambda: read_sections(ANSWERS))
 
 
-def test_every_model_has_its_files_answers_and_digests() -> None:
+def test_every_model_has_its_files_predictions_and_digests() -> None:
     names = sorted(MODELS)
     for suffix in (".treekit", ".npz"):
         assert sorted(path.stem for path in MODELS_FOLDER.glob(f"*{suffix}")) == names
@@ -85,7 +85,7 @@ def test_every_model_has_its_files_answers_and_digests() -> None:
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_a_stored_model_gives_the_stored_answers(name: str) -> None:
+def test_stored_models_give_the_stored_predictions(name: str) -> None:
     rows, stored = read_answers(model_path(name, ".npz"))
     found = differences(stored_model(name), rows, stored)
     assert not found, "\n".join([f"model {name}:", *found])
@@ -228,7 +228,7 @@ def array_difference(old: Any, new: Any) -> str:
 
 
 @pytest.mark.parametrize("name", by_size(EXTREMES))
-def test_what_is_wanted_of_a_model_is_what_the_definition_says(name):
+def test_expected_predictions_follow_the_definition(name):
     model = EXTREMES[name]()
     assert EXTREMES[name]() is model
     rows = extreme_rows(model, most=60)
@@ -250,7 +250,7 @@ def test_what_is_wanted_of_a_model_is_what_the_definition_says(name):
 
 
 @pytest.mark.matrix
-def test_the_rows_tell_many_of_the_leaves_apart():
+def test_the_rows_reach_many_leaves():
     for name, make in EXTREMES.items():
         model = make()
         rows = extreme_rows(model)
@@ -352,7 +352,7 @@ MODEL = hostile_model()
 
 
 @pytest.mark.parametrize("form", ["if_else", "table"])
-def test_c_compiles_answers_and_gives_the_names_back(tmp_path, form):
+def test_c_compiles_predicts_and_returns_names(tmp_path, form):
     program = compile_c(MODEL, tmp_path, form=form)
     labels, out = program.run(hostile_rows())
     assert labels == [evaluate.predict(MODEL, row) for row in hostile_rows()]
@@ -366,7 +366,7 @@ def test_c_compiles_answers_and_gives_the_names_back(tmp_path, form):
 
 
 @pytest.mark.parametrize("form", ["if_else", "table"])
-def test_python_runs_answers_and_gives_the_names_back(form):
+def test_python_runs_predicts_and_returns_names(form):
     names = import_python(MODEL, form=form)
     assert names["FEATURES"] == MODEL.schema.names
     assert names["CLASSES"] == HOSTILE

@@ -460,7 +460,7 @@ def tells_its_leaves(program: Compiled, rows: np.ndarray, what: str) -> None:
 
 
 @pytest.mark.parametrize("name", by_size(EXTREMES))
-def test_what_a_source_cannot_hold_is_refused_by_its_reason(name):
+def test_models_beyond_the_limits_of_a_source_are_refused_with_the_reason(name):
     for way, chosen in WAYS.items():
         reason = refusal(EXTREMES[name](), way)
         if reason:

@@ -326,7 +326,7 @@ def test_the_stack_of_the_header_is_at_most_twice_what_gcc_uses(compiler, dtype,
 
 @pytest.mark.matrix
 @pytest.mark.parametrize("compiler", PROCESSORS)
-def test_the_stack_is_no_deeper_than_the_header_states(compiler, tmp_path):
+def test_the_stack_is_not_deeper_than_the_header_states(compiler, tmp_path):
     need(compiler)
     every = ("table", "if_else", "integer", "hybrid")
     stems = written(tmp_path, every, ("mixed", "mixed64", "fractional", "boosted_two", "costs"))
@@ -397,7 +397,7 @@ def test_labels_alone_are_those_with_shares(tmp_path):
         assert np.array_equal(alone, labels), name
 
 
-def test_very_large_tables_are_texts_that_say_the_same(tmp_path, monkeypatch):
+def test_very_large_tables_are_equal_as_texts(tmp_path, monkeypatch):
     for module in (c_packed, c_answers):
         monkeypatch.setattr(module, "MAX_ARRAY_ELEMENTS", 3)
     monkeypatch.setattr(tree_module, "BATCH_NODES", 5)
@@ -485,7 +485,7 @@ def test_texts_are_read_whatever_their_bytes(size):
         "unsigned char m_t[1][2049] = {\n1\n}",
     ],
 )
-def test_what_treekit_does_not_write_is_refused(table):
+def test_sources_not_written_by_treekit_are_refused(table):
     source = f"static const {table};\n"
     with suppress(VerificationError):
         assert parse_tables(source, "m") == {}  # it is not even a table

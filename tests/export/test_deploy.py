@@ -96,7 +96,7 @@ def commands() -> dict[str, list[str]]:
     return found
 
 
-def test_every_recipe_says_only_what_the_command_understands():
+def test_every_recipe_uses_only_known_options():
     given = commands()
     assert len(given) >= 5
     for where, words in given.items():
@@ -124,7 +124,7 @@ def test_a_server_for_others_has_a_token_or_a_cluster_around_it():
 # ---------------------------------------------------------------- the container
 
 
-def test_the_container_runs_as_nobody_and_only_its_health_check_in_a_shell():
+def test_the_container_runs_without_root_and_without_a_shell():
     assert [rest.split()[0] for rest in of_container("FROM")] == [
         "docker.io/library/python:3.13-slim"
     ] * 2
@@ -215,7 +215,7 @@ def test_the_unit_lets_the_server_do_little_more_than_serve():
     assert settings["Restart"] == ["on-failure"]
 
 
-def test_the_unit_hands_the_token_over_and_waits_for_the_last_answers():
+def test_the_unit_passes_the_token_and_waits_for_the_last_responses():
     settings = unit_settings("Service")
     (credential,) = settings["LoadCredential"]
     read = understood(commands()["treekit.service"])
@@ -318,7 +318,7 @@ def test_documents_have_the_fields_of_kserve_and_no_others(name):
         check_fields(document["spec"], KINDS[kind], ".".join(kind))
 
 
-def test_the_service_asks_for_what_the_runtime_has():
+def test_the_service_requests_what_the_runtime_provides():
     runtime, service = documents("kserve.yaml")
     model = service["spec"]["predictor"]["model"]
     assert model["runtime"] == runtime["metadata"]["name"]
@@ -329,7 +329,7 @@ def test_the_service_asks_for_what_the_runtime_has():
     assert "containers" not in service["spec"]["predictor"]  # one predictor, not two
 
 
-def test_the_custom_predictor_tells_its_storage_and_protocol_by_environment():
+def test_the_custom_predictor_passes_storage_and_protocol_by_environment():
     (document,) = documents("kserve-custom.yaml")
     (container,) = document["spec"]["predictor"]["containers"]
     told = {one["name"]: one["value"] for one in container["env"]}

@@ -334,7 +334,7 @@ def test_every_row_ends_in_the_leaf_of_the_definition(seed):
         assert [walk(tree, model, row) for tree in lowered] == evaluate.leaf_rows(model, row)
 
 
-def test_an_oblique_split_asks_a_derived_column():
+def test_an_oblique_split_tests_a_derived_column():
     schema = Schema((Column("a"), Column("b")), classes=("no", "yes"))
     root = threshold("a", 1.0, A, oblique({"a": 1.0, "b": -2.0}, 3.5, B, C, missing=0))
     (tree,) = lower(make_model(schema, [build_tree(root, schema)]))
@@ -344,7 +344,7 @@ def test_an_oblique_split_asks_a_derived_column():
     assert tree.missing_yes.tolist() == [False, False, True, False, False]
 
 
-def test_a_split_with_surrogates_asks_a_derived_column_of_its_own():
+def test_a_split_with_surrogates_tests_its_own_derived_column():
     schema = mixed_schema()
     others = [Surrogate("age", at=2.0)]
     first = threshold("size", 1.0, A, B, surrogates=others)

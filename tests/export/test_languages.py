@@ -103,7 +103,7 @@ def models() -> Iterator[tuple[str, Model, str]]:
 
 @pytest.mark.matrix
 @pytest.mark.parametrize("language", SHIPPED)
-def test_every_extreme_model_is_answered_with_equal_bits(language, tmp_path):
+def test_every_extreme_model_is_predicted_with_equal_bits(language, tmp_path):
     need(*RUNTIMES[language])
     exporter, cases = SHIPPED[language], list(models())
     (tmp_path / "program").mkdir()
@@ -160,7 +160,7 @@ def without_names(source: str) -> str:
     return re.sub(r"(LEVEL_ORDER[^=]*= [^;]*);", "O", source)
 
 
-def test_what_a_language_s_limits_forbid_is_refused_by_name(tmp_path):
+def test_models_beyond_the_limits_of_a_language_are_refused_by_name(tmp_path):
     java, deep = SHIPPED["java"], chain(3000, mixed_schema())
     with pytest.raises(ExportError, match=r"supports up to 4000 nodes.*the model has 6001"):
         java.export(deep, "m", form="if_else")
@@ -583,7 +583,7 @@ def test_faults_of_a_folder_are_reported_and_the_other_languages_load(folder, tm
         load_languages(tmp_path)
 
 
-def test_a_setting_that_names_no_folder_of_the_language_says_so(folder, model, tmp_path):
+def test_a_templates_setting_without_the_language_folder_is_refused(folder, model, tmp_path):
     gone = str(tmp_path / "gone")
     with pytest.raises(ExportError, match=r"templates: '.*gone' is not a folder"):
         treekit.export(model, "perl", tmp_path / "m", templates=gone)
@@ -613,7 +613,7 @@ def test_the_folder_of_the_language_itself_does_as_well_as_its_parent(
 
 
 @pytest.mark.matrix
-def test_verify_tells_of_a_faulty_language_beside_that_of_the_artifact(folder, model, tmp_path):
+def test_verify_reports_other_faulty_languages(folder, model, tmp_path):
     need("perl")
     shutil.copytree(folder / "perl", tmp_path / "perl")
     (tmp_path / "go").mkdir()
@@ -623,7 +623,7 @@ def test_verify_tells_of_a_faulty_language_beside_that_of_the_artifact(folder, m
         assert treekit.verify(model, [path], templates=tmp_path, random_rows=20).equal
 
 
-def test_verify_says_what_keeps_it_from_running_a_language(folder, model, tmp_path):
+def test_verify_names_what_a_language_lacks_to_run(folder, model, tmp_path):
     profiles = {"broken": "suffix = 3", "lua": PROFILE.replace(".pl", ".lua")}
     for name, profile in profiles.items():
         (tmp_path / "faulty" / name).mkdir(parents=True)
@@ -650,7 +650,7 @@ def test_verify_says_what_keeps_it_from_running_a_language(folder, model, tmp_pa
             treekit.verify(model, [other], templates=templates)
 
 
-def test_what_its_templates_have_no_words_for_is_refused(folder):
+def test_models_that_templates_cannot_express_are_refused(folder):
     schema = mixed_schema(())
     number = make_model(schema, [build_tree(leaf(1.0), schema)], combine="sum", link="exp")
     with pytest.raises(ExportError, match="'perl' does not support additive trees and link"):
@@ -673,7 +673,7 @@ def test_what_its_templates_have_no_words_for_is_refused(folder):
         ('summary = "Perl', 'abilities = ["speed"]\nsummary = "Perl', "unknown ability 'speed'"),
     ],
 )
-def test_a_faulty_profile_is_named_with_what_it_should_say(
+def test_a_faulty_profile_is_named_with_the_expected_value(
     folder, model, tmp_path, before, after, said
 ):
     assert before in PROFILE

@@ -389,7 +389,7 @@ def test_sets_too_many_for_chains_of_tests_need_an_operator_that_has_sets() -> N
         export_onnx(model, "m", target_runtime="1.20")
 
 
-def test_no_rows_give_no_answers() -> None:
+def test_no_rows_give_no_predictions() -> None:
     session = session_of(
         export_onnx_random_model(np.random.default_rng(0), export_onnx_mixed_schema(), 3, 3)
     )
@@ -451,7 +451,9 @@ def test_only_operators_of_the_two_standard_domains_are_used() -> None:
         ({"classes": ("a", "\ud800")}, r"'\\ud800' is not valid Unicode text: rename it"),
     ],
 )
-def test_what_onnx_cannot_say_is_refused_by_name(changes: dict[str, Any], message: str) -> None:
+def test_models_without_onnx_form_are_refused_by_name(
+    changes: dict[str, Any], message: str
+) -> None:
     schema = export_onnx_mixed_schema(**changes)
     tree = build_tree(leaf([1.0, 2.0]), schema)
     with pytest.raises(ExportError, match=message):
@@ -476,7 +478,7 @@ def test_what_onnx_cannot_say_is_refused_by_name(changes: dict[str, Any], messag
     ],
 )
 @pytest.mark.parametrize("opset", [13, 18])
-def test_a_refused_cell_makes_the_run_an_error_that_says_so(
+def test_a_refused_cell_raises_an_error_at_run_time(
     policies: dict[str, Any],
     said: str,
     refused: list[list[float]],
@@ -494,7 +496,7 @@ def test_a_refused_cell_makes_the_run_an_error_that_says_so(
             session.run(None, {"X": np.array([*accepted, row], dtype=np.float32)})
 
 
-def test_refusing_unseen_categories_is_no_matter_without_nominal_columns() -> None:
+def test_refusing_unseen_categories_has_no_effect_without_nominal_columns() -> None:
     schema = Schema(columns=(Column("x"),), classes=("a", "b"))
     tree = build_tree(threshold(0, 1.5, leaf([1.0, 0.0]), leaf([0.0, 1.0])), schema)
     model = make_model(schema, [tree], unknown="error")
@@ -642,7 +644,7 @@ def test_a_runtime_and_a_model_choose_the_operators(
         ([SET_MEMBERSHIP], "1.23", None, "large category sets.* set target_runtime to 1.24"),
     ],
 )
-def test_what_a_runtime_lacks_is_refused_by_name(
+def test_operators_missing_in_a_runtime_are_refused_by_name(
     needs: Any, target: str, opset: int | None, said: str
 ) -> None:
     with pytest.raises(ExportError, match=said):
@@ -694,7 +696,7 @@ def test_nulls_of_a_dataframe_are_texts_that_mean_missing() -> None:
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
-def test_texts_that_mean_missing_are_told_from_texts_never_seen(dtype: str) -> None:
+def test_missing_marks_are_distinguished_from_unseen_texts(dtype: str) -> None:
     schema = text_schema(missing_marks=("", "?", ".*", "a\nb", "\\", " blank"), dtype=dtype)
     tree = subset("colour", ["red"], leaf([3, 1]), leaf([1, 4]), missing=1)
     model = make_model(schema, [build_tree(tree, schema)], unknown="error")
@@ -740,7 +742,7 @@ def test_inputs_are_called_as_their_columns_or_as_near_as_can_be() -> None:
     assert session.run(["label"], rows)[0].tolist() == ["yes", "no", "yes"]
 
 
-def test_a_level_that_is_no_unicode_text_needs_a_tensor() -> None:
+def test_a_level_that_is_not_unicode_needs_a_tensor() -> None:
     schema = Schema((Column("c", "nominal", ("a", "\ud800")),), classes=("no", "yes"))
     model = make_model(schema, [build_tree(leaf([1, 2]), schema)])
     with pytest.raises(ExportError, match=r"'\\ud800' of column 'c' is not valid.*inputs='tensor'"):
@@ -778,7 +780,7 @@ def test_maps_of_several_targets_have_each_its_labels() -> None:
         ("one_number", "the model is a regression: choose zipmap=False"),
     ],
 )
-def test_maps_that_onnx_lacks_are_refused_by_name(name: str, said: str) -> None:
+def test_maps_unsupported_by_onnx_are_refused_by_name(name: str, said: str) -> None:
     with pytest.raises(ExportError, match=said):
         export_onnx(EXTREMES[name](), "m", zipmap=True)
 
@@ -818,7 +820,7 @@ def test_paths_beyond_all_bounds_are_refused_by_name() -> None:
         export_onnx(model, "m", decision_path=True)
 
 
-def test_metadata_tell_names_classes_and_the_oldest_runtime() -> None:
+def test_metadata_state_names_classes_and_the_oldest_runtime() -> None:
     told = export_onnx_forms_session_of(text_model()).get_modelmeta()
     assert told.producer_name == "treekit"
     said = told.custom_metadata_map
@@ -889,7 +891,7 @@ def assert_like_the_oracle(model: Model, rows: np.ndarray, **settings: Any) -> N
 
 @given(st.data())
 @settings(max_examples=examples(60), deadline=None, suppress_health_check=list(HealthCheck))
-def test_every_kind_of_model_answers_as_the_oracle(data: st.DataObject) -> None:
+def test_every_kind_of_model_predicts_as_the_oracle(data: st.DataObject) -> None:
     model = data.draw(models(kinds=ALL_KINDS))
     rows = data.draw(matrices(model))
     versions = [{"opset": 13}, {}, {"opset": 18}, {"target_runtime": "1.20"}]
@@ -945,7 +947,7 @@ def test_no_graph_multiplies_integers(name: str) -> None:
 
 
 @pytest.mark.parametrize("rows", [0, 1, 5000])
-def test_batches_of_any_size_divide_alike(rows: int) -> None:
+def test_batches_of_any_size_are_divided_equally(rows: int) -> None:
     schema = Schema(columns=(Column("a"), Column("b")), classes=("no", "yes"))
     below = threshold("b", 0.5, leaf([3, 1]), leaf([1, 5]))
     tree = build_tree(threshold("a", 0.5, below, leaf([2, 2])), schema)
@@ -1011,7 +1013,7 @@ def others(name: str) -> Any:
 
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("name", [others(name) for name in EXTREMES])
-def test_every_extreme_model_answers_with_the_same_bits(
+def test_every_extreme_model_predicts_with_the_same_bits(
     name: str, form: str, tmp_path: Path
 ) -> None:
     model = EXTREMES[name]()
@@ -1023,7 +1025,7 @@ def test_every_extreme_model_answers_with_the_same_bits(
 @pytest.mark.parametrize(
     "name", [others(name) for name in EXTREMES if not name.startswith("refuses")]
 )
-def test_leaves_are_told_by_the_numbers_of_their_nodes(name: str, runtime: str) -> None:
+def test_leaves_are_identified_by_node_numbers(name: str, runtime: str) -> None:
     model = EXTREMES[name]()
     if model.schema.dtype == "float64" and runtime == "1.12":
         runtime = "1.15"

@@ -192,7 +192,7 @@ def test_the_file_scores_a_table_as_a_script(tmp_path, form):
     assert [answer[0] for answer in answers[1:]] == ["ja", "ja", "ja", "nein", "nein"]
 
 
-def test_a_script_says_what_is_wrong_with_a_table(tmp_path):
+def test_a_script_names_the_fault_of_a_table(tmp_path):
     (source,) = export_python(random_model(1, mixed_schema()), "m").values()
     (tmp_path / "m.py").write_bytes(source)
     (tmp_path / "rows.csv").write_text("size,colour,age,town,void\n1,red\n")
@@ -247,7 +247,7 @@ def run(folder, *arguments, given=None):
 
 
 @pytest.mark.parametrize(("name", "form"), by_size(PYTHON_SCRIPT_FORMS))
-def test_every_extreme_model_answers_bit_for_bit_and_names_its_leaves(name, form):
+def test_every_extreme_model_predicts_bit_for_bit_and_returns_its_leaves(name, form):
     model = EXTREMES[name]()
     rows = extreme_rows(model, most=25)
     names, schema = import_python(model, form=form), model.schema
@@ -352,7 +352,7 @@ def test_a_script_writes_what_treekit_predict_writes(tmp_path, form):
         assert (tmp_path / "out.csv").read_bytes() == right
 
 
-def test_refused_rows_have_empty_answers_and_are_told_by_line(tmp_path):
+def test_refused_rows_have_empty_predictions_and_are_reported_by_line(tmp_path):
     written(table_model(missing="error", unknown="error"), tmp_path)
     done = run(tmp_path, "--proba", given=TABLE.encode())
     assert done.returncode == 1
@@ -384,7 +384,7 @@ def test_refused_rows_have_empty_answers_and_are_told_by_line(tmp_path):
         (b"", "error: the table has no column 'gr\\xf6\\xdfe'"),
     ],
 )  # fmt: skip
-def test_a_table_that_cannot_be_read_says_why(tmp_path, table, message):
+def test_an_unreadable_table_raises_an_error_with_the_reason(tmp_path, table, message):
     written(table_model(), tmp_path)
     done = run(tmp_path, "-", "-o", "out.csv", given=table)
     assert done.returncode == 2
@@ -392,7 +392,7 @@ def test_a_table_that_cannot_be_read_says_why(tmp_path, table, message):
     assert sorted(path.name for path in tmp_path.iterdir()) == ["m.py"]
 
 
-def test_a_script_of_numbers_offers_no_probabilities_and_a_closed_pipe_is_no_error(tmp_path):
+def test_a_regression_script_offers_no_probabilities_and_a_closed_pipe_is_not_an_error(tmp_path):
     written(random_model(1, mixed_schema(())), tmp_path)
     done = run(tmp_path, "--proba", given=b"")
     assert done.returncode == 2

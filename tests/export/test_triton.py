@@ -188,7 +188,7 @@ def test_a_second_version_stands_beside_the_first(tmp_path):
     assert files == ["m/1/model.onnx", "m/2/model.onnx", "m/config.pbtxt", "m/labels.txt"]
 
 
-def test_what_cannot_be_written_leaves_no_folders_behind(tmp_path):
+def test_a_failed_export_leaves_no_folders_behind(tmp_path):
     export(MODEL, "triton", tmp_path / "m")
     before = (tmp_path / "m/config.pbtxt").read_bytes()
     (tmp_path / "m/2").write_text("in the way")
