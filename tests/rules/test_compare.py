@@ -88,7 +88,7 @@ def test_only_the_changed_condition_is_marked():
     ]
 
 
-def test_the_order_of_questions_is_no_change():
+def test_the_order_of_conditions_is_not_a_change():
     found = compare_rules(deep(0.5).rules(), deep(0.5, swapped=True).rules())
     assert (found.unchanged, found.changes) == (3, ())
 
@@ -150,7 +150,7 @@ def test_rows_that_switch_are_named_and_counted():
     ]
 
 
-def test_an_edit_that_changes_no_answer_says_so():
+def test_an_edit_without_changed_predictions_is_reported():
     (change,) = compare_predictions(classes(2.5), classes(2.25), TABLE)
     assert change.switches == ()
     assert change.scores[:3] == (0.75, 0.75, 0.0)
@@ -173,7 +173,7 @@ def test_rows_whose_target_is_missing_are_not_judged():
     assert change.scores is None
 
 
-def test_numbers_say_how_far_they_moved():
+def test_changes_of_numbers_are_measured():
     (change,) = compare_predictions(numbers(3.0), numbers(5.0), TABLE)
     assert change.changed == [2, 3]
     assert (change.largest, change.mean) == (2.0, 1.0)
@@ -224,7 +224,7 @@ def test_groups_are_the_rows_of_each_cell():
         treekit.compare(classes(2.5), classes(1.5), by="colour")
 
 
-def test_what_changed_is_told_in_chinese():
+def test_changes_are_printed_in_chinese():
     (change,) = compare_predictions(classes(2.5), classes(1.5), TABLE)
     assert change.lines(load_language("zh"))[0] == "ripe：4 行中有 1 行的回答改变"
     assert str(treekit.compare(classes(2.5), classes(1.5), lang="zh")).startswith("规则：0 条未变")
@@ -237,7 +237,7 @@ def test_models_of_other_targets_cannot_be_compared():
         treekit.compare("m.treekit", classes(1.0))
 
 
-def test_names_and_labels_are_told_visibly():
+def test_names_and_labels_are_printed_visibly():
     schema = Schema(COLUMNS, "t\x1b[2J", "classification", classes=("no\u202e", "yes\n"))
     rows = {"age": [1.0, 2.0, 3.0], "sugar": [0.0] * 3, "colour": ["red"] * 3}
     (change,) = compare_predictions(classes(1.5, schema), classes(2.5, schema), rows)
@@ -262,7 +262,7 @@ def pair(tmp_path_factory):
     return folder
 
 
-def test_the_command_says_what_python_says(pair):
+def test_the_command_prints_the_text_of_python(pair):
     one, other = (treekit.load(pair / f"{name}.treekit") for name in "ab")
     words = ["diff", pair / "a.treekit", pair / "b.treekit", "--table", demo_table()]
     found = treekit.compare(one, other, demo_table(), by="age")

@@ -42,7 +42,7 @@ GROUPED = (
 
 @pytest.mark.parametrize("written", GROUPED)
 @pytest.mark.parametrize("regression", [False, True])
-def test_no_number_is_advised_that_the_text_does_not_hold(written, regression):
+def test_advice_names_only_numbers_of_the_text(written, regression):
     model = pay_model(regression=regression)
     text = text_of(model)
     old, new = ("then 1050.5", "then ") if regression else ("pay <= 1050", "pay <= ")
@@ -60,7 +60,7 @@ def test_no_number_is_advised_that_the_text_does_not_hold(written, regression):
     [("1,05", "1.05"), ("0,050", "0.050"), ("-5,5", "-5.5"), ("12,5", "12.5")],
 )
 @pytest.mark.parametrize("regression", [False, True])
-def test_a_decimal_comma_without_another_reading_is_told(written, advised, regression):
+def test_an_unambiguous_decimal_comma_is_reported(written, advised, regression):
     model = pay_model(regression=regression)
     old, new = ("then 1050.5", "then ") if regression else ("pay <= 1050", "pay <= ")
     with pytest.raises(ModelFileError, match=f"decimal comma: write {advised} with a point"):
@@ -69,7 +69,7 @@ def test_a_decimal_comma_without_another_reading_is_told(written, advised, regre
 
 @pytest.mark.parametrize("written", ["１０５０", "١٠٥٠", "½", "5 %", "1050 €", "inf", "nan", "1_0"])
 @pytest.mark.parametrize("regression", [False, True])
-def test_what_is_no_number_is_refused(written, regression):
+def test_invalid_numbers_are_refused(written, regression):
     model = pay_model(regression=regression)
     old, new = ("then 1050.5", "then ") if regression else ("pay <= 1050", "pay <= ")
     with pytest.raises(ModelFileError, match=r"line [56] "):
@@ -191,14 +191,14 @@ EDITORS = {
 
 
 @pytest.mark.parametrize("editor", EDITORS)
-def test_what_editors_do_is_read(editor):
+def test_characters_changed_by_editors_are_read(editor):
     for model in (quoted_model(), rules_edited_melons(), pay_model(regression=True)):
         read_as(EDITORS[editor](text_of(model)), model)
     assert EDITORS[editor](text_of(quoted_model())) != text_of(quoted_model())
 
 
 @pytest.mark.parametrize("editor", ["crlf", "no_break_spaces", "curly_quotes", "bullets"])
-def test_what_editors_do_is_read_in_chinese(editor):
+def test_characters_changed_by_editors_are_read_in_chinese(editor):
     model = quoted_model()
     words = load_language("zh")
     read_as(EDITORS[editor]("".join(model.rules().text(language=words))), model)
@@ -272,7 +272,7 @@ def test_names_keep_the_characters_that_editors_write():
         ("support 2", "support 1,234", "line 6 .*separators"),
     ],
 )
-def test_what_has_no_single_meaning_is_refused_with_its_line(old, new, said):
+def test_ambiguous_text_is_refused_with_its_line(old, new, said):
     model = treekit.train(
         {"pay": [900.0, 1000, 1100, 1200], "y": ["n", "n", "p", "p"]}, "y", seed=0
     )

@@ -106,7 +106,7 @@ def test_the_notes_state_all_that_every_rule_relies_on():
         assert said in notes
 
 
-def test_a_forest_says_how_its_trees_vote():
+def test_a_forest_states_how_its_trees_vote():
     schema = adult_like()
     trees = [build_tree(leaf([1, 2]), schema), build_tree(leaf([5, 2]), schema)]
     text = str(rules(make_model(schema, trees)))
@@ -146,7 +146,7 @@ def test_models_of_every_split_kind_run_from_their_text(dtype, classes):
     assert np.array_equal(read.sums(rows), sum_leaf_values(model, rows))
 
 
-def test_overlapping_rules_are_summed_as_the_text_says_not_as_a_tree_would():
+def test_overlapping_rules_are_summed_as_stated_in_the_text():
     schema = Schema((Column("x"),), classes=("a", "b"))
     tree = build_tree(threshold("x", 1.0, leaf([1, 0]), leaf([0, 1])), schema)
     text = str(rules(make_model(schema, [tree])))
@@ -192,7 +192,7 @@ def test_a_rule_list_is_a_sequence_of_rules():
         listed[5]
 
 
-def test_a_rule_that_no_row_can_fit_says_so():
+def test_a_rule_that_no_row_can_match_states_so():
     schema = adult_like()
     root = threshold("age", 5, threshold("age", 9, leaf([1, 0]), leaf([0, 1])), leaf([1, 1]))
     listed = rules(make_model(schema, [build_tree(root, schema)]))
@@ -470,7 +470,7 @@ def few_answers(draw, model):
     return replace(model, units=model.units[same])
 
 
-def test_a_split_whose_leaves_say_the_same_is_gone():
+def test_a_split_with_equal_leaves_is_removed():
     split = threshold("density", 0.5, leaf(YES), subset("colour", ["red"], leaf(YES), leaf(YES)))
     model = model_of(threshold("sugar", 1.0, split, leaf(NO)))
     assert len(rules(model)) == 4
@@ -482,7 +482,7 @@ def test_a_split_whose_leaves_say_the_same_is_gone():
     assert training_measures(joined_rules(model)).coverage.tolist() == [0.8, 0.2]
 
 
-def test_branches_that_say_the_same_are_one_set_of_values_and_no_negation():
+def test_branches_with_equal_predictions_are_joined_as_one_set_of_values():
     branches = {"green": leaf(YES), "white": leaf(NO), "black": leaf(YES), "red": leaf([1, 1])}
     model = model_of(multiway("colour", branches, missing=2))
     assert [lines[0] for lines in body(joined_rules(model))] == [
@@ -528,7 +528,7 @@ def test_rows_that_divide_keep_one_range_of_their_mass():
     assert short.sums(rows).tolist() == [evaluate.sums(model, row) for row in rows]
 
 
-def test_a_test_that_may_be_unknown_stays_asked_where_missing_values_are_refused():
+def test_a_test_that_may_be_unknown_is_kept_where_missing_values_are_refused():
     split = oblique({"density": 1.0, "sugar": -1.0}, 0.0, leaf(YES), leaf(NO), missing=1)
     outer = oblique({"density": 1.0, "sugar": 1.0}, 0.0, split, leaf(NO), missing=0)
     model = model_of(outer, missing="error")
@@ -560,7 +560,7 @@ def test_decisions_give_the_labels_of_the_model_in_no_more_rules(data):
         assert labels == np.reshape(wanted, (len(rows), -1)).tolist()
 
 
-def test_decisions_join_other_shares_and_say_so():
+def test_decisions_join_different_shares_with_a_note():
     root = threshold("density", 0.5, leaf([1, 3]), threshold("sugar", 1.0, leaf([0, 5]), leaf(NO)))
     model = model_of(root)
     short = model.rules(decisions=True)
@@ -603,7 +603,7 @@ def test_several_targets_are_decided_together():
     ("policies", "trees", "said"),
     [({}, 2, "2 trees"), ({"missing": "fractional"}, 1, "missing='fractional'")],
 )
-def test_what_labels_cannot_say_has_no_decisions(policies, trees, said):
+def test_models_without_labels_have_no_decisions(policies, trees, said):
     schema = melons()
     model = make_model(schema, [build_tree(leaf(YES), schema)] * trees, **policies)
     with pytest.raises(ModelError, match=said):
@@ -613,7 +613,7 @@ def test_what_labels_cannot_say_has_no_decisions(policies, trees, said):
         number.rules(decisions=True)
 
 
-def test_leaves_remain_for_those_who_ask():
+def test_leaves_are_listed_on_request():
     model = model_of(threshold("density", 0.5, leaf(YES), leaf(YES)))
     assert len(model.rules(join=False)) == 2
     assert body(model.rules()) == [["  always", "  then good   support 8   good: 1"]]
@@ -724,7 +724,7 @@ def test_a_long_sum_stands_in_the_header_alone():
     assert str(parse_rules(str(rules(model)))) == str(rules(model))
 
 
-def test_surrogates_are_named_in_the_order_in_which_they_are_asked():
+def test_surrogates_are_named_in_the_order_of_their_tests():
     text = str(rules(surrogate_model()))
     assert (
         "  test 1: density <= 2.5; if that is unknown: sugar > 0.25; if that is unknown: "
@@ -824,7 +824,7 @@ def test_several_numbers_are_stated_exactly():
     assert [answer.value for answer in read[1].answers] == [1.5, -2.0]
 
 
-def test_a_leaf_that_no_training_row_reached_says_that_it_answers_as_above():
+def test_a_leaf_without_training_rows_predicts_as_above():
     below = multiway("colour", {"red": leaf([3, 1]), "green": leaf([3, 1], 0)})
     other = subset("colour", ["red"], leaf([1, 0], 0), leaf([1, 1]))
     trees = [threshold("density", 0.5, below, other)]

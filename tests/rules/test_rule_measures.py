@@ -141,7 +141,7 @@ def check_numbers(y, mean, spread):
     )
 
 
-def test_the_training_rows_as_a_table_say_what_the_leaves_keep():
+def test_measures_of_the_training_table_equal_those_of_the_leaves():
     listed = rules(melon_model())
     density = [0.1] * 10 + [0.9] * 10
     colour = [0] * 10 + [2] * 5 + [1] * 5

@@ -208,7 +208,7 @@ def test_a_text_that_was_read_is_a_model(name):
     np.testing.assert_array_equal(sum_leaf_values(again, rows), sum_leaf_values(model, rows))
 
 
-def test_the_text_says_that_the_first_rule_answers():
+def test_the_text_states_that_the_first_match_predicts():
     text = str(classes_model().rules())
     assert "order    first\n" in text
     assert "\nrule 6 of 6, node 10\n  otherwise\n  then" in text
@@ -268,7 +268,7 @@ def stamp(path) -> tuple[int, bool]:
 # ------------------------------------------------------------------ refusals
 
 
-def test_what_is_no_list_is_refused_by_name():
+def test_invalid_lists_are_refused_by_name():
     schema = mixed_schema()
     chain = build_tree(ordered_short(schema), schema)
     for field, at, value, words in (
@@ -301,7 +301,7 @@ def ordered_short(schema: Schema) -> Node:
     return rule([above("size", 1.0), one_of(schema, "colour", "red")], leaf([0, 5]), node)
 
 
-def test_conditions_that_no_list_can_ask_are_refused_by_name():
+def test_conditions_that_lists_cannot_express_are_refused_by_name():
     schema = mixed_schema()
     split = oblique({"size": 0.5, "age": -1.25}, 0.875, leaf([3, 1]), leaf([0, 4]))
     with pytest.raises(ModelError, match=r"rule 1 has a test of several columns.*without oblique"):

@@ -179,7 +179,7 @@ def test_chinese_rules_read_as_a_chinese_auditor_writes_them():
     ]
 
 
-def test_conditions_are_said_in_english_unless_another_language_is_asked():
+def test_conditions_are_written_in_english_by_default():
     listed = melons(("colour", "density"), ("green", "black", "dark red"))
     stop = len(listed.conditions.column)
     assert render_conditions(listed, 0, stop)[-1] == 'colour is "dark red", or is missing'
@@ -197,7 +197,7 @@ def test_a_name_is_quoted_only_in_the_language_whose_word_it_is():
 # ------------------------------------------------------------------ which language
 
 
-def test_the_first_line_says_the_language():
+def test_the_first_line_names_the_language():
     first = [said(melons(), words).partition("\n")[0] for words in LANGUAGES.values()]
     assert first == [
         "treekit rules, format 4",
@@ -271,7 +271,7 @@ def test_an_edited_text_of_format_3_states_missing_values_by_column():
         read_edited(text.replace("counts as blue", "counts as bleu"))
 
 
-def test_a_language_that_there_is_not_is_named():
+def test_an_unknown_language_is_named():
     with pytest.raises(SettingError, match=r"unknown language 'xx'; known: en, zh"):
         load_language("xx")
 
@@ -300,7 +300,7 @@ def test_phrases_that_could_mislead_are_found(name):
         check_language(Language("en", LANGUAGES["en"].phrases | changes))
 
 
-def test_what_a_field_holds_is_never_read_as_a_phrase():
+def test_field_values_are_never_parsed_as_phrases():
     assert LANGUAGES["en"].say("if_is", name="{levels}", levels="{name}") == "{levels} is {name}"
     assert LANGUAGES["en"].say("if_is", name="{0}", levels="{x.y}") == "{0} is {x.y}"
 
@@ -396,7 +396,7 @@ def test_a_text_in_another_language_is_read_with_its_words(words):
     )
 
 
-def test_what_editors_do_to_a_file_does_not_matter():
+def test_changes_by_editors_do_not_matter():
     text = "# signed by A. Person\n\n" + text_of(rules_edited_melons()).replace(
         "  then", "\t then  "
     )
@@ -485,7 +485,7 @@ def test_shares_that_were_rounded_by_hand_are_all_votes():
 
 @pytest.mark.parametrize("number", ["3", "0.3", "-1e-7", "7.1", "1e6", "0"])
 @pytest.mark.parametrize("form", ["text", "json"])
-def test_a_number_is_answered_as_it_was_written_to_half_a_step(number, form):
+def test_an_edited_number_is_predicted_to_half_a_step(number, form):
     model = weights()
     if form == "text":
         after = edited(model, ("then -2.5 ", f"then {number} "))
@@ -541,7 +541,7 @@ def test_a_threshold_may_move_where_the_rules_still_answer_every_row():
     assert predict_from_sums(after, sum_leaf_values(after, rows)).tolist() == ["no", "yes", "yes"]
 
 
-def test_a_row_that_no_rule_answers_is_named_and_fits_none():
+def test_an_uncovered_row_is_named_and_matches_no_rule():
     model = rules_edited_melons()
     blocks = text_of(model).split("\n\n")
     listed = read_edited("\n\n".join(blocks[:2] + blocks[3:]))
@@ -701,7 +701,7 @@ def test_decisions_keep_the_shares_of_labels_that_stay():
         ("treekit rules, format 4", "rules", "must begin with"),
     ],
 )  # fmt: skip
-def test_what_cannot_be_read_is_refused_with_its_line(old, new, said):
+def test_unreadable_text_is_refused_with_its_line(old, new, said):
     text = "# checked\n\n# twice\n" + text_of(rules_edited_melons())
     assert text.count(old) == 1
     bad = text.replace(old, new)
@@ -719,7 +719,7 @@ def test_a_text_without_rules_is_refused(text):
         read_edited(text)
 
 
-def test_conditions_of_models_that_no_list_can_say_are_refused_by_name():
+def test_edited_conditions_of_models_without_list_form_are_refused_by_name():
     divided = rules_edited_melons(missing="fractional")
     assert "missing='fractional'" in refusal(divided, ("rule 1 of 4, node 3\n  if  sugar <= 0.25",
                                                         "rule\n  if  sugar <= 0.125"))  # fmt: skip
@@ -751,7 +751,7 @@ def test_names_that_look_like_rules_are_edited_as_any_other():
 @pytest.mark.matrix
 @settings(max_examples=examples(20), deadline=None)
 @given(data=st.data())
-def test_any_edit_answers_as_the_first_rule_of_the_text_that_fits(data):
+def test_any_edit_predicts_by_the_first_matching_rule(data):
     model = data.draw(models(max_trees=1, kinds=("rules",)))
     listed = model.rules(join=data.draw(st.booleans()))
     chosen = data.draw(st.lists(st.integers(0, len(listed) - 1), max_size=6))
@@ -792,7 +792,7 @@ def _first(listed: RuleList, rule: int, row: np.ndarray) -> bool:
 # ------------------------------------------------------------------ said and kept
 
 
-def test_what_was_edited_is_said_rule_by_rule():
+def test_edits_are_reported_rule_by_rule():
     model = rules_edited_melons()
     text = text_of(model).replace("yes   support 4   yes: 1", "no")
     found = revise_and_match(model, read_edited(text))[1]
@@ -838,7 +838,7 @@ ROWS = {
 }
 
 
-def test_a_share_that_was_written_by_hand_is_no_confidence():
+def test_a_share_written_by_hand_is_not_a_confidence():
     model = rules_edited_melons()
     after = edited(model, ("no: 0.75, yes: 0.25", "no: 0.99, yes: 0.01"))
     measures = training_measures(after.rules())
@@ -847,7 +847,7 @@ def test_a_share_that_was_written_by_hand_is_no_confidence():
 
 
 @pytest.mark.parametrize("model", [rules_edited_melons(), weights()])
-def test_rules_of_new_conditions_are_measured_by_nobody_until_rows_are_given(model):
+def test_rules_with_new_conditions_are_measured_only_with_rows(model):
     old = "sugar <= 0.25"
     text = text_of(model).replace(old, "sugar <= 0.125")
     answer = "no" if model.schema.task == "classification" else "1"
