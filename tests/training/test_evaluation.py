@@ -120,7 +120,7 @@ def test_scores_of_numbers_are_those_of_scikit_learn() -> None:
         assert score.low < score.value < score.high  # type: ignore[operator]
 
 
-def test_weights_count_as_copies_and_rows_of_no_weight_not_at_all() -> None:
+def test_weights_count_as_copies_and_rows_of_weight_0_do_not_count() -> None:
     model = treekit.train(table(), "kind", max_depth=3)
     fresh = table(200, 5)
     copies = np.arange(200) % 4
@@ -242,7 +242,7 @@ def test_intervals_stay_within_the_range_of_their_score() -> None:
 
 
 @pytest.mark.parametrize("target", ["kind", "price"])
-def test_a_group_stays_in_one_fold_and_is_no_input(
+def test_a_group_stays_in_one_fold_and_is_not_an_input(
     target: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from treekit import evaluation
@@ -275,7 +275,7 @@ def test_a_group_stays_in_one_fold_and_is_no_input(
         ({"max_depht": 3}, treekit.SettingError, "max_depht"),
     ],
 )
-def test_what_cannot_be_evaluated_is_refused_by_name(
+def test_settings_that_cannot_be_evaluated_are_refused_by_name(
     change: dict[str, Any], error: type[Exception], words: str
 ) -> None:
     with pytest.raises(error, match=words):

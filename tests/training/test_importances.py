@@ -47,7 +47,7 @@ def table(task="classification"):
     return {"noise": noise, "weak": weak, "strong": strong, "y": y}
 
 
-def test_a_table_without_the_target_is_told_as_such():
+def test_a_table_without_the_target_is_reported():
     rows = table()
     model = treekit.train(rows, "y", max_depth=1)
     del rows["y"]
@@ -147,7 +147,7 @@ def clone_with(forest, n_jobs):
     return forest.set_params(n_jobs=n_jobs)
 
 
-def test_what_cannot_be_asked_is_refused_with_a_remedy():
+def test_unavailable_importances_are_refused_with_a_remedy():
     rows = table()
     forest = treekit.train(rows, "y", ensemble="forest", trees=3, seed=0)
     ask = treekit.permutation_importances
@@ -186,7 +186,7 @@ def test_importances_show_the_largest_first():
     assert single.endswith("\n  'line\\nbreak'  0.0000")
 
 
-def test_gains_of_sums_are_shared_and_columns_that_are_not_asked_have_none():
+def test_gains_of_sums_are_shared_and_untested_columns_have_none():
     schema = Schema(columns=tuple(map(Column, "abcd")), classes=("n", "p"), target="y")
     inner = threshold("c", 0.5, leaf([4, 0]), leaf([0, 4]))
     tree = build_tree(oblique({"a": 1.0, "b": -2.0}, 0.0, inner, leaf([0, 8])), schema)
@@ -294,7 +294,7 @@ def test_numeric_columns_of_table_4_3():
 
 @pytest.mark.parametrize("criterion", ["gini", "entropy", "gain_ratio"])
 @pytest.mark.parametrize("splits", ["subset", "multiway"])
-def test_the_best_column_is_the_one_that_a_tree_asks_first(criterion: str, splits: str):
+def test_the_best_column_is_the_first_tested(criterion: str, splits: str):
     rng = np.random.default_rng(7)
     n = 60
     table = {
@@ -334,7 +334,7 @@ def test_numbers_have_scores_too():
 
 
 @pytest.mark.matrix
-def test_a_criterion_of_your_own_is_asked():
+def test_an_own_criterion_is_called():
     own = treekit.Criterion(
         "share_of_first",
         "classification",

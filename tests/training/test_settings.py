@@ -54,7 +54,7 @@ def test_defaults_fill_what_is_not_given():
     }
 
 
-def test_a_whole_number_serves_where_a_number_is_asked():
+def test_an_integer_is_accepted_as_a_float():
     rate = resolved(rate=1)["rate"]
     assert (rate, type(rate)) == (1.0, float)
 
@@ -95,7 +95,7 @@ def test_choices_bind_only_values_of_their_own_type():
     assert resolved(features=0.5)["features"] == 0.5
 
 
-def test_the_refusal_says_what_is_accepted():
+def test_the_refusal_states_accepted_values():
     with pytest.raises(SettingError) as error:
         resolved(max_depth=0)
     assert str(error.value) == (
@@ -130,7 +130,7 @@ def test_an_unknown_setting_gets_a_suggestion_or_the_list():
         resolve(SETTINGS, {"zz": 3}, "training")
 
 
-def test_a_component_without_settings_says_so():
+def test_a_component_without_settings_is_listed_as_such():
     with pytest.raises(SettingError, match="'gini' has no setting 'q'; it has no settings"):
         resolve((), {"q": 1}, "criterion 'gini'")
 
@@ -206,7 +206,7 @@ def test_a_value_written_as_text_reads_back_as_itself(values):
     assert [type(got[name]) for name in values] == [type(value) for value in values.values()]
 
 
-def test_help_rows_tell_type_default_and_meaning():
+def test_help_rows_state_type_default_and_meaning():
     rows = {row[0]: row[1:] for row in help_rows(SETTINGS_SETTINGS)}
     assert rows["max_depth"] == ("an integer of at least 1 or none", "none", "deepest leaf")
     assert rows["rate"] == ("a number from 0 to 1", "0.5", "share of rows")
@@ -238,7 +238,7 @@ def test_a_sound_declaration_passes(setting):
         (Setting("a", 1, "x", minimum=True), "minimum of setting 'a' is True; it must be a number"),
     ],
 )
-def test_a_faulty_declaration_is_told(setting, cause):
+def test_a_faulty_declaration_is_reported(setting, cause):
     with pytest.raises(SettingError, match=cause):
         check_declaration(setting)
 
@@ -338,7 +338,7 @@ def test_an_algorithm_for_classes_refuses_a_number_by_name():
         treekit.train(table, "y", algorithm="bagging", voting="hard")
 
 
-def test_quinlan_s_id3_knows_no_missing_values():
+def test_id3_refuses_missing_values():
     with pytest.raises(DataError, match="missing='error' allows none"):
         treekit.train(noisy(), "y", algorithm="id3")
 
@@ -379,7 +379,7 @@ def test_forests_of_the_literature_differ_in_what_they_draw():
     assert get_preset_settings("bagging", "regression")["trees"] == 25
 
 
-def test_what_an_algorithm_says_of_missing_cells_holds_for_the_validation_table():
+def test_the_missing_policy_of_an_algorithm_holds_for_the_validation_table():
     gone = whole(age=[None, *whole()["age"][1:]])
     settings = {"algorithm": "id3", "pruner": "reduced_error", "seed": 0}
     for more in ({}, {"missing": "error"}):

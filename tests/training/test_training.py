@@ -163,7 +163,7 @@ def test_max_features_is_a_name_a_number_or_a_share():
     assert count_features_to_try(0.001, 28) == 1
 
 
-def test_a_model_says_how_many_columns_its_nodes_tried():
+def test_a_model_records_how_many_columns_its_nodes_tried():
     number = noisy(task="regression")
     assert treekit.train(noisy(), "y").settings["max_features"] == "all"
     forest = {"ensemble": "forest", "trees": 2}
@@ -516,7 +516,7 @@ def test_targets_of_any_allowed_size_grow_the_same_splits(scale):
         np.testing.assert_array_equal(a.value * scale, b.value)
 
 
-def test_rows_of_no_weight_may_have_any_target():
+def test_rows_of_weight_0_may_have_any_target():
     table = noisy(task="regression")
     weights = np.ones(240)
     weights[0] = 0
@@ -544,7 +544,7 @@ def test_a_target_of_thousands_of_classes_compiles_at_once():
 # ------------------------------------------------------------------ odd tables
 
 
-def test_an_all_missing_column_is_never_asked():
+def test_an_all_missing_column_is_never_tested():
     table = noisy() | {"void": [None] * 240}
     for settings in ({}, {"splitter": "histogram"}, {"ensemble": "forest", "trees": 3}):
         model = treekit.train(table, "y", seed=0, **settings)
@@ -704,7 +704,7 @@ def test_a_class_weight_multiplies_what_was_drawn():
 
 
 @pytest.mark.parametrize("splitter", ["exact", "histogram"])
-def test_a_class_of_no_weight_is_not_there(splitter):
+def test_a_class_of_weight_0_is_left_out(splitter):
     # Three classes, of which one neither is drawn nor shapes codes.
     table = noisy()
     table["y"] = ["odd" if row % 5 == 0 else label for row, label in enumerate(table["y"])]
@@ -722,13 +722,13 @@ def test_a_class_of_no_weight_is_not_there(splitter):
     assert weightless.provenance["oob"] == without.provenance["oob"]
 
 
-def test_balanced_classes_weigh_alike_and_keep_the_sum():
+def test_balanced_classes_have_equal_weight_and_keep_the_sum():
     found = root(trained(class_weight="balanced"))
     assert found == pytest.approx({"no": 120, "yes": 120}, rel=1e-9)
 
 
 @pytest.mark.parametrize("weights", [None, "w"])
-def test_classes_weigh_alike_in_the_bag_of_each_tree(weights):
+def test_classes_have_equal_weight_in_the_bag_of_each_tree(weights):
     table = noisy() | {"w": np.random.default_rng(0).choice([0.0, 0.3, 1 / 7, 1.7], 240)}
     given = {"ensemble": "forest", "trees": 5, "seed": 0, "weights": weights, "ignore": ["w"]}
     if weights:
@@ -815,7 +815,7 @@ def halves():
 
 
 @pytest.mark.parametrize("class_weight", [{0: 1, 1: 4}, "balanced"])
-def test_an_estimator_s_class_weights_hold_for_validation_and_are_told_by_the_model(class_weight):
+def test_class_weights_of_an_estimator_hold_for_validation_and_are_recorded(class_weight):
     (x, y), (xv, yv) = halves()
     how = {"class_weight": class_weight, "pruner": "reduced_error", "dtype": "float64"}
     tree = DecisionTreeClassifier(**how, random_state=0).fit(x, y, validation=(xv, yv))
@@ -876,7 +876,7 @@ def test_an_estimator_balances_by_numbers_of_rows_as_scikit_learn_does():
     np.testing.assert_allclose(value / value.sum(), weighed / weighed.sum(), rtol=1e-9)
 
 
-def test_rows_of_a_class_that_weighs_nothing_are_no_samples_of_a_node():
+def test_rows_of_a_class_of_weight_0_are_not_samples_of_a_node():
     (x, y), _ = halves()
     tree = DecisionTreeClassifier(class_weight={0: 0, 1: 1}).fit(x, y)
     assert tree.tree_.n_node_samples.tolist() == [y.sum()]
@@ -909,7 +909,7 @@ def test_an_estimator_refuses_priors_beside_class_weights(where):
         ({"priors": "yes=1,no=1", "class_weight": "balanced"}, "give one of them"),
     ],
 )
-def test_a_mistake_is_told_with_its_remedy(settings, said):
+def test_a_mistake_is_reported_with_its_remedy(settings, said):
     with pytest.raises(SettingError, match=said):
         trained(**settings)
 
@@ -920,7 +920,7 @@ def test_numbers_have_no_class_weights():
             treekit.train(noisy(task="regression"), "y", **settings)
 
 
-def test_labels_that_hold_signs_are_quoted_and_numbers_are_read_alike():
+def test_labels_with_signs_are_quoted_and_numbers_are_read_equally():
     names = ("a,b", "x=y", "3")
     assert parse_named_numbers('"a,b=2",x=y=0.5, 3.0=1e2', names, "w") == {0: 2.0, 1: 0.5, 2: 100.0}
     assert parse_named_numbers({"a,b": 1, 3.0: 7}, names, "w") == {0: 1.0, 2: 7.0}
@@ -945,7 +945,7 @@ def in_bag(**settings):
     return [float(tree.weight[0]) for tree in model.trees]
 
 
-def test_a_forest_draws_as_many_rows_as_asked_on_average():
+def test_a_forest_draws_the_requested_rows_on_average():
     for most, expected in ((None, 240), (40, 40), (0.25, 60), (1.5, 360), (600, 600)):
         sizes = in_bag(max_samples=most)
         assert len(set(sizes)) > 1
@@ -991,7 +991,7 @@ def test_whole_costs_keep_their_ratios_to_half_a_step(values):
     assert np.abs(found - matrix * scale).max() <= 0.5 + 1e-6
 
 
-def test_a_costly_mistake_is_said_less_often():
+def test_a_costly_mistake_is_predicted_less_often():
     table = noisy()
     plain, careful = trained(table, max_depth=1), trained(table, max_depth=1, costs="yes>no=20")
     assert careful.costs.tolist() == [[0, 1], [20, 0]] == careful.settings["costs"]
@@ -1057,7 +1057,7 @@ def test_costs_decide_once_where_leaves_vote_for_their_label():
 
 
 @pytest.mark.parametrize("forest", [{}, {"ensemble": "forest", "trees": 3}])
-def test_a_score_with_its_sign_turned_is_told(forest):
+def test_a_score_with_the_wrong_sign_is_reported(forest):
     def score(parent, children):
         error = 0.0
         for b in range(children.shape[0]):
@@ -1074,7 +1074,7 @@ def test_a_score_with_its_sign_turned_is_told(forest):
         treekit.train({"x": np.ones(60), "y": x > 20}, "y", criterion=turned, **forest)
 
 
-def test_a_target_that_names_rows_is_told():
+def test_a_target_that_names_rows_is_reported():
     names = [f"case {n // 2}" for n in range(300)]  # 150 classes: half of the rows
     x = [n // 2 for n in range(300)]  # codes of 8 bits: those of 16 bits compile all kernels anew
     treekit.train({"x": x, "y": names}, "y", max_depth=1)

@@ -62,7 +62,7 @@ def test_a_constant_factor_of_weights_does_not_change_the_model(settings, task, 
 @pytest.mark.parametrize("weight", [1 / 200, 1e-200, 1e200, 0.3, 1e-310])
 @pytest.mark.parametrize("ensemble", ["tree", "forest"])
 @pytest.mark.parametrize("task", ["classification", "regression"])
-def test_equal_relative_weights_are_no_weights(weight, ensemble, task):
+def test_equal_relative_weights_have_no_effect(weight, ensemble, task):
     given_ = {"ensemble": ensemble, "seed": 0} | ({"trees": 3} if ensemble == "forest" else {})
     table = make_table(task)
     plain = treekit.train(table, "y", **given_)
@@ -103,7 +103,7 @@ def test_class_weights_do_not_change_the_unit_of_whole_weights():
     np.testing.assert_array_equal(heavy.model_.units, copies.model_.units)
 
 
-def test_relative_weights_of_a_validation_table_are_scaled_alike(tmp_path):
+def test_relative_weights_of_a_validation_table_are_scaled_equally(tmp_path):
     table, weights = make_table(), make_weights() + 0.5
     held = make_table() | {"w": np.arange(200) % 3 + 1.0}
     files = set()
