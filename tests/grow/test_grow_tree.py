@@ -196,7 +196,7 @@ def assert_equal_trees(a: Any, b: Any) -> None:
 
 
 @pytest.mark.matrix
-def test_alternating_classes_are_told_apart_row_by_row() -> None:
+def test_alternating_classes_are_separated_row_by_row() -> None:
     n = 3000
     problem = reference.Problem([list(range(n))], [i % 2 for i in range(n)], [None], "gini", 2)
     tree = grow(problem).tree

@@ -116,7 +116,7 @@ def test_it_exports_with_missing_values_apart_or_in_an_interval(tmp_path):
 
 
 @pytest.mark.matrix
-def test_a_pruner_is_asked_once_about_all_intervals():
+def test_a_pruner_is_called_once_for_all_intervals():
     asked = []
 
     def make(most):
@@ -248,7 +248,7 @@ def test_light_intervals_may_lie_beside_two_heavy_ones(cuts, apart, more):
 
 
 @pytest.mark.matrix
-def test_one_heavy_interval_is_not_enough_whoever_asks():
+def test_one_heavy_interval_is_not_enough_for_any_splitter():
     def find(node, criterion, rng):
         cuts = np.array([0, 1, 2], np.int32)
         return scored(interval_split(0, cuts), 1.0) if node.depth == 0 else None
@@ -265,7 +265,7 @@ def test_one_heavy_interval_is_not_enough_whoever_asks():
 
 
 @pytest.mark.matrix
-def test_a_splitter_is_told_that_intervals_need_known_rows():
+def test_intervals_without_known_rows_are_reported():
     def find(node, criterion, rng):
         if node.depth == 0:
             return scored(threshold_split(0, 2), 1.0)

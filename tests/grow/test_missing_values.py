@@ -299,7 +299,7 @@ def test_held_out_rows_go_in_parts_and_shape_nothing() -> None:
         np.testing.assert_allclose(grown.held_stats[leaf], sums, atol=1e-4)
 
 
-def test_an_empty_branch_says_what_its_parent_does_and_weighs_nothing() -> None:
+def test_an_empty_branch_predicts_as_its_parent_with_weight_0() -> None:
     column, y = [0, 0, 0, 2, 2], [0, 0, 1, 1, 1]
     for criterion, classes, said in (("entropy", 2, [2.0, 3.0]), ("squared_error", 0, [0.6])):
         problem = Problem([column], y, [4], criterion, classes, multiway=True)
@@ -312,7 +312,7 @@ def test_an_empty_branch_says_what_its_parent_does_and_weighs_nothing() -> None:
         assert tree.missing[0] == 0
 
 
-def test_a_nominal_column_is_asked_once_on_a_path_even_where_rows_miss_it() -> None:
+def test_a_nominal_column_is_tested_once_on_a_path_even_with_missing_values() -> None:
     rng = random.Random(3)
     for parts in (False, True):
         problem = holes(rng, 150, 0.3)
@@ -493,7 +493,7 @@ def test_rpart_wants_nominal_surrogates_that_err_twice() -> None:
     assert grow(problem, surrogates=rule).tree.surrogate_feature.tolist() == [2]
 
 
-def test_a_column_no_better_than_the_majority_is_no_surrogate() -> None:
+def test_a_column_no_better_than_the_majority_is_not_a_surrogate() -> None:
     primary: list[Any] = [0.0] * 8 + [1.0] * 3
     other: list[Any] = [0.0, 1.0] * 4 + [0.0, 1.0, 1.0]
     problem = reference.Problem(
@@ -574,6 +574,6 @@ def test_surrogates_predict_better_than_the_majority_way() -> None:
     assert right[5] > right[0] + 0.03
 
 
-def test_recipes_say_how_many_surrogates() -> None:
+def test_recipes_state_the_number_of_surrogates() -> None:
     problem = reference.Problem([[0.0, 1.0]], [0, 1], [None], "gini", 2)
     assert recipe_of(problem).surrogates is None

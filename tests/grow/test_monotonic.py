@@ -155,7 +155,7 @@ def test_subtrees_that_are_raised_answer_within_bounds_again(seed: int) -> None:
     assert_rises(treekit.train(table, "y", monotonic="a=1,b=-1", **how), x, [1, -1, 0])
 
 
-def test_answers_out_of_order_meet_halfway() -> None:
+def test_predictions_out_of_order_are_averaged() -> None:
     schema = Schema(columns=(Column("x"),), target="y", task="regression")
     tree = build_tree(threshold("x", 0.5, leaf(3.0), leaf(1.0)), schema)
     assert is_monotonic(tree, np.array([-1.0]))
@@ -194,7 +194,7 @@ def test_criteria_of_ranks_and_foreign_splitters_are_refused() -> None:
         treekit.train(table, "y", monotonic={"x": 1}, splitter=own)
 
 
-def test_models_say_what_they_were_held_to() -> None:
+def test_models_record_their_monotonic_constraints() -> None:
     model = treekit.train(TABLE, "y", monotonic={"x": 1}, seed=0)
     assert model.settings["monotonic"] == {"x": 1}
     assert treekit.train(TABLE, "y", monotonic="x=0", seed=0).settings["monotonic"] is None

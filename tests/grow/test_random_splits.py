@@ -126,7 +126,7 @@ def test_missing_rows_take_the_side_that_scores_better():
 
 
 @pytest.mark.matrix
-def test_both_sides_are_as_heavy_as_asked_and_pure_leaves_end_growth():
+def test_both_sides_have_the_minimum_weight_and_pure_leaves_end_growth():
     table = noisy(300)
     bounded = grown(table, min_weight_leaf=12).trees[0]
     assert bounded.weight[bounded.leaves].min() >= 12
@@ -221,7 +221,7 @@ def test_keys_and_ranks_grow_the_same_trees(task, way):
 
 
 @pytest.mark.matrix
-def test_classes_are_counted_alike_in_integers_and_in_numbers():
+def test_classes_are_counted_equally_in_integers_and_in_floats():
     """Weights are added up in one word a row, those too heavy for it in a cell for each class."""
     weights = np.random.default_rng(6).integers(1, 4, 300).astype(float)
     light, heavy = (

@@ -489,7 +489,7 @@ def test_every_artifact_gives_the_vector_bit_for_bit(missing, forest, tmp_path: 
     assert again.settings["criterion.treatment"] == "given"
 
 
-def test_inspect_and_predict_tell_the_task_and_its_answers(tmp_path: Path):
+def test_inspect_and_predict_print_the_task_and_its_predictions(tmp_path: Path):
     path, rows = str(tmp_path / "m.treekit"), tmp_path / "rows.csv"
     trained(UPLIFT, max_depth=1).save(path)
     rows.write_text("a,b,c,colour\n1,,2,red\n", encoding="utf-8")
@@ -523,7 +523,7 @@ def test_inspect_and_predict_tell_the_task_and_its_answers(tmp_path: Path):
     ],
     ids=lambda value: str(value)[:30],
 )
-def test_what_a_task_cannot_mean_is_refused_by_name(settings, message):
+def test_settings_without_meaning_for_a_task_are_refused_by_name(settings, message):
     data = {name: cells for name, cells in table().items() if name not in ("group", "weight")}
     with pytest.raises((SettingError, DataError), match=message):
         treekit.train(data, "cured", criterion=UPLIFT, **settings)
@@ -535,7 +535,7 @@ def says_what_its_cells_say(tree: Any, context: Any) -> Any:
     return tree.with_value(context.stats.reshape(-1, n_groups, k).sum(axis=1))
 
 
-def test_a_pruner_may_be_for_a_task_whose_cells_it_knows():
+def test_a_pruner_may_be_for_the_cells_of_a_task():
     pruner = Pruner("leading", lambda: PrunerFunctions(after=says_what_its_cells_say), task=GROUPS)
     assert same_answers(trained(APART_GINI, pruner=pruner), trained(APART_GINI))
     with pytest.raises(SettingError, match="'leading' is for groups, but criterion 'gini'"):
@@ -575,7 +575,7 @@ def test_scores_that_compare_with_a_column_are_refused_for_named_numbers():
     assert treekit.gain_importances(model).sum() == pytest.approx(1.0)
 
 
-def test_a_forest_that_answers_classes_is_scored_as_any_other():
+def test_a_forest_that_predicts_classes_is_scored_as_any_other():
     data = table(seed=3)  # of 400 rows that tell "a" from chance
     model = trained(APART_GINI, data=data, ensemble="forest", trees=20)
     assert 0.5 < model.provenance["oob"]["accuracy"] < 1.0
@@ -672,7 +672,7 @@ def test_make_takes_the_layout_and_its_functions_fit_the_task():
 # --- What a layout knows of its rows, and what is compiled anew for it.
 
 
-def test_a_layout_knows_what_its_rows_weigh():
+def test_a_layout_contains_the_weights_of_its_rows():
     seen = []
 
     def lay_out(target: TaskColumn, columns: Any) -> Layout:
@@ -735,7 +735,7 @@ def test_a_loss_is_that_of_its_own_table_though_the_score_is_compiled_already():
         assert model.provenance["pruner"]["sequence"]["risk"] == [costs[0]]
 
 
-def test_a_model_of_many_answers_shows_the_first_of_them():
+def test_a_model_of_many_predictions_shows_the_first_of_them():
     def many(target: TaskColumn, columns: Any) -> Layout:
         own = effects(target, columns)
         return replace(own, answer=lambda stats: np.ones((len(stats), 9)), names=tuple("abcdefghi"))
@@ -746,7 +746,7 @@ def test_a_model_of_many_answers_shows_the_first_of_them():
     assert "of 'effect', 'rate, treated'" in repr(trained(UPLIFT, max_depth=1, data=table()))
 
 
-def test_codes_of_a_column_name_the_cell_that_is_none_of_the_labels():
+def test_an_unknown_label_of_a_column_is_named():
     numbers = TaskColumn("t", np.array([2.0, 0.0, 2.0]))
     assert numbers.labels == (0.0, 2.0)
     assert numbers.codes((2.0, 0.0)).tolist() == [0, 1, 0]
@@ -957,7 +957,7 @@ def test_forests_score_the_rows_out_of_bag_by_all_targets() -> None:
         (CLASSES, {"numeric_side": "c45"}, "numeric_side='c45' counts the classes of one target"),
     ],
 )
-def test_what_is_for_one_target_is_refused_by_name(
+def test_settings_for_one_target_are_refused_by_name(
     targets: list[str], settings: dict[str, Any], message: str
 ) -> None:
     with pytest.raises(SettingError, match=message):
