@@ -138,7 +138,7 @@ def test_a_pruner_that_raises_or_exits_stops_the_training_and_not_the_process(mo
 @pytest.mark.parametrize(
     "value", [object(), {1: 2}, np.arange(3), b"bytes"], ids=["object", "keys", "array", "bytes"]
 )
-def test_what_a_pruner_reports_is_refused_in_training_if_no_file_can_hold_it(value):
+def test_reports_of_a_pruner_that_no_file_can_hold_are_refused_in_training(value):
     def after(tree, context):
         context.report["kept"] = value
         return tree
@@ -147,7 +147,7 @@ def test_what_a_pruner_reports_is_refused_in_training_if_no_file_can_hold_it(val
         pruned(after)
 
 
-def test_what_a_pruner_reports_may_be_nan_and_comes_back_from_the_file(tmp_path):
+def test_reports_of_a_pruner_may_be_nan_and_are_read_back(tmp_path):
     def after(tree, context):
         context.report["alpha"] = math.nan
         context.report["path"] = [math.inf, {"best": np.float64(0.5)}]
@@ -385,7 +385,7 @@ def run(*arguments):
         return CliRunner().invoke(main, list(arguments))
 
 
-def test_the_command_line_tells_a_faulty_plugin_and_writes_nothing(plugin, model):
+def test_the_command_line_reports_a_faulty_plugin_and_writes_nothing(plugin, model):
     rows = zip(*DATA.values(), strict=True)
     text = "\n".join(",".join(map(str, row)) for row in [tuple(DATA), *rows])
     (plugin / "t.csv").write_text(text, "utf-8")
@@ -493,7 +493,7 @@ def test_a_multiway_score_that_is_nan_shows_statistics_of_a_branch():
 
 
 @pytest.mark.matrix
-def test_a_choice_of_no_column_is_refused():
+def test_choice_of_an_unknown_column_is_refused():
     extras = CriterionExtras(choose=lambda gains, scores, levels: 99)
     criterion = classes(impurity=gini, score=lambda parent, children: 1.0, extras=extras)
     with pytest.raises(PluginError, match="'faulty' chose a column that does not exist"):
@@ -759,7 +759,7 @@ def record(request):
 @pytest.mark.matrix
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("function", ["impurity", "score", "priority"])
-def test_a_number_that_is_none_is_told_with_function_and_statistics(record, function, way):
+def test_invalid_number_is_reported_with_function_and_statistics(record, function, way):
     base = {"impurity": IMPURITY, "score": SCORE, "priority": PRIORITY}[function]
     for fault, said in FAULTS.items():
         with pytest.raises(PluginError, match=f"criterion 'faulty' .*({said})") as told:
@@ -773,7 +773,7 @@ def test_a_number_that_is_none_is_told_with_function_and_statistics(record, func
 )
 @pytest.mark.matrix
 @pytest.mark.parametrize("way", WAYS)
-def test_an_order_of_levels_that_is_none_is_told(record, way):
+def test_invalid_order_of_levels_is_reported(record, way):
     for fault, said in FAULTS.items():
         data = table(ORDER + fault, level=14)
         with pytest.raises(PluginError, match=f"criterion 'faulty' .*({said})"):
@@ -785,7 +785,7 @@ def test_an_order_of_levels_that_is_none_is_told(record, way):
 )
 @pytest.mark.matrix
 @pytest.mark.parametrize("way", WAYS)
-def test_a_penalty_that_is_none_is_told(record, way):
+def test_invalid_penalty_is_reported(record, way):
     for fault in (NAN, INFINITE, RAISES):
         with pytest.raises(PluginError, match=f"criterion 'faulty' .*({FAULTS[fault]})"):
             train(record, table(PENALTY + fault), way)
@@ -804,7 +804,7 @@ CHOICES = {
     "ignore:.*does not compile and runs as Python.* not a function:treekit.TreekitWarning"
 )
 @pytest.mark.parametrize("way", WAYS)
-def test_a_choice_that_is_none_is_told(record, way):
+def test_invalid_choice_is_reported(record, way):
     for columns, said in CHOICES.items():
         data = table(0, columns)
         data["x1"] = np.ones(60)  # constant: it has no split
@@ -832,7 +832,7 @@ def test_a_failure_leaves_the_next_training_as_it_would_have_been(record):
     "ignore:.*does not compile and runs as Python.* not a function:treekit.TreekitWarning"
 )
 @pytest.mark.matrix
-def test_the_same_faults_are_told_of_several_targets():
+def test_the_same_faults_are_reported_for_several_targets():
     only = Criterion("faulty", "classification", lambda: CriterionFunctions(impurity=impurity))
     data = table(IMPURITY + NAN)
     data["z"] = data["y"][::-1]
@@ -867,7 +867,7 @@ SAID = {"a complex number": "a complex128", "a text": "a text|a str"}
         ),
     ],
 )
-def test_an_answer_of_another_type_is_told(kind, way):
+def test_result_of_another_type_is_reported(kind, way):
     function = TYPES[kind] if way == "compiled" else Called(TYPES[kind])
     bad = Criterion("faulty", "classification", lambda: CriterionFunctions(impurity=function))
     said = SAID.get(kind, kind)
@@ -881,7 +881,7 @@ def test_an_answer_of_another_type_is_told(kind, way):
 @pytest.mark.filterwarnings(
     "ignore:.*does not compile and runs as Python.* not a function:treekit.TreekitWarning"
 )
-def test_a_choice_that_is_no_whole_number_is_told():
+def test_fractional_choice_is_reported():
     for wrong in (lambda g, s, levels: 0.5, Called(lambda g, s, levels: 0.0)):
         parts = {**PARTS, "choose": wrong}
         bad = Criterion("faulty", "classification", lambda p=parts: CriterionFunctions(**p))
@@ -895,7 +895,7 @@ def test_a_choice_that_is_no_whole_number_is_told():
     "ignore:.*does not compile and runs as Python.* not a function:treekit.TreekitWarning"
 )
 @pytest.mark.filterwarnings("ignore:.*returns None on some paths:treekit.TreekitWarning")
-def test_an_answer_that_is_none_now_and_then_runs_as_python_and_is_told():
+def test_occasionally_invalid_result_runs_as_python_and_is_reported():
     def forgetful(stats):
         return plugin_guards_gini(stats) if stats.sum() > 50 else None
 
@@ -955,7 +955,7 @@ ANSWERS = {
     "ignore:.*does not compile and runs as Python.* not a function:treekit.TreekitWarning"
 )
 @pytest.mark.parametrize("case", ANSWERS)
-def test_a_leaf_value_or_a_loss_that_is_none_is_told(case):
+def test_invalid_leaf_value_or_loss_is_reported(case):
     function, said = ANSWERS[case]
     with pytest.raises(PluginError, match=f"'faulty' {said.format('leaf_value')}; the statistics"):
         treekit.train(
@@ -1047,7 +1047,7 @@ SPLITTERS = {
 @pytest.mark.matrix
 @pytest.mark.parametrize("ensemble", ["tree", "forest"])
 @pytest.mark.parametrize("path", SPLITTERS)
-def test_a_split_that_is_none_is_told(path, ensemble):
+def test_invalid_split_is_reported(path, ensemble):
     several = {"ensemble": "forest", "trees": 4, "n_jobs": 2, "bootstrap": False}
     for which, said in SPLITS.items():
         with pytest.raises(PluginError, match=f"splitter 'faulty' .*{said}"):
@@ -1127,7 +1127,7 @@ def test_a_find_that_writes_to_its_node_is_stopped(what):
     "ignore:.*does not compile and runs as Python.* not a function:treekit.TreekitWarning"
 )
 @pytest.mark.matrix
-def test_a_find_that_returns_no_split_is_told():
+def test_invalid_return_value_of_find_is_reported():
     kind = Splitter("faulty", lambda: SplitterFunctions(Called(lambda n, c, r: (0, 1.5))))
     with pytest.raises(PluginError, match="TypeError: find returned a tuple, not a Split or None"):
         treekit.train(columns(60), "y", splitter=kind)
@@ -1150,7 +1150,7 @@ BEFORE = {
     "ignore:.*does not compile and runs as Python.* not a function:treekit.TreekitWarning"
 )
 @pytest.mark.parametrize("case", BEFORE)
-def test_a_say_before_a_split_that_is_none_is_told(case):
+def test_invalid_return_value_of_before_is_reported(case):
     function, said = BEFORE[case]
     bad = Pruner("faulty", lambda: PrunerFunctions(before=function))
     with pytest.raises(PluginError, match=f"pruner 'faulty' .*({said})"):
@@ -1161,7 +1161,7 @@ def test_a_say_before_a_split_that_is_none_is_told(case):
     "ignore:.*does not compile and runs as Python.* not a function:treekit.TreekitWarning"
 )
 @pytest.mark.matrix
-def test_faults_of_a_criterion_of_ranks_are_told():
+def test_faults_of_a_rank_criterion_are_reported():
     def apart(stats):
         return math.nan if round(stats[0]) == 12 else stats[2] + stats[3]
 

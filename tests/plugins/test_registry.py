@@ -250,7 +250,7 @@ def test_strict_discovery_raises_instead(install: Install, case: str):
     assert cause in str(error.value)
 
 
-def test_the_environment_can_ask_for_strictness(install: Install, monkeypatch):
+def test_strict_mode_can_be_set_by_the_environment(install: Install, monkeypatch):
     install("bad-one", "import no_such_library_anywhere")
     monkeypatch.setenv("TREEKIT_STRICT_PLUGINS", "1")
     registry.configure()
@@ -585,13 +585,13 @@ def test_a_plugin_of_an_unsupported_contract_is_left_out_by_name(former, monkeyp
         registry.list("criterion")
 
 
-def test_every_version_since_the_oldest_says_what_it_changed():
+def test_every_version_since_the_oldest_documents_its_changes():
     told = contracts.__doc__.partition("Versions\n")[2].splitlines()
     versions = [int(line) for line in told if line.strip().isdigit()]
     assert versions == list(range(CONTRACT_VERSION, OLDEST_CONTRACT - 1, -1))
 
 
-def test_a_module_that_says_nothing_is_of_the_oldest_contract():
+def test_a_module_without_a_version_has_the_oldest_contract():
     assert read_contract_version(None) == read_contract_version(pytest) == OLDEST_CONTRACT
 
 
