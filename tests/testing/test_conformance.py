@@ -120,7 +120,7 @@ def without_trees(monkeypatch):
 
 @pytest.mark.matrix
 @pytest.mark.usefixtures("without_trees")
-def test_a_declared_law_that_holds_is_told_and_fails_under_strict():
+def test_a_declared_law_that_holds_is_reported_and_fails_under_strict():
     own = of_classes({"purity-is-zero": "so I believe"}, impurity=gini)
     report = check_criterion(own)
     assert [verdict.law.name for verdict in report.idle] == ["purity-is-zero"]
@@ -129,13 +129,13 @@ def test_a_declared_law_that_holds_is_told_and_fails_under_strict():
 
 
 @pytest.mark.matrix
-def test_a_declared_law_that_there_is_not_is_a_breach():
+def test_an_unknown_declared_law_is_a_breach():
     with pytest.raises(ConformanceError, match="declares-laws-there-are"):
         check_criterion(of_classes({"purity-is-1": "a slip"}, impurity=counted))
 
 
 @pytest.mark.parametrize("exempt", [{"a-law": ""}, {"a-law": 1}, {1: "why"}, ["a-law"], None])
-def test_a_record_whose_exemptions_are_no_sentences_is_refused(exempt):
+def test_a_record_with_invalid_exemptions_is_refused(exempt):
     own = Criterion("own", "classification", lambda: None, exempt=exempt)
     with pytest.raises(PluginError, match="exempt of criterion 'own'"):
         check_record(own, KINDS["criterion"])
@@ -151,7 +151,7 @@ def test_a_make_that_fails_is_a_breach_and_an_unknown_name_is_not():
         check_criterion("ginni")
 
 
-def test_records_with_exemptions_can_still_be_told_apart_by_hash():
+def test_records_with_exemptions_are_hashable():
     one = of_classes({"purity-is-zero": "so"}, impurity=gini)
     assert len({one, one}) == 1
     assert np.isfinite(hash(one))
@@ -184,7 +184,7 @@ def test_the_command_exits_with_1_for_a_breach(monkeypatch):
     assert "smallest example: impurity([1, 1])" in done.output
 
 
-def test_the_command_says_which_names_there_are():
+def test_the_command_lists_the_known_names():
     done = invoked("ginni")
     assert done.exit_code == 2
     assert "did you mean 'gini'?" in done.output
@@ -215,7 +215,7 @@ def fact(**functions):
 
 @pytest.mark.matrix
 @pytest.mark.usefixtures("without_trees")
-def test_the_report_tells_the_time_of_a_training_beside_the_built_in_criterion():
+def test_the_report_compares_the_cost_of_compiled_functions_with_the_built_in():
     facts = dict(check_criterion(of_classes(impurity=gini)).facts)
     assert re.fullmatch(r"compiled in \d+\.\d\d s", facts["impurity"])
     told = r"a tree on 20,000 rows of 4 columns takes \S+ s, (\S+) times as long as with gini"
@@ -248,7 +248,7 @@ def score_by_conditions(parent, children):
 
 @pytest.mark.matrix
 @pytest.mark.usefixtures("without_trees")
-def test_the_report_tells_if_cuts_are_scored_one_at_a_time():
+def test_the_report_states_if_cuts_are_scored_one_at_a_time():
     facts = [
         dict(check_criterion(of_classes(score=score)).facts)["score"]
         for score in (score_by_arithmetic, score_by_conditions)
@@ -258,7 +258,7 @@ def test_the_report_tells_if_cuts_are_scored_one_at_a_time():
 
 @pytest.mark.matrix
 @pytest.mark.usefixtures("without_trees")
-def test_the_report_tells_the_innermost_line_that_stopped_numba():
+def test_the_report_names_the_innermost_line_that_stopped_numba():
     told = fact(impurity=calls_what_does_not_compile)
     line = next(n for n, text in enumerate(own_source(), 1) if "= statistics.fsum" in text)
     assert told.startswith(
@@ -274,7 +274,7 @@ def own_source():
 
 @pytest.mark.matrix
 @pytest.mark.usefixtures("without_trees")
-def test_the_report_tells_that_a_partial_is_no_function():
+def test_the_report_states_that_a_partial_is_not_a_function():
     told = fact(impurity=partial(gini_of_partial, 1.0))
     assert "it is of type partial, not a function written with def" in told
 

@@ -62,7 +62,7 @@ def test_the_models_are_of_every_sort():
 @pytest.mark.parametrize(
     "pair", [*iter_missing_pairs(), *iter_unseen_pairs(), *iter_answer_pairs()]
 )
-def test_a_pair_of_models_answers_some_row_differently(pair):
+def test_a_pair_of_models_predicts_some_row_differently(pair):
     _, one, other = pair
     if one.schema != other.schema:  # labels, or the type of inputs
         return
@@ -233,13 +233,13 @@ class Shifted(Wrapped):
     ],
     ids=lambda value: type(value).__name__ if isinstance(value, Wrapped) else value,
 )
-def test_a_broken_exporter_is_told_the_law_that_it_breaks(fault, law):
+def test_a_broken_exporter_gets_the_law_that_it_breaks(fault, law):
     report = check_exporter(fault.record(), fail=False)
     assert broken(report) == [law]
 
 
 @pytest.mark.matrix
-def test_a_breach_shows_the_smallest_model_the_row_and_both_answers():
+def test_a_breach_shows_the_smallest_model_the_row_and_both_predictions():
     with pytest.raises(ConformanceError) as failure:
         check_exporter(Shifted(".py").record())
     text = str(failure.value)
@@ -257,7 +257,7 @@ def test_an_exception_is_shown_with_the_line_that_raised_it():
 
 
 @pytest.mark.matrix
-def test_files_that_nobody_can_run_are_judged_by_all_other_laws():
+def test_files_without_a_runner_are_checked_by_all_other_laws():
     report = check_exporter(Wrapped().record())
     states = {verdict.law.name: verdict.state for verdict in report.verdicts}
     assert states.pop("equal-bits") == "does not apply"
@@ -280,7 +280,7 @@ def test_files_that_nobody_can_run_are_judged_by_all_other_laws():
         ),
     ],
 )
-def test_what_runs_the_files_is_told_how_to_answer(run, what):
+def test_runners_get_the_expected_form_of_results(run, what):
     (breach,) = check_exporter(Wrapped().record(), run=run, fail=False).breaches
     assert breach.law.name == "equal-bits"
     assert what in breach.got
@@ -326,7 +326,7 @@ def test_the_importer_of_treekit_keeps_its_laws(fitted):
     assert set(states.values()) == {"holds"}
 
 
-def test_damaged_files_lack_the_line_that_their_name_says():
+def test_damaged_files_lack_the_line_in_their_name():
     lines = [f"{number}\n".encode() for number in range(1, 9)]
     cut = [
         name.split() for name, _ in iter_damaged(b"".join(lines)) if name.startswith("without line")
@@ -469,7 +469,7 @@ class Strict(Stumps):
     ],
     ids=lambda value: type(value).__name__ if isinstance(value, Stumps) else "",
 )
-def test_a_broken_importer_is_told_the_law_that_it_breaks(fault, laws, tmp_path: Path):
+def test_a_broken_importer_gets_the_law_that_it_breaks(fault, laws, tmp_path: Path):
     paths = [tmp_path / "one.stump", tmp_path / "two.stump"]
     paths[0].write_text('{"at": 0.5, "left": [3, 1], "right": [0, 2]}', encoding="utf-8")
     paths[1].write_text('{"at": -1e300, "left": [0, 1],\n "right": [4, 2]}', encoding="utf-8")

@@ -44,7 +44,7 @@ def test_all_names_of_a_plugin_follow_from_one_word(name: str):
         *("'; ls", "{{ kind }}", "{% raw %}", '"', "$HOME", "a[b]", "treekit-", "\u212a"),
     ],
 )
-def test_a_name_that_is_none_is_refused_by_the_rule(name: str, tmp_path: Path):
+def test_an_invalid_name_is_refused_with_the_rule(name: str, tmp_path: Path):
     with pytest.raises(SettingError, match="use ASCII letters, digits") as refused:
         new_plugin(name, "criterion", tmp_path)
     assert repr(name) in str(refused.value)
@@ -121,7 +121,7 @@ def test_an_unknown_kind_is_refused_with_those_there_are(tmp_path: Path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_the_command_tells_the_files_and_the_next_three_commands(tmp_path: Path):
+def test_the_command_prints_the_files_and_the_next_three_commands(tmp_path: Path):
     result = command("mine", "--kind", "criterion", "--dir", tmp_path)
     assert result.exit_code == 0, result.output
     folder = tmp_path / "treekit-mine"
@@ -143,7 +143,7 @@ def test_the_folder_is_quoted_where_a_shell_would_read_it_otherwise(
 
 
 @pytest.mark.parametrize("make", [Path.mkdir, Path.touch, lambda path: path.symlink_to("nowhere")])
-def test_what_stands_in_the_place_is_left_as_it_is(make, tmp_path: Path):
+def test_existing_files_are_not_overwritten(make, tmp_path: Path):
     place = tmp_path / "treekit-mine"
     make(place)
     with pytest.raises(SettingError, match="already exists; choose another name or folder"):
@@ -189,7 +189,7 @@ def packages(
     return found
 
 
-def test_a_package_says_what_pip_and_treekit_want_to_know(packages: dict[str, Path]):
+def test_a_package_has_the_metadata_of_pip_and_treekit(packages: dict[str, Path]):
     for folder in packages.values():
         project = tomllib.loads((folder / "pyproject.toml").read_text(encoding="utf-8"))["project"]
         assert project["name"] == folder.name
