@@ -146,7 +146,7 @@ def test_the_module_is_the_command():
     assert done.stdout == f"treekit {treekit.__version__}\n"
 
 
-def test_the_version_is_told():
+def test_the_version_is_printed():
     assert call("--version").stdout == f"treekit {treekit.__version__}\n"
 
 
@@ -235,7 +235,7 @@ def test_a_signal_that_ends_a_command_lets_it_clean_up(
 # ---------------------------------------------------------------- train
 
 
-def test_training_says_what_it_read_chose_and_found(tree: Path, tmp_path: Path):
+def test_training_prints_what_it_read_chose_and_found(tree: Path, tmp_path: Path):
     path = tmp_path / "again.treekit"
     arguments = ["train", demo_table(), "--target", DEMO_TARGET, "--seed", 0, "-o", path]
     told = call(*arguments, "--pruner", "cost_complexity", "--test", demo_table()).stdout
@@ -476,7 +476,7 @@ def test_a_compilation_of_kernels_is_announced_once(
 @pytest.mark.parametrize(
     ("module", "reporting"), [("treekit_hellinger", True), ("treekit.kernels.grow_tree", False)]
 )
-def test_a_compilation_of_a_plugin_or_that_nobody_watches_is_not_announced(
+def test_compilations_of_plugins_or_without_a_terminal_are_not_announced(
     module: str,
     reporting: bool,
     monkeypatch: pytest.MonkeyPatch,
@@ -488,7 +488,7 @@ def test_a_compilation_of_a_plugin_or_that_nobody_watches_is_not_announced(
     assert capsys.readouterr().err == ""
 
 
-def test_a_terminal_or_a_notebook_or_the_command_line_hears_of_progress(
+def test_progress_is_shown_in_a_terminal_a_notebook_or_the_command_line(
     monkeypatch: pytest.MonkeyPatch,
 ):
     monkeypatch.setattr(progress, "_choice", {})
@@ -517,7 +517,7 @@ def test_a_terminal_shows_the_trees_grow_and_a_pipe_does_not(tmp_path: Path):
 # ---------------------------------------------------------------- inspect, predict, rules
 
 
-def test_inspect_tells_schema_policies_size_settings_and_provenance(tree: Path):
+def test_inspect_prints_schema_policies_size_settings_and_provenance(tree: Path):
     told = call("inspect", tree).stdout
     said = facts(told)
     model = treekit.load(tree)
@@ -532,7 +532,7 @@ def test_inspect_tells_schema_policies_size_settings_and_provenance(tree: Path):
     assert re.search(r"^age +nominal +'adult', 'young'$", told, re.MULTILINE)
 
 
-def test_inspect_tells_every_target_how_the_trees_vote_and_what_mistakes_cost(tmp_path: Path):
+def test_inspect_prints_targets_voting_and_costs(tmp_path: Path):
     columns = (Column("n"),)
     schema = Schema(columns, "first", classes=("no", "yes"), more=(Output("other", (1, 2, 3)),))
     model = make_model(schema, [build_tree(leaf([3, 1, 1, 2, 3]), schema)], voting="hard")
@@ -618,7 +618,7 @@ def test_an_output_keeps_the_link_that_points_to_it(tree: Path, tmp_path: Path):
 
 
 @pytest.mark.system
-def test_a_reader_that_has_seen_enough_is_no_error(forest: Path):
+def test_a_closed_pipe_is_not_an_error(forest: Path):
     command = f'{sys.executable} -c "{TREEKIT}" rules {forest} | head -n 1'
     done = subprocess.run(command, shell=True, capture_output=True, text=True, check=True)
     assert done.stdout == "treekit rules, format 3\n"
@@ -654,7 +654,7 @@ def test_rules_of_one_tree_are_those_of_the_whole(forest: Path):
     call("rules", forest, "--tree", 0, code=2)
 
 
-def test_inspect_says_settings_in_words_that_train_takes(tmp_path: Path):
+def test_inspect_prints_settings_as_train_accepts_them(tmp_path: Path):
     table = tmp_path / "t.csv"
     labels = ["a,b", 'say "c"', "d"] * 8
     with table.open("w", newline="") as stream:
@@ -683,7 +683,7 @@ def test_inspect_lists_the_sequence_of_pruned_trees(tree: Path):
 # ---------------------------------------------------------------- importances
 
 
-def test_importances_are_told_largest_first(tree: Path):
+def test_importances_are_printed_largest_first(tree: Path):
     gains = [line.split() for line in call("importances", tree).stdout.splitlines()]
     numbers = [float(gain) for _, gain in gains[1:]]
     assert gains[0] == ["column", "gain"]
@@ -765,7 +765,7 @@ def test_an_output_below_a_file_is_named_before_any_work(tree: Path, tmp_path: P
         assert f"{str(file)!r} is not a folder" in said
 
 
-def test_an_error_of_the_disk_names_the_file_asked_for(
+def test_an_error_of_the_disk_names_the_requested_file(
     tree: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     def full(*_: object) -> None:
@@ -840,7 +840,7 @@ def test_every_target_is_written_and_proven(
     assert (proof["probes"]["random"], proof["probes"]["seed"]) == (50, 3)
 
 
-def test_an_export_to_c_tells_the_bytes_of_its_tables_and_its_stack(tree: Path, tmp_path: Path):
+def test_an_export_to_c_prints_the_bytes_of_its_tables_and_its_stack(tree: Path, tmp_path: Path):
     result = call("export", tree, "--to", "c", "--api", "full", "-o", tmp_path / "m")
     header = (tmp_path / "m.h").read_text(encoding="ascii")
     for name in ("TABLE_BYTES", "STACK_BYTES", "BATCH_STACK_BYTES"):
@@ -927,7 +927,7 @@ def test_a_pattern_of_all_files_verifies_the_artifacts_among_them(tree: Path, tm
     assert "cannot run 'm.h'" in call("verify", model, tmp_path / "m.h", code=2).stderr
 
 
-def test_few_rows_are_allowed_and_said_to_be_few(forest: Path, tmp_path: Path):
+def test_few_rows_are_allowed_with_a_warning(forest: Path, tmp_path: Path):
     call("export", forest, "--to", "rules", "-o", tmp_path / "m")
     arguments = ["verify", forest, tmp_path / "m.rules.txt", "--rows", 0]
     told = call(*arguments, "--max-rows", 40).stdout.splitlines()[0]
@@ -1169,7 +1169,7 @@ def test_settings_of_a_form_are_given_with_set(here):
 
 
 @pytest.mark.parametrize("form", ["text", "markdown", "html", "json", "csv"])
-def test_the_suffix_of_the_file_says_the_form(form, here):
+def test_the_suffix_of_the_file_selects_the_form(form, here):
     cli_rules_call("rules", "m.treekit", "-o", f"by{FORMS[form].suffix}")
     cli_rules_call("rules", "m.treekit", "-o", "asked", "--as", form)
     assert Path(f"by{FORMS[form].suffix}").read_bytes() == Path("asked").read_bytes()
@@ -1199,13 +1199,13 @@ def test_rules_replace_no_csv_but_a_table_of_rules(here):
         treekit.write_rules(treekit.load("m.treekit"), "rules.csv")
 
 
-def test_a_form_that_there_is_not_lists_those_that_are(here):
+def test_an_unknown_form_lists_the_known_ones(here):
     said = cli_rules_call("rules", "m.treekit", "--as", "pdf", code=2).stderr
     assert all(form in said for form in FORMS)
 
 
 @pytest.mark.parametrize(("lang", "word"), [("zh", "则"), ("en", "then")])
-def test_rules_are_said_in_the_language_asked_for(lang, word, here):
+def test_rules_are_printed_in_the_requested_language(lang, word, here):
     assert word in cli_rules_call("rules", "m.treekit", "--lang", lang).stdout
 
 
@@ -1234,13 +1234,13 @@ def test_one_tree_decisions_and_reports(here):
         (["--table", "rows.csv"], "no measures"),
     ],
 )
-def test_what_cannot_be_done_is_refused_in_a_message(options, said, here):
+def test_impossible_requests_are_refused_with_a_message(options, said, here):
     result = cli_rules_call("rules", "m.treekit", *options, code=2)
     assert said in result.stderr
     assert "Traceback" not in result.output
 
 
-def test_an_edit_comes_back_as_a_model_and_says_what_it_changed(here):
+def test_an_edited_text_becomes_a_model_and_lists_its_changes(here):
     cli_rules_call("rules", "m.treekit", "-o", "r.txt")
     text = Path("r.txt").read_text(encoding="utf-8")
     edited = text.replace("then yes   support 4   yes: 1", "then no")

@@ -135,7 +135,7 @@ def test_a_model_file_is_not_named_as_another(name, small, tmp_path):
 
 
 @pytest.mark.system
-def test_a_reader_that_stops_early_is_no_error(small):
+def test_a_pipe_closed_early_is_not_an_error(small):
     forest = small.with_name("forest.treekit")
     treekit.train(demo_table(), DEMO_TARGET, ensemble="forest", trees=30, seed=0).save(forest)
     command = [sys.executable, "-c", TREEKIT, "rules", str(forest)]
@@ -161,7 +161,7 @@ BAD_LINES = {
 
 
 @pytest.mark.parametrize("case", BAD_LINES)
-def test_a_line_that_is_no_row_is_named(case, tmp_path):
+def test_an_invalid_line_is_named(case, tmp_path):
     text, said = BAD_LINES[case]
     path = tmp_path / "rows.jsonl"
     path.write_bytes(text)
