@@ -156,7 +156,7 @@ def test_a_notation_is_part_of_the_model(tmp_path):
     "how",
     [{"decimal": ""}, {"decimal": "ab"}, {"decimal": "1"}, {"thousands": "."}, {"thousands": "-"}],
 )
-def test_a_notation_that_is_none_is_refused(how):
+def test_an_invalid_notation_is_refused(how):
     with pytest.raises(SettingError, match=r"decimal|thousands"):
         make_dataset({"x": [1, 2], "y": [0, 1]}, "y", **how)
 
@@ -280,7 +280,7 @@ def test_identifiers_are_left_out_with_one_line():
     assert model.predict(pd.DataFrame(table).drop(columns="customer")).shape == (200,)
 
 
-def test_names_that_return_are_no_identifier():
+def test_repeated_names_are_not_an_identifier():
     table = churn()
     table["customer"] = [f"N{at % 100}" for at in range(200)]  # such as the tail numbers of planes
     assert read(table, "churn")[1] == []
@@ -402,7 +402,7 @@ def test_a_notation_is_declared_by_a_report(tmp_path):
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"rows": 1, "columns": [{"name": 1}]}'])
-def test_a_schema_that_is_none_is_refused(tmp_path, text):
+def test_an_invalid_schema_is_refused(tmp_path, text):
     path = tmp_path / "schema.json"
     path.write_text(text)
     with pytest.raises(DataError, match="invalid schema"):

@@ -424,7 +424,7 @@ T = {"a": [1, 2, 3], "c": ["x", "y", "x"], "t": ["u", "v", "u"]}
         (pd.DataFrame({"a": [], "t": []}), {}, ["no rows"]),
     ],
 )
-def test_what_cannot_be_trained_on_gets_an_error_with_a_remedy(source, settings, words):
+def test_untrainable_tables_raise_errors_with_a_remedy(source, settings, words):
     chosen = {"target": "t"} | settings
     with pytest.raises(TreekitError) as error:
         make_dataset(source, **chosen)

@@ -627,7 +627,7 @@ def test_bools_of_onnx_are_the_words_of_a_file() -> None:
 
 
 @pytest.mark.parametrize("cell", [dt.date(2024, 1, 31), dt.datetime(2024, 1, 31)])
-def test_dates_that_are_no_text_are_refused_by_name(cell: Any) -> None:
+def test_dates_that_are_not_text_are_refused_by_name(cell: Any) -> None:
     model = level_model(VOCABULARIES["dates"])
     for table in ({"c": [cell]}, pd.DataFrame({"c": [cell]}), pa.table({"c": [cell]})):
         with pytest.raises(DataError, match="'c' holds dates"):

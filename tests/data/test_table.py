@@ -336,7 +336,7 @@ def test_blank_lines_are_skipped_except_in_a_file_of_one_column(tmp_path):
     ]
 
 
-def test_a_byte_order_mark_is_no_part_of_the_first_name(tmp_path):
+def test_a_byte_order_mark_is_not_part_of_the_first_name(tmp_path):
     assert read_table(written(tmp_path / "t.csv", "é,b\n1,2\n", "utf-8-sig")).names == ("é", "b")
 
 
@@ -355,19 +355,19 @@ def test_a_byte_order_mark_is_no_part_of_the_first_name(tmp_path):
         ("a;b\n1;2\n", ["separated by ';'"]),
     ],
 )
-def test_a_bad_file_says_what_is_wrong_and_where(tmp_path, text, words):
+def test_a_damaged_file_raises_an_error_with_cause_and_place(tmp_path, text, words):
     with pytest.raises(DataError) as error:
         read_table(written(tmp_path / "bad.csv", text))
     assert all(word in str(error.value) for word in ["bad.csv", *words])
 
 
-def test_a_file_that_is_not_utf8_says_so(tmp_path):
+def test_a_file_that_is_not_utf8_raises_an_error(tmp_path):
     with pytest.raises(DataError, match=r"not UTF-8.*0x") as error:
         read_table(written(tmp_path / "t.csv", "名,b\n1,2\n", "gbk"))
     assert "dataframe" in str(error.value)
 
 
-def test_a_corrupt_archive_says_so(tmp_path):
+def test_a_corrupt_archive_raises_an_error(tmp_path):
     whole = gzip.compress(b"a,b\n" + b"1,2\n" * 5000)
     for name, content in (("cut.csv.gz", whole[: len(whole) // 2]), ("no.csv.gz", b"a,b\n1,2\n")):
         (tmp_path / name).write_bytes(content)
@@ -378,7 +378,7 @@ def test_a_corrupt_archive_says_so(tmp_path):
         read_table(tmp_path / "t.parquet")
 
 
-def test_a_file_that_is_not_there_or_of_unknown_kind_says_so(tmp_path):
+def test_a_missing_file_or_unknown_kind_raises_an_error(tmp_path):
     with pytest.raises(DataError, match=r"no file '.*none\.csv'"):
         read_table(tmp_path / "none.csv")
     with pytest.raises(DataError, match=r"'t\.xlsx'.*known: \.csv"):
@@ -435,7 +435,7 @@ def test_a_name_of_white_space_alone_is_refused_by_name(tmp_path, name):
         (pl.DataFrame({"l": [[1, 2]]}), ["'l'", "objects of type"]),
     ],
 )  # fmt: skip
-def test_what_is_no_table_gets_an_error_with_a_remedy(source, words):
+def test_invalid_tables_raise_errors_with_a_remedy(source, words):
     with pytest.raises(TreekitError) as error:
         read_table(source)
     assert all(word in str(error.value) for word in words), str(error.value)
@@ -485,7 +485,7 @@ def test_a_mark_that_reads_as_a_number_is_missing_whatever_the_other_cells_are(o
 
 
 @pytest.mark.parametrize("marks", ["n/a", [-999], [None]])
-def test_marks_that_are_no_list_of_texts_are_refused(marks):
+def test_marks_that_are_not_a_list_of_texts_are_refused(marks):
     with pytest.raises(DataError, match="list of texts"):
         read_table({"a": ["1"]}, missing=marks)
 
@@ -643,7 +643,7 @@ def test_parquet_and_arrow_in_batches_are_the_table_that_memory_holds(tmp_path, 
 
 
 @pytest.mark.parametrize("ending", ["parquet", "arrow"])
-def test_columns_whose_names_look_like_paths_are_told_apart(tmp_path, ending):
+def test_columns_with_names_like_paths_are_distinguished(tmp_path, ending):
     names = ["a", "a.b", "a.b.c", ".", "ü", "a*"]
     table = pa.table({name: [i] * 12 for i, name in enumerate(names)})
     path = tmp_path / f"t.{ending}"
@@ -689,7 +689,7 @@ def test_a_large_file_is_read_within_the_memory_of_a_column(tmp_path, ending):
         ("", "is empty"),
     ],
 )
-def test_what_is_no_table_is_refused_in_the_same_words(tmp_path, text, words):
+def test_invalid_tables_are_refused_with_the_same_message(tmp_path, text, words):
     path = tmp_path / "t.csv"
     path.write_text(text, encoding="utf-8")
     for parts in (nullcontext(), small_parts()):
