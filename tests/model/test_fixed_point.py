@@ -178,7 +178,7 @@ def test_a_leafs_quotas_do_not_depend_on_its_neighbours(rows):
 
 
 @pytest.mark.parametrize("weights", [[0, 0], [1, -1], [math.nan, 1], [math.inf, 1]])
-def test_weights_that_are_no_shares_are_refused(weights):
+def test_weights_that_are_not_shares_are_refused(weights):
     with pytest.raises(ModelError, match="class weights"):
         apportion([weights], 2**24)
 
@@ -524,7 +524,7 @@ def test_softmax_adds_in_class_order():
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_answers_are_those_of_the_margins(name):
+def test_predictions_follow_from_the_margins(name):
     model = MODELS[name]()
     rows = rows_of()
     table = {"x": rows[:, 0], "c": [dict(enumerate("abd")).get(c) for c in rows[:, 1]]}
@@ -611,7 +611,7 @@ def test_forged_rules_of_margins_are_refused():
         ({"costs": np.array([[0, 1], [1, 0]])}, "hard voting and costs"),
     ],
 )
-def test_what_does_not_fit_a_sum_is_refused(changes, words):
+def test_values_that_do_not_fit_a_sum_are_refused(changes, words):
     model = boosted()
     policies = {"combine": "sum", "link": "softmax"} | changes
     with pytest.raises(ModelError, match=words):

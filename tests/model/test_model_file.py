@@ -310,7 +310,7 @@ def test_a_file_that_is_not_there_is_the_usual_error_and_treekit_s(tmp_path, usu
         load(tmp_path / "nothing.treekit")
 
 
-def test_a_folder_is_no_model_file(tmp_path):
+def test_a_folder_is_not_a_model_file(tmp_path):
     with pytest.raises(ModelFileError, match=r"^cannot read model file '.*': Is a directory"):
         load(tmp_path)
 
@@ -331,7 +331,7 @@ def test_a_place_that_cannot_be_written_is_named_as_it_was_given(tmp_path):
 @pytest.mark.parametrize(
     "content", [b"", b"PK", b"hello" * 100, b"\x80\x04K\x01.", b"PK\x05\x06" + bytes(18)]
 )
-def test_a_file_that_is_no_model_is_refused_by_name(content, tmp_path):
+def test_a_file_that_is_not_a_model_is_refused_by_name(content, tmp_path):
     path = tmp_path / "stranger.bin"
     path.write_bytes(content)
     with pytest.raises(ModelFileError, match=r"stranger\.bin"):
@@ -386,7 +386,7 @@ def test_a_header_that_breaks_a_rule_is_refused_by_name(saved, changes, words):
 @pytest.mark.parametrize(
     "content", [b"", b"{", b"null", b"[" * 100_000, b'{"version":' + b"9" * 5000, b"\xff"]
 )
-def test_a_header_that_is_no_json_of_ours_is_refused(saved, content):
+def test_an_invalid_json_header_is_refused(saved, content):
     rewritten(saved, {"model.json": content})
     with pytest.raises(ModelFileError):
         load(saved)
@@ -737,7 +737,7 @@ def test_an_array_of_another_number_of_dimensions_is_refused_by_name(tmp_path):
                 load(path)
 
 
-def test_costs_that_are_no_table_are_refused(tmp_path):
+def test_costs_that_are_not_a_table_are_refused(tmp_path):
     model = wide_model(costs=[[0, 5], [1, 0]])
     save(model, tmp_path / "m")
     header = json.loads(entry(tmp_path / "m", "model.json"))
@@ -768,7 +768,7 @@ def test_a_model_of_several_outputs_comes_back(tmp_path):
     assert back.units[:, 2:].sum(axis=1).tolist() == [2**24] * 2
 
 
-def test_older_files_of_fractional_numbers_keep_their_answers(tmp_path):
+def test_older_files_with_fractional_instances_keep_their_predictions(tmp_path):
     model = EXTREMES["fractional_numbers"]()
     save(model, tmp_path / "m")
     header = json.loads(entry(tmp_path / "m", "model.json"))

@@ -123,7 +123,7 @@ def test_sums_of_any_model_equal_the_oracles(data):
 
 @SLOW
 @given(st.data())
-def test_answers_of_any_model_equal_the_oracles(data):
+def test_predictions_of_any_model_equal_the_oracle(data):
     model = data.draw(models(kinds=ALL_KINDS))
     matrix = data.draw(matrices(model))
     schema = model.schema
@@ -425,7 +425,7 @@ def bits(answer) -> list:
 
 
 @pytest.mark.parametrize("name", by_size(EXTREMES))
-def test_a_row_alone_is_answered_as_in_a_table(name):
+def test_a_single_row_is_predicted_as_in_a_table(name):
     model = EXTREMES[name]()
     score = model.scorer()
     with np.errstate(over="ignore"):
@@ -483,7 +483,7 @@ def test_a_row_may_be_one_of_a_matrix_a_column_of_one_unaligned_or_read_only():
         (np.float32(0), "got float32"),
     ],
 )
-def test_what_is_no_row_is_refused(row, words):
+def test_invalid_rows_are_refused(row, words):
     score = two_columns().scorer()
     for ask in (score, score.proba):
         with pytest.raises(DataError, match=words):

@@ -156,7 +156,7 @@ def test_branches_have_the_smallest_type_that_holds_them(highest, dtype):
         assert tree.level_branch.tolist() == given
 
 
-def test_an_inner_node_says_what_its_leaves_say_together():
+def test_an_inner_node_has_the_combined_value_of_its_leaves():
     tree = every_kind()
     assert tree.value[0].tolist() == [8, 10]
     assert tree.weight[0] == 18
@@ -288,7 +288,7 @@ def test_an_oblique_split_needs_a_float32_model():
         check_tree(with_terms_and_surrogates(), schema)
 
 
-def test_surrogates_need_the_policy_that_asks_them():
+def test_surrogates_need_their_missing_policy():
     with pytest.raises(ModelError, match="missing='surrogate'"):
         make_model(WIDE, [with_terms_and_surrogates()])
 
@@ -475,7 +475,7 @@ def test_a_model_puts_its_leaves_on_the_units_tree_after_tree():
     assert model.unit_total == 2**24
 
 
-def test_models_and_trees_are_told_apart_by_identity():
+def test_models_and_trees_are_compared_by_identity():
     # Comparing arrays field by field has no truth value; a set must still work.
     tree = every_kind()
     model = make_model(SCHEMA, [tree])
@@ -622,7 +622,7 @@ def test_splits_of_more_branches_than_a_byte_counts_score_as_the_oracle(n_branch
     assert sum_leaf_values(model, rows).tolist() == [list(row) for row in expected]
 
 
-def test_what_owners_own_is_found_in_stretches(monkeypatch):
+def test_slices_of_owners_are_found(monkeypatch):
     rng = np.random.default_rng(1)
     sizes = rng.integers(0, 5, 40)
     start = np.cumsum(np.append(0, sizes))
