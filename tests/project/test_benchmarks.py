@@ -23,7 +23,7 @@ NAMES = list(everything())
 @pytest.mark.system
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.filterwarnings("ignore::UserWarning", "ignore::DeprecationWarning:xgboost")
-def test_every_benchmark_gives_figures_of_each_side_or_says_why_not(
+def test_every_benchmark_has_figures_of_each_side_or_a_reason(
     name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ):
     benchmark = everything()[name]
@@ -52,7 +52,7 @@ def test_the_list_names_every_benchmark_with_its_line(capsys: pytest.CaptureFixt
         main(["forrest"])
 
 
-def test_a_side_that_there_is_not_is_refused_by_name(capsys: pytest.CaptureFixture[str]):
+def test_an_unknown_side_is_refused_by_name(capsys: pytest.CaptureFixture[str]):
     with pytest.raises(SystemExit):
         run(everything()["forest"], ["--toy", "--peers", "sklaern"])
     assert "no such side: sklaern" in capsys.readouterr().err
@@ -96,7 +96,7 @@ def test_ratios_are_taken_round_by_round():
     assert ours.ratio(of(failed="absent"), "cpu") is None
 
 
-def test_work_is_the_same_if_leaves_and_accuracy_lie_near():
+def test_work_is_equal_if_leaves_and_accuracy_are_close():
     peer = of({"leaves": 1000, "quality": 0.9})
     assert tables.fairness(of({"leaves": 1090, "quality": 0.9029}), peer) == ""
     assert tables.fairness(of({"leaves": 890, "quality": 0.9}), peer) == "-11% leaves"
@@ -128,7 +128,7 @@ def test_the_table_of_probes_is_measured(tmp_path, monkeypatch, capsys):
     assert "several targets: rules" in capsys.readouterr().out
 
 
-def test_a_cell_says_what_was_refused_or_not_run_or_differs():
+def test_a_cell_states_what_was_refused_not_run_or_different():
     cell = equality.Cell
     said = [cell(5000), cell(5000, 2), cell(refused="rows divide"), cell(failed="no gcc")]
     assert list(map(str, said)) == ["= 5,000", "**2 differ**", "refused", "**not run**"]
@@ -200,7 +200,7 @@ def test_an_aim_is_not_judged_by_a_run_of_another_size():
         assert aims.judged(aim(against="sklearn"), found, sized).verdict == verdict
 
 
-def test_every_aim_asks_a_registered_benchmark_for_a_figure_and_a_side_that_it_has():
+def test_every_aim_names_a_figure_and_a_side_of_a_registered_benchmark():
     for one in aims.AIMS:
         benchmark = everything()[one.benchmark]
         assert one.side in benchmark.own

@@ -97,7 +97,7 @@ def test_names_in_docstrings_exist() -> None:
     "name",
     ["gone", "gone()", "Kept.gone", "kept.Gone", "treekit.kept.gone", "rows.gone", "numpy.gone"],
 )
-def test_a_name_that_is_gone_is_reported(name: str) -> None:
+def test_a_removed_name_is_reported(name: str) -> None:
     code = "class Kept:\n    size = 1\ndef grow(rows):\n    return rows\n"
     known = "# `rows`, `Kept.size`, `kept.grow`, `treekit.kept.Kept`, `numpy.random.Generator`\n"
     found = list_unknown_names({"treekit.kept": f"{code}{known}# See `{name}`, not ``gone``.\n"})

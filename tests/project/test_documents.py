@@ -360,7 +360,7 @@ def test_every_package_has_a_line_and_no_other():
 
 
 @pytest.mark.parametrize("package", PACKAGES, ids=lambda package: package.name)
-def test_a_line_tells_the_kinds_what_it_does_and_where_to_see_it(package: Path):
+def test_a_line_states_kinds_purpose_and_place(package: Path):
     kinds, what, seen = (cell.strip() for cell in ROWS[package.name].split(" | "))
     assert kinds.split(", ") == hooks(package)
     assert len(what) > 20
@@ -437,7 +437,7 @@ def test_the_readme_names_every_example():
         ("read_rules.py", sys.stdlib_module_names),
     ],
 )
-def test_a_standalone_program_imports_only_what_it_says(program: str, allowed: set[str]):
+def test_a_standalone_program_imports_only_what_it_states(program: str, allowed: set[str]):
     tree = ast.parse((EXAMPLES / "standalone" / program).read_text(encoding="utf-8"))
     names = [a.name for n in ast.walk(tree) if isinstance(n, ast.Import) for a in n.names]
     names += [n.module or "" for n in ast.walk(tree) if isinstance(n, ast.ImportFrom)]
@@ -453,7 +453,7 @@ def isolated() -> SimpleNamespace:
 
 @pytest.mark.system
 @pytest.mark.parametrize("line", ["import treekit", "from treekit.model.model_file import load"])
-def test_treekit_cannot_be_imported_where_the_examples_say_so(
+def test_treekit_cannot_be_imported_in_isolated_examples(
     line: str, isolated: SimpleNamespace, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ):
     program = tmp_path / "program.py"

@@ -104,7 +104,7 @@ def is_a_seed(model: Model) -> None:
 
 
 @cases(100, 5000)
-def test_a_damaged_model_file_is_refused_or_says_the_same(tmp_path, count):
+def test_a_damaged_model_file_is_refused_or_predicts_equally(tmp_path, count):
     damaged = Subject("damaged.treekit", FILES, load, is_a_seed, broken_bytes)
     refused, _ = fuzz(damaged, tmp_path, count)
     assert refused
@@ -150,7 +150,7 @@ def says_itself(found) -> None:
 
 
 @cases(100, 3000)
-def test_a_broken_text_of_rules_is_refused_or_says_itself(tmp_path, count):
+def test_a_damaged_rule_text_is_refused_or_reads_equally(tmp_path, count):
     def read(path: Path):
         text = path.read_bytes().decode("utf-8", "replace")
         found = parse_rules(text)

@@ -244,7 +244,7 @@ print(*(find_place(name) for name, _ in iterate_kernels()), *iterate_pointers())
 """
 
 
-def test_the_build_imports_only_what_it_asks_for():
+def test_the_build_imports_only_what_it_requires():
     needed, waiting = {"treekit-ml"}, set(_IMPORTED_BY_BUILD)
     while waiting:  # and what pip installs with these
         needed.add(name := waiting.pop())
@@ -294,7 +294,7 @@ main()
 """
 
 
-def test_the_runtime_scores_explains_and_answers_without_the_libraries_of_training(tmp_path: Path):
+def test_the_runtime_scores_explains_and_serves_without_the_libraries_of_training(tmp_path: Path):
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     small = tomllib.loads((ROOT / "tools/runtime/pyproject.toml").read_text(encoding="utf-8"))
     left = set(project["dependencies"]) - set(small["project"]["dependencies"])

@@ -109,7 +109,7 @@ def test_a_name_that_is_not_public_is_an_attribute_error():
 
 @pytest.mark.system
 @pytest.mark.parametrize("first", ["treekit", "treekit.export, treekit.verify", "treekit.cli"])
-def test_a_room_named_as_its_function_is_called_whoever_imported_it_first(first: str):
+def test_a_module_named_as_its_function_is_callable_in_any_import_order(first: str):
     calls = "print(*map(callable, (treekit.export, treekit.verify)))"
     assert run(f"import {first}; import treekit; {calls}") == "True True"
 

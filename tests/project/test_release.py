@@ -59,7 +59,7 @@ def test_an_action_has_one_digest_everywhere():
 
 
 @pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.stem)
-def test_a_workflow_may_only_read_unless_a_job_asks_for_more(path: Path):
+def test_workflows_have_read_permissions_unless_a_job_requests_more(path: Path):
     workflow = read(str(path.relative_to(ROOT)))
     assert workflow["permissions"] == {"contents": "read"}
 
