@@ -455,7 +455,7 @@ def test_another_tree_of_the_same_function_is_proved():
     assert np.isnan(structure.rows).all()
 
 
-def test_tables_that_are_no_trees_are_not_walked():
+def test_tables_that_are_not_trees_are_not_walked():
     model = EXTREMES["mixed"]()
     tables = make_lowered_tables(model)
     loop = tables.yes.copy()
@@ -533,7 +533,7 @@ def test_a_divided_table_is_compared_entry_by_entry(tmp_path):
     assert read_python_structure(path, model).summary.startswith("NOT the model's")
 
 
-def test_an_operator_whose_name_is_no_text_leaves_a_graph_unread(tmp_path):
+def test_an_operator_with_an_invalid_name_leaves_a_graph_unread(tmp_path):
     model = EXTREMES["missing_only"]()
     (path,) = export(model, "onnx", tmp_path / "m.onnx")
     name = b"TreeEnsembleRegressor"

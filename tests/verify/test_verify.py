@@ -78,12 +78,12 @@ def small_model(**policies):
     )
 
 
-def test_nothing_to_verify_is_no_proof():
+def test_verify_without_artifacts_is_refused():
     with pytest.raises(VerificationError, match=r"no artifacts to verify; pass .*treekit\.export"):
         verify(small_model(), [])
 
 
-def test_what_export_returns_can_be_verified(tmp_path):
+def test_returned_paths_of_export_can_be_verified(tmp_path):
     need("gcc")
     model = small_model()
     files = export(model, "c", tmp_path / "model")
@@ -381,7 +381,7 @@ def test_a_model_that_refuses_every_row_is_proved_to(tmp_path):
     assert len(report.coverage.unreachable) == model.n_nodes
 
 
-def test_an_artifact_that_answers_where_the_model_refuses_differs(tmp_path):
+def test_an_artifact_that_predicts_where_the_model_refuses_differs(tmp_path):
     artifacts = exported(small_model(), tmp_path, "onnx", "c", "python", "rules")
     report = verify(small_model(missing="error"), artifacts)
     assert [artifact.equal for artifact in report.artifacts] == [False] * 4
@@ -452,7 +452,7 @@ def test_an_artifact_that_cannot_run_is_a_result_not_an_exception(tmp_path):
     assert str(report).count("could not run") == 4
 
 
-def test_what_could_not_run_is_told_apart_from_what_differs(tmp_path):
+def test_failures_to_run_are_separate_from_differences(tmp_path):
     model = small_model()
     python, rules = exported(model, tmp_path, "python", "rules")
     text = python.read_text()
@@ -519,7 +519,7 @@ def test_a_c_file_that_crashes_does_not_take_the_verification_down(tmp_path):
     assert "exit code -6" in report.artifacts[0].error
 
 
-def test_a_c_file_without_its_header_says_what_it_needs(tmp_path):
+def test_a_c_file_without_its_header_names_the_header(tmp_path):
     model = small_model()
     (path,) = exported(model, tmp_path, "c")
     path.with_suffix(".h").unlink()
@@ -686,7 +686,7 @@ def test_the_report_never_rounds_coverage_up_to_all_of_it(tmp_path):
     ]
 
 
-def test_each_branch_of_a_multiway_split_is_told_from_the_others(tmp_path):
+def test_each_branch_of_a_multiway_split_is_distinguished(tmp_path):
     schema = Schema((Column("c", "nominal", tuple("abcdefghijkl")),), classes=("no", "yes"))
     node = multiway("c", {level: leaf([i + 1, 1]) for i, level in enumerate("abcdefghijk")}, 4)
     model = make_model(schema, [build_tree(node, schema)])
@@ -712,7 +712,7 @@ def several_targets(task):
 
 @pytest.mark.parametrize("task", ["classification", "regression"])
 @pytest.mark.parametrize("target", ["c", "python"])
-def test_an_artifact_of_several_targets_is_asked_for_each(tmp_path, target, task):
+def test_each_target_of_an_artifact_is_compared(tmp_path, target, task):
     model = several_targets(task)
     rows = np.array([[0.5, 0, 1], [0.6, 0, 1], [np.nan, np.nan, 1], [0, 1, 0], [0, 7, 0]])
     (path,) = exported(model, tmp_path, target)
@@ -915,7 +915,7 @@ def test_artifacts_of_every_kind_of_model_are_equal(tmp_path, name):
     assert "coverage is incomplete" not in str(report)
 
 
-def test_a_report_says_of_how_many_numbers_in_sums_the_last_bit_would_show(tmp_path):
+def test_a_report_counts_numbers_in_sums_whose_last_bit_would_show(tmp_path):
     model = sums_model()
     (path,) = export(model, "rules", tmp_path / "model")[:1]
     report = verify(model, [path], random_rows=0, certificate=tmp_path / "certificate.json")
@@ -985,7 +985,7 @@ def test_an_artifact_runs_on_one_runtime_of_its_kind_and_the_others_are_named(tm
 
 
 @pytest.mark.matrix
-def test_all_runtimes_of_a_machine_are_tried_if_asked(tmp_path):
+def test_all_runtimes_of_a_machine_are_tried_on_request(tmp_path):
     need("gcc", "clang")
     paths = [
         verify_runtimes_exported(verify_runtimes_small_model(), tmp_path, target)
@@ -1015,7 +1015,7 @@ def test_runtimes_are_chosen_by_name_for_their_kind_alone(tmp_path):
     assert "gcc (excluded on request)" in str(report)
 
 
-def test_a_machine_without_a_compiler_says_so_and_proves_nothing(tmp_path, monkeypatch):
+def test_a_machine_without_a_compiler_reports_it_and_proves_nothing(tmp_path, monkeypatch):
     path = verify_runtimes_exported(verify_runtimes_small_model(), tmp_path, "c")
     monkeypatch.setenv("PATH", str(tmp_path))
     report = verify(verify_runtimes_small_model(), [path])
@@ -1166,7 +1166,7 @@ def right(job, rows):
     yield "right", expected(verify_runtimes_small_model(), rows, 0)
 
 
-def test_without_time_the_first_rows_are_asked_and_the_rest_is_said_to_be_left_out(tmp_path):
+def test_without_time_the_first_rows_are_run_and_the_rest_is_reported(tmp_path):
     result = asked_of(right, 20_000, time.monotonic(), tmp_path)
     assert result.equal
     assert result.rows == 2000
@@ -1174,7 +1174,7 @@ def test_without_time_the_first_rows_are_asked_and_the_rest_is_said_to_be_left_o
     assert asked_of(right, 20_000, math.inf, tmp_path).rows == 20_000
 
 
-def test_a_fault_is_told_by_its_first_row_in_whatever_order_rows_were_asked(tmp_path):
+def test_a_fault_is_reported_by_its_first_row_in_any_order_of_rows(tmp_path):
     _, asked = questions(20_000)
     above = np.sort(asked.rows[asked.rows > 0.5])[-50:]
 
@@ -1231,7 +1231,7 @@ def oblique_model():
 @pytest.mark.parametrize(
     "model", [random_model(0, mixed_schema(), n_trees=4), oblique_model()], ids=["plain", "sums"]
 )
-def test_construction_of_rows_that_time_cuts_is_said(model):
+def test_construction_of_rows_cut_by_time_is_reported(model):
     probes = make_probes(model, 10, 0, 10**6, until=time.monotonic())
     assert "within the time budget; raise budget" in probes.cut
 
