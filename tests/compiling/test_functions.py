@@ -67,7 +67,7 @@ def test_a_kernel_compiles_where_no_cache_can_be_written():
     assert kernel(from_nowhere())(1.0, 4.0) == 0.25
 
 
-def test_kernels_divide_as_ieee_says():
+def test_kernels_divide_as_in_ieee_754():
     ratio = kernel(from_nowhere())
     assert ratio(1.0, 0.0) == np.inf
     assert np.isnan(ratio(0.0, 0.0))
@@ -145,7 +145,7 @@ def power_of(q, scale=1.0):
 
 
 @pytest.mark.system
-def test_what_a_process_compiled_of_a_plugin_another_loads_and_never_for_another_setting(asked):
+def test_compiled_plugins_are_loaded_by_other_processes_only_for_equal_settings(asked):
     assert asked(2) == (power_of(2), True)
     assert asked(3) == (power_of(3), True)
     # Both at once: symbols of two processes must not answer for each other.
@@ -153,7 +153,7 @@ def test_what_a_process_compiled_of_a_plugin_another_loads_and_never_for_another
     assert asked(2, scale=5.0) == (power_of(2, scale=5.0), True)
 
 
-def test_what_is_kept_depends_on_all_that_a_function_names(monkeypatch):
+def test_the_cache_depends_on_all_names_of_a_function(monkeypatch):
     gini = classes.make_gini().impurity
     known = compute_fingerprint(gini)
     assert known == compute_fingerprint(classes.make_gini().impurity)
@@ -168,7 +168,7 @@ def test_what_is_kept_depends_on_all_that_a_function_names(monkeypatch):
 @pytest.mark.parametrize(
     "held", [object(), {"a": 1}, np.zeros(10**6), from_nowhere(), kernel(from_nowhere())]
 )
-def test_what_is_not_told_by_contents_is_not_kept(held):
+def test_functions_without_identity_by_contents_are_not_cached(held):
     def function():
         return held
 
@@ -214,7 +214,7 @@ def second_cut(node, criterion, rng):
     return splitting.threshold(node, 0, 1, criterion.score(node.stats, np.zeros((2, 2))))
 
 
-def test_what_a_splitter_compiles_to_is_told_by_contents():
+def test_a_compiled_splitter_is_identified_by_contents():
     told = [
         compute_fingerprint(_make_compiled_find(find, False, False), False)
         for find in (first_cut, first_cut, second_cut)
@@ -329,7 +329,7 @@ def turned(text):
 
 @pytest.mark.parametrize(("text", "path"), NAMED.values(), ids=NAMED)
 @pytest.mark.parametrize("order", [str, turned])
-def test_what_a_function_names_makes_another_identity_and_another_mark(text, path, order):
+def test_a_change_of_a_named_global_changes_identity_and_digest(text, path, order):
     scope = scope_of(order(text))
     told = compute_identity(scope["f"]), compute_fingerprint(scope["f"])
     assert told[1] is not None
@@ -406,7 +406,7 @@ def test_a_helper_keeps_its_defaults_its_variable_arguments_and_its_signatures()
     assert jitted(2.0) == 4.0 + 10.0 + 3.0 + 7.0
 
 
-def test_a_helper_whose_author_says_how_it_compiles_does_so_and_stays_off_the_disk(disk):
+def test_a_helper_with_its_own_compile_options_keeps_them_and_is_not_cached(disk):
     scope = scope_of("def f(x): return table(x)\ndef table(x): return {}[x]")
 
     @overload(scope["table"])
@@ -419,13 +419,13 @@ def test_a_helper_whose_author_says_how_it_compiles_does_so_and_stays_off_the_di
     assert not list(disk.rglob("*.nbi"))
 
 
-def test_an_object_with_attributes_is_asked_as_python_and_stays_off_the_disk():
+def test_an_object_with_attributes_runs_as_python_and_is_not_cached():
     scope = scope_of("class Settings: K = 2.0\ndef f(x): return Settings.K * x")
     assert try_compile(scope["f"], (nb.float64,))[0] is None
     assert compute_fingerprint(scope["f"]) is None
 
 
-def test_attributes_that_a_module_makes_when_asked_count():
+def test_attributes_made_by_module_getattr_count():
     lazy = module("lazy", "def __getattr__(name):\n    return held[name]", held={"K": 2.0})
     scope = scope_of("def f(x): return lazy.K * x")
     scope["lazy"] = lazy
@@ -437,7 +437,7 @@ def test_attributes_that_a_module_makes_when_asked_count():
 
 
 @pytest.mark.matrix
-def test_all_that_a_criterion_answers_may_be_comparisons():
+def test_a_criterion_may_return_comparisons():
     functions = CriterionFunctions(
         impurity=lambda stats: stats[0] > 0.0 and stats[1] > 0.0,
         score=lambda parent, children: children[0, 0] > children[1, 0],
@@ -592,7 +592,7 @@ def test_an_impurity_written_in_plain_python_grows_the_built_in_tree() -> None:
     )
 
 
-def test_what_numba_cannot_compile_runs_as_python_with_a_warning_that_names_the_line() -> None:
+def test_functions_that_numba_cannot_compile_run_as_python_with_a_warning_naming_the_line() -> None:
     def by_words(stats: Any) -> float:
         label = f"{stats[0]:.1f}".strip()  # numba has no such format
         return 1.0 - max(float(label), stats[1]) / stats.sum()
@@ -683,7 +683,7 @@ def test_a_criterion_that_writes_to_its_statistics_is_stopped() -> None:
 
 
 @pytest.mark.matrix
-def test_an_infinite_score_is_told_with_the_statistics_of_the_cut() -> None:
+def test_an_infinite_score_is_reported_with_the_statistics_of_the_cut() -> None:
     def lopsided(parent: Any, children: Any) -> float:
         return 1.0 / (children[0].sum() - 1.0)  # 1/0 at the first cut
 
