@@ -158,7 +158,7 @@ def test_categorical_columns_of_an_array_are_levels_wherever_they_stand() -> Non
     np.testing.assert_allclose(model.predict_proba(rows), estimator.predict_proba(rows), rtol=1e-13)
 
 
-def test_what_cannot_be_expressed_is_refused_by_name() -> None:
+def test_models_that_cannot_be_expressed_are_refused_by_name() -> None:
     table = frame(100, categories=False).fillna(0.0)
     y = dyed(table)
     few = {"n_estimators": 2}
@@ -197,7 +197,7 @@ def test_unknown_losses_and_fields_of_nodes_are_refused_by_name() -> None:
         read_sklearn(estimator)
 
 
-def test_what_is_read_is_listed_as_rules_that_are_proved_equal(tmp_path: Path) -> None:
+def test_imported_models_have_rules_that_are_proved_equal(tmp_path: Path) -> None:
     table = frame(200)
     estimator = HistGradientBoostingClassifier(max_iter=3, categorical_features="from_dtype")
     model = read_sklearn(estimator.fit(table, LABELS[dyed(table)]))

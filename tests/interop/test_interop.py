@@ -50,7 +50,7 @@ def run(*arguments: str | Path) -> tuple[int, str]:
         ([FOLDER / "make.py"], "no importer recognises the file 'make.py'"),
     ],
 )
-def test_what_cannot_be_read_is_said_in_one_message(
+def test_unreadable_models_raise_one_message(
     arguments: list[str], message: str, tmp_path: Path
 ) -> None:
     code, said = run("import", *arguments, "-o", tmp_path / "m.treekit")

@@ -99,7 +99,7 @@ def answers(converted, rows) -> list:
     [tree(), forest(), later(ExtraTreesClassifier(n_estimators=3, random_state=1))],
     ids=str,
 )
-def test_a_classifier_answers_its_own_bits(model, dtype):
+def test_a_classifier_predicts_with_equal_bits(model, dtype):
     rows = X.astype(dtype)
     label, share = run(model.fit(X, WORDS), rows, PLAIN)
     assert label.tolist() == model.predict(rows).tolist()
@@ -117,7 +117,7 @@ def test_a_classifier_answers_its_own_bits(model, dtype):
     ],
     ids=str,
 )
-def test_a_regressor_answers_its_own_bits(model, dtype):
+def test_a_regressor_predicts_with_equal_bits(model, dtype):
     rows = X.astype(dtype)
     (value,) = run(model.fit(X, NUMBERS), rows)
     np.testing.assert_array_equal(value, model.predict(rows)[:, None])
@@ -159,7 +159,7 @@ def test_nocl_gives_positions_and_class_labels_name_them():
         run(model, X, {"output_class_labels": True})
 
 
-def test_raw_scores_are_no_option():
+def test_raw_scores_are_refused():
     with pytest.raises(Exception, match="raw_scores"):
         run(forest().fit(X, WORDS), X, {"raw_scores": True})
 
@@ -197,7 +197,7 @@ def steps(at):
     return node
 
 
-def test_leaves_and_paths_are_told_as_the_estimator_tells_them():
+def test_leaves_and_paths_equal_those_of_the_estimator():
     model = forest().fit(X, WORDS)
     told = {**PLAIN, "decision_path": True, "decision_leaf": True}
     _label, _share, path, leaf_ = run(model, X, told)
@@ -229,7 +229,7 @@ def test_several_outputs_are_columns_of_labels_and_planes_of_probabilities():
     np.testing.assert_array_equal(run(model, X)[0], model.predict(X))
 
 
-def test_whatever_a_model_may_hold_is_kept():
+def test_every_part_of_a_model_is_kept():
     model = tree().fit(X, WORDS)
     for of_kind in OF_KINDS.values():
         model.model_ = replace(of_kind, settings=model.model_.settings)
@@ -238,7 +238,7 @@ def test_whatever_a_model_may_hold_is_kept():
         np.testing.assert_array_equal(share, model.predict_proba(X))
 
 
-def test_what_the_estimator_refuses_the_graph_refuses():
+def test_the_graph_refuses_what_the_estimator_refuses():
     model = tree(missing="error").fit(FULL, WORDS)
     assert run(model, FULL, PLAIN)[0].tolist() == model.predict(FULL).tolist()
     gone = FULL.copy()
@@ -292,7 +292,7 @@ def test_negative_zero_is_the_level_zero():
         assert run(model, rows.astype(dtype), PLAIN)[0].tolist() == model.predict(rows).tolist()
 
 
-def test_levels_that_float32_cannot_tell_apart_are_refused():
+def test_levels_that_are_equal_as_float32_are_refused():
     near = np.where(X[:, :1] > 0, 1.0, 1.0 + 2.0**-40)
     model = tree(categorical=[0]).fit(near, X[:, 0] > 0)
     with pytest.raises(ExportError, match="equal in float32"):

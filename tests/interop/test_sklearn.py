@@ -262,7 +262,7 @@ def test_column_names_come_from_the_training_frame() -> None:
     assert read_sklearn(unnamed).schema.names == ("x0", "x1")
 
 
-def test_the_model_says_where_it_came_from() -> None:
+def test_the_model_states_its_origin() -> None:
     model = read_sklearn(DecisionTreeRegressor(max_depth=3).fit([[0.0], [1.0]], [0.0, 1.0]))
     assert model.settings["max_depth"] == 3
     assert model.provenance["estimator"] == "DecisionTreeRegressor"
@@ -417,7 +417,7 @@ def test_unknown_parts_of_trees_are_refused_by_name(more: dict[str, Any], entry:
 
 
 @pytest.mark.system
-def test_recognising_a_stranger_does_not_import_scikit_learn() -> None:
+def test_other_objects_are_recognised_without_importing_scikit_learn() -> None:
     code = (
         "import sys; from treekit.interop.sklearn import recognises_sklearn as known;"
         "assert not known(object()); assert 'sklearn' not in sys.modules"
