@@ -192,7 +192,7 @@ def test_errors_name_the_file_and_its_row(address: str, frame: pd.DataFrame) -> 
         ("verify m one.csv", "--cluster runs artifacts on the rows of a table; add --on"),
     ],
 )
-def test_what_a_cluster_cannot_do_is_refused_by_name(arguments: str, message: str) -> None:
+def test_settings_without_cluster_support_are_refused_by_name(arguments: str, message: str) -> None:
     run("train", "one.parquet", "--target", "y", "-o", "m")
     result = run(*arguments.split(), "--cluster", "local:1", code=2)
     assert re.search(message.replace("*", r"\*"), result.stderr), result.stderr

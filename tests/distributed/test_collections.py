@@ -29,7 +29,7 @@ def test_a_collection_without_a_client_is_not_gathered() -> None:
 
 
 @pytest.mark.parametrize("cluster", ["local:0", "local:", "localhost:8786", 3])
-def test_what_is_no_cluster_is_refused(cluster: Any) -> None:
+def test_objects_that_are_not_clusters_are_refused(cluster: Any) -> None:
     with pytest.raises(SettingError, match=r"expected a cluster such as tcp://HOST:8786 or local"):
         treekit.train(make_frame(30), **ANY, cluster=cluster)
 

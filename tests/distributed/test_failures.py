@@ -184,7 +184,7 @@ def test_workers_paused_for_memory_are_named_with_it() -> None:
     assert re.search(r"is paused .* \(\d+\.\d+ of 0\.03 GB used\); give", str(error))
 
 
-def test_a_paused_worker_that_runs_a_task_is_no_obstacle() -> None:
+def test_a_paused_worker_that_runs_a_task_does_not_block_training() -> None:
     worker = {"status": "paused", "metrics": {"task_counts": {"executing": 1}}}
     assert find_obstacle({"a": worker}) is None
     worker = {"status": "paused", "metrics": {"task_counts": {"ready": 1}}}
@@ -227,7 +227,7 @@ def test_a_task_that_no_worker_may_run(
     check_error(["no worker may run task len-", words, "remove them"], client, use)
 
 
-def test_a_scheduler_that_runs_no_functions_is_no_error(
+def test_a_scheduler_without_run_on_scheduler_is_not_an_error(
     client: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     handlers = client.cluster.scheduler.handlers
@@ -466,7 +466,7 @@ def test_an_address_without_a_scheduler(
         (asyncio.CancelledError(), False),
     ],
 )
-def test_the_cause_of_a_connection_s_error_is_shown_if_it_says_more(
+def test_the_cause_of_a_connection_error_is_shown_if_it_adds_information(
     cause: BaseException, shown: bool
 ) -> None:
     error = OSError("Timed out")
@@ -678,7 +678,7 @@ def test_errors_that_dask_raises_itself_are_one_line(client: Any) -> None:
         )
 
 
-def test_errors_of_files_of_this_process_are_no_failures_of_the_cluster() -> None:
+def test_local_file_errors_are_not_cluster_failures() -> None:
     for error in (
         TimeoutError(110, "Connection timed out", "/nfs/part-00001.parquet"),
         BrokenPipeError(32, "Broken pipe", "out.csv"),

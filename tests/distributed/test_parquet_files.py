@@ -49,11 +49,11 @@ def test_files_of_a_folder_a_pattern_and_a_url(tmp_path: Path) -> None:
     ("source", "many"),
     [("a.csv", False), ("a*.csv", True), ("s3://b/a.parquet", True), (".", True), ("", False)],
 )
-def test_what_names_many_files(source: str, many: bool) -> None:
+def test_globs_and_folders_name_many_files(source: str, many: bool) -> None:
     assert names_many_files(source) is many
 
 
-def test_what_is_no_parquet_is_refused(tmp_path: Path) -> None:
+def test_files_that_are_not_parquet_are_refused(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("x\n1\n")
     for source in ("*.csv", "a.csv", "."):
         with pytest.raises(DataError, match=r"a\.csv' is not a Parquet file; .*convert the table"):
@@ -92,7 +92,7 @@ def test_columns_and_types_of_all_files_must_agree() -> None:
         join_tables([first, pa.table({"a": ["x"], "b": ["x"]})], ["p", "q"])
 
 
-def test_only_the_columns_asked_for_are_read(tmp_path: Path) -> None:
+def test_only_the_requested_columns_are_read(tmp_path: Path) -> None:
     frame = pd.DataFrame({"a": [1], "a.b": [2], "c": [3]}, index=pd.Index([7], name="key"))
     write(tmp_path / "a.parquet", frame)
     table = read_file(str(tmp_path / "a.parquet"), ["c", "a", "absent"])

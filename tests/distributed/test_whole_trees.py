@@ -211,7 +211,7 @@ def test_values_of_one_file_only_do_not_matter(client: Any, tmp_path: Path) -> N
     np.testing.assert_array_equal(pd.concat(parts)["y"], expected.predict(frame))
 
 
-def test_a_model_file_says_nothing_of_workers(client: Any, tmp_path: Path) -> None:
+def test_a_model_file_does_not_mention_workers(client: Any, tmp_path: Path) -> None:
     content = save(treekit.train(make_frame(), **ANY, **FOREST, cluster=client), tmp_path)
     names = ["cluster", "worker", "dask", "partition", "tcp:"]
     names += [address.partition("//")[2] for address in client.scheduler_info()["workers"]]
