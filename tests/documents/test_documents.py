@@ -138,7 +138,7 @@ def test_every_form_writes_every_kind_of_rules_the_same_twice(form):
         text.encode()
 
 
-def test_a_listing_has_its_model_unless_the_rules_say_less():
+def test_a_listing_has_its_model_unless_the_rules_are_decisions():
     model = numbers_model(2)
     listed = rules(model)
     assert forms.make_listing(listed, model_digest="ab").model_digest == "ab"
@@ -177,7 +177,7 @@ def chinese_model(**more):
     return make_model(schema, trees, missing="surrogate")
 
 
-def test_the_name_that_a_condition_asks_is_told_from_its_words():
+def test_the_column_name_is_separated_from_the_words_of_a_condition():
     names = ("e", "or", "x", "a.*b")
     schema = Schema(
         (*map(Column, names[:3]), Column(names[3], "nominal", ("e", "is"))),
@@ -221,19 +221,19 @@ def test_every_word_of_a_chinese_document_is_chinese():
         assert latin(row["if"]) == set()
 
 
-def test_lists_of_labels_are_said_in_documents():
+def test_documents_state_that_rules_were_joined_by_label():
     listed = dataclasses.replace(rules(fruit_model()), decisions=True)
     for form in ("markdown", "html"):
         text = "".join(render_listing(form, forms.make_listing(listed)))
         assert "Rules of one label were joined" in text
 
 
-def test_a_form_that_there_is_not_is_named():
+def test_an_unknown_form_is_named():
     with pytest.raises(SettingError, match=r"unknown document 'pdf'; installed: .*html"):
         render_listing("pdf", listing(fruit_model()))
 
 
-def test_percentages_say_all_and_nothing_only_where_it_is_so():
+def test_percentages_of_0_and_100_are_exact():
     said = [format_percent(part) for part in (0.0, 1e-4, 1e-7, 0.5, 0.12345, 0.9999, 0.999999, 1.0)]
     assert said == ["0%", "<0.1%", "<0.1%", "50.0%", "12.3%", ">99.9%", ">99.9%", "100%"]
 
@@ -292,7 +292,7 @@ def test_markdown_is_a_table_with_a_row_for_each_rule():
     assert [row[2] for row in rows] == ["unripe", "ripe", "unripe"]
 
 
-def test_markdown_leaves_out_what_is_not_known_and_says_policies():
+def test_markdown_omits_unknown_measures_and_states_policies():
     text = text_of("markdown", numbers_model(missing="error", unknown="error"))
     assert rows_of(text)[0] == ["rule", "if", "then", "support", "coverage"]
     assert "A row with a missing value is refused." in text
@@ -319,7 +319,7 @@ def test_markdown_of_a_forest_has_a_section_for_each_tree():
     )
 
 
-def test_an_ordered_list_says_that_the_first_rule_answers_and_what_holds_otherwise():
+def test_an_ordered_list_states_that_the_first_match_predicts_and_the_default():
     listed = first_fits(rules(fruit_model()))
     text = "".join(render_listing("markdown", Listing(listed, training_measures(listed))))
     assert "The first rule that fits a row answers." in text
@@ -415,7 +415,7 @@ def test_names_make_no_markup_in_markdown_and_can_be_read():
 
 @given(st.data())
 @settings(max_examples=examples(25))
-def test_json_says_whatever_the_text_says(data):
+def test_json_and_text_state_the_same_rules(data):
     listed = rules(data.draw(models(kinds=ALL_KINDS)))
     labels = listed.schema.task == "classification" and not listed.margins
     listed = dataclasses.replace(listed, decisions=labels and len(listed) < 4)
@@ -958,7 +958,7 @@ def test_without_scripts_the_whole_list_can_be_read(browser, shown):
 
 
 @pytest.mark.system
-def test_the_page_speaks_the_language_that_is_asked_for(shown):
+def test_the_page_is_in_the_requested_language(shown):
     page = shown(listing(fruit_model(), language=load_language("zh")))
     assert page.ask("document.documentElement.lang") == "zh"
     assert page.ask("document.title") == "ripe的规则"
@@ -968,7 +968,7 @@ def test_the_page_speaks_the_language_that_is_asked_for(shown):
 
 
 @pytest.mark.system
-def test_an_ordered_list_says_otherwise_at_its_end(shown):
+def test_an_ordered_list_ends_with_otherwise(shown):
     listed = rules(fruit_model())
     end = listed.end.copy()
     end[-1] = end[-2]
