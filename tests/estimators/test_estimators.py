@@ -296,7 +296,7 @@ def test_a_clone_fits_the_same_trees(cls):
 
 
 @pytest.mark.parametrize("cls", each(ALL))
-def test_a_pickled_estimator_answers_alike(cls):
+def test_a_pickled_estimator_predicts_equally(cls):
     frame, labels, numbers = table()
     estimator = small(cls).fit(frame, labels if cls in CLASSIFIERS else numbers)
     before = estimator.predict(frame)
@@ -468,7 +468,7 @@ def test_without_nominal_columns_text_is_an_error():
         (5, "contains 5"),
     ],
 )
-def test_a_wrong_list_of_nominal_columns_is_told(categorical, message):
+def test_a_wrong_list_of_nominal_columns_is_reported(categorical, message):
     frame, y, _ = table()
     for parameter in ("categorical", "categorical_features"):
         with pytest.raises(SettingError, match=f"^{parameter} .*{message}"):
@@ -772,7 +772,7 @@ def test_the_out_of_bag_score_of_several_outputs_is_their_score():
     assert forest.oob_score_ < (said == both).mean()
 
 
-def test_a_warm_start_may_ask_for_the_out_of_bag_score_later():
+def test_a_warm_start_may_request_the_out_of_bag_score_later():
     x, y = make_classification(200, 5, random_state=0)
     whole = RandomForestClassifier(60, oob_score=True, random_state=0).fit(x, y)
     for first in (60, 40):
@@ -880,7 +880,7 @@ def test_settings_of_components_can_be_searched():
         tree.set_params(pruner__alpa=1.0).fit(x, y)
 
 
-def test_the_constructor_says_how_settings_of_components_are_given():
+def test_the_constructor_explains_settings_of_components():
     with pytest.raises(TypeError, match=r"pass criterion_settings=\{'balance': \.\.\.\} to"):
         DecisionTreeClassifier(criterion="ks", criterion__balance=1.0)
     with pytest.raises(TypeError, match="unexpected keyword argument 'critrion__balance'"):

@@ -194,7 +194,7 @@ TIMES = pd.Series(pd.to_datetime(["2020-01-01", None] * 12))
         pd.DataFrame({"t": TIMES, "u": 1}),
     ],
 )
-def test_times_are_no_target(cls, y):
+def test_times_are_refused_as_target(cls, y):
     with pytest.raises(DataError, match="holds dates and times; convert it to a number"):
         cls().fit(X, y)
 
@@ -217,7 +217,7 @@ def test_numbers_to_predict_are_the_same_whatever_holds_them(y):
     assert tree.score(X, y, pd.Series([2] * 24, dtype="Int64")) == 1.0
 
 
-def test_a_label_of_another_type_is_no_label():
+def test_a_label_of_another_type_is_not_a_label():
     tree = DecisionTreeClassifier().fit(X, [0, 1] * 12)
     assert tree.score(X, [0, 5] * 12) == 0.5
     with pytest.raises(DataError, match="holds 'a', which is text, but the labels"):
@@ -311,7 +311,7 @@ def test_duplicate_names_are_refused_by_name():
                 use(frame)
 
 
-def test_the_front_door_and_the_estimators_read_text_in_rows_alike():
+def test_train_and_the_estimators_read_text_equally():
     cells = np.array([["1"], ["10"], ["2"], ["20"]])
     new, y = np.array([["3"], ["15"]]), [0, 1, 0, 1]
     for rows, more in ((cells, new), (cells.astype(object), new.astype(object)),

@@ -129,7 +129,7 @@ def test_the_forest_of_the_demo_is_explained() -> None:
     )
 
 
-def test_what_shap_cannot_say_is_refused_by_name() -> None:
+def test_models_without_shap_form_are_refused_by_name() -> None:
     x, y = load_iris(return_X_y=True)
     forest = RandomForestClassifier(3, splitter="oblique", random_state=0).fit(x, y)
     with pytest.raises(AbsentError, match="splits on sums of columns"):
