@@ -173,7 +173,7 @@ def test_misclassification_stops_where_no_label_changes() -> None:
 
 
 @pytest.mark.matrix
-def test_a_criterion_may_ask_for_the_target_as_it_is() -> None:
+def test_a_criterion_may_request_the_raw_target() -> None:
     def score(parent: Any, children: Any) -> float:
         # Were y centred, sums of both signs would appear.
         return float(min(children[0, 1], children[1, 1]))
@@ -235,7 +235,7 @@ def test_trees_by_absolute_error_equal_those_of_scikit_learn(weighted: bool) -> 
 
 
 @pytest.mark.matrix
-def test_a_leaf_says_the_median_to_the_last_bit() -> None:
+def test_a_leaf_predicts_the_exact_median() -> None:
     table = {"x": [0.0] * 5 + [1.0] * 4, "y": [0.1, 0.3, 0.7, 9.9, 1e6, 0.1, 0.2, 0.4, 0.7]}
     model = treekit.train(table, "y", criterion="absolute_error", max_depth=1, seed=0)
     left, right = model.trees[0].value[model.trees[0].leaves][:, 0]
@@ -259,7 +259,7 @@ def test_quantile_leaves_have_the_share_of_rows_below(quantile: float) -> None:
 
 
 @pytest.mark.matrix
-def test_quantile_loss_weights_that_are_no_whole_numbers_scale_away() -> None:
+def test_fractional_weights_of_quantile_loss_are_relative() -> None:
     x, y = skewed()
     w = np.random.default_rng(2).integers(1, 50, len(y)).astype(float)
     settings = {"criterion": "quantile", "criterion_settings": {"quantile": 0.25}, "max_depth": 5}

@@ -201,7 +201,7 @@ def slow_cross_validation(
     return alphas, costs
 
 
-def test_a_collapsed_tree_answers_with_the_node_that_was_cut():
+def test_a_collapsed_tree_predicts_by_the_node_that_was_cut():
     for seed in SEEDS:
         grown = random_grown(seed, "gini")
         full = grown.tree
@@ -256,7 +256,7 @@ def test_reduced_error_of_table_4_2_is_the_book_s():
 
 
 @pytest.mark.parametrize("name", ["reduced_error", "cost_complexity"])
-def test_a_pruner_without_its_holdout_says_what_to_raise(name):
+def test_a_pruner_without_holdout_names_the_setting_to_raise(name):
     grown = random_grown(0, "gini")
     without = replace(grown, held_stats=np.zeros_like(grown.held_stats))
     empty = context_of(without, "classification")
@@ -536,7 +536,7 @@ def test_pruners_of_classes_refuse_numbers_by_name() -> None:
             treekit.train(table, target="y", pruner=name)
 
 
-def test_a_grafted_subtree_keeps_what_it_asks_and_says() -> None:
+def test_a_grafted_subtree_keeps_its_tests_and_values() -> None:
     table = noisy(5)
     tree = treekit.train(table, target="y", seed=0, nominal_splits="multiway").trees[0]
     inner = np.flatnonzero(tree.kind != Split.LEAF)
@@ -605,7 +605,7 @@ def yes(before: Any, children: Any, held: Any) -> bool:
     return bool(before(children.sum(axis=0), children, held.sum(axis=0), held))
 
 
-def test_a_split_is_made_only_if_more_held_out_rows_are_answered_right():
+def test_a_split_is_made_only_if_more_held_out_rows_are_classified_correctly():
     before = make_holdout(0.25).before
     sides = [[6, 1], [2, 5]]  # the node says class 0, its branches 0 and 1
     assert yes(before, sides, [[3, 0], [1, 2]])
