@@ -158,7 +158,7 @@ def test_contributions_are_numbers_of_the_answer(model: Model) -> None:
         assert numbers == np.ravel(answered).tolist() == [one.value for one in found.says]
 
 
-def test_what_a_column_adds_is_the_change_along_the_way() -> None:
+def test_contributions_are_the_changes_along_the_decision_path() -> None:
     schema = Schema((Column("x"), Column("y")), classes=("no", "yes"))
     deep = threshold("y", 2.0, leaf([4, 0]), leaf([0, 4]))
     tree = build_tree(threshold("x", 1.0, leaf([6, 2]), deep), schema)
@@ -169,7 +169,7 @@ def test_what_a_column_adds_is_the_change_along_the_way() -> None:
     assert shares == pytest.approx({"x": 4 / 8 - 6 / 16, "y": 1 - 4 / 8})
 
 
-def test_a_sum_shares_its_change_alike_and_the_rest_goes_to_the_first() -> None:
+def test_contributions_of_a_sum_are_equal_with_the_remainder_in_the_first() -> None:
     model = oblique_model()
     found = explain(model, {"x": 1.0, "y": -3.0, "z": 0.0}, changes=0, tree=0)
     step = found.path[0]
@@ -179,7 +179,7 @@ def test_a_sum_shares_its_change_alike_and_the_rest_goes_to_the_first() -> None:
     assert missing.path[0].why == "lost"
 
 
-def test_the_way_told_ends_in_the_leaf_of_the_model(model: Model) -> None:
+def test_the_decision_path_ends_in_the_leaf_of_the_model(model: Model) -> None:
     for row in rows_of(model, 6):
         found = explain(model, cells(model, row), changes=0, tree=0)
         assert found.leaves[0].node == leaf_indices(model, codes(model, row))[0, 0]
@@ -201,7 +201,7 @@ def test_votes_are_counts_of_trees() -> None:
     assert found.votes[0].quantiles == (0, 1, 2, 3, 4)
 
 
-def test_a_missing_value_says_where_it_went_and_why() -> None:
+def test_a_missing_value_is_explained_with_its_branch_and_reason() -> None:
     model = surrogates_model()
     by_size = explain(model, {"size": 2, "town": "b"}, absent="missing", tree=0)
     assert [step.why for step in by_size.path] == ["surrogate", "answered"]
@@ -247,7 +247,7 @@ def test_a_refused_row_names_the_cell_and_the_rule() -> None:
 # ------------------------------------------------------------------------- rows and texts
 
 
-def test_rows_of_many_kinds_say_the_same() -> None:
+def test_rows_of_all_kinds_are_explained_equally() -> None:
     model = oblique_model()
     said = explain(model, {"x": 1.0, "y": 2.5, "z": -1}).says
     assert said == explain(model, np.array([1.0, 2.5, -1])).says
@@ -298,7 +298,7 @@ def test_a_long_choice_counts_the_other_categories() -> None:
     assert "level10, level11 or 18 more" in text
 
 
-def test_all_that_is_found_can_be_said(model: Model) -> None:
+def test_every_explanation_can_be_written_as_text(model: Model) -> None:
     for row in rows_of(model, 3, seed=2):
         found = explain(model, cells(model, row), tree=0)
         for code in ("en", "zh"):
@@ -414,7 +414,7 @@ def test_mistakes_are_named(saved: Path, options: tuple[object, ...], said: str)
 
 
 @pytest.mark.parametrize("scale", [1e-100, 1e-20, 1.0, 1e200])
-def test_numbers_of_any_size_are_told_in_figures_of_a_few_digits(scale: float) -> None:
+def test_numbers_of_any_size_are_written_with_few_digits(scale: float) -> None:
     schema = Schema((Column("a"),), task="regression", dtype="float64")
     tree = threshold("a", 1.5, leaf(scale, weight=1.0), leaf(-4 * scale, weight=1.0))
     text = explain(make_model(schema, [build_tree(tree, schema)]), {"a": 1}).text()
