@@ -94,7 +94,7 @@ def test_the_arrays_are_read_only_and_the_tree_is_pickled_with_them():
     assert not hasattr(clone(own), "_arrays")
 
 
-def test_missing_values_go_where_the_arrays_say():
+def test_missing_values_follow_the_arrays():
     rng = np.random.default_rng(0)
     x = rng.normal(size=(250, 3)).astype(np.float32)
     y = np.where(np.isnan(x[:, 0]) | (x[:, 1] > 0), 1, 0)
@@ -113,7 +113,7 @@ def test_missing_values_go_where_the_arrays_say():
         ({"nominal_splits": "multiway"}, "one branch per category"),
     ],
 )
-def test_what_scikit_learn_s_trees_cannot_say_is_refused_by_name(parameters, said):
+def test_models_without_scikit_learn_form_are_refused_by_name(parameters, said):
     frame = pd.DataFrame({"town": ["a", "b", "c"] * 20})
     tree = DecisionTreeClassifier(**parameters).fit(frame, [0, 1, 1] * 20)
     with pytest.raises(ModelError, match=said):
@@ -523,7 +523,7 @@ def test_an_algorithm_by_name_is_the_front_door_s(name):
 
 
 @pytest.mark.matrix
-def test_what_is_said_beside_an_algorithm_wins():
+def test_explicit_settings_override_an_algorithm():
     tree = DecisionTreeClassifier(algorithm="c45", max_depth=2, min_samples_leaf=9, pruner="none")
     settings = tree.fit(*IRIS).model_.settings
     assert (settings["max_depth"], settings["min_weight_leaf"]) == (2, 9.0)
@@ -538,7 +538,7 @@ def test_what_is_said_beside_an_algorithm_wins():
 
 
 @pytest.mark.matrix
-def test_a_forest_of_an_algorithm_s_trees_has_the_trees_that_are_asked_for():
+def test_a_forest_of_an_algorithm_has_the_requested_trees():
     forest = RandomForestClassifier(3, algorithm="cart", random_state=0).fit(*IRIS)
     assert (forest.model_.n_trees, forest.model_.missing) == (3, "surrogate")
     assert forest.model_.settings["pruner"] is None
