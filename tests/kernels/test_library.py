@@ -48,7 +48,7 @@ def test_every_variant_is_listed_once() -> None:
     assert len(set(listed)) == len(listed)
 
 
-def test_a_kernel_asks_for_its_variant_by_its_place(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_kernel_looks_up_its_variant_by_its_place(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(library, "get_library", lambda: None)
     monkeypatch.setattr(library, "_missing", set())
     listed = dict(iterate_kernels())
@@ -105,7 +105,7 @@ def test_models_are_those_of_numba_and_numba_is_not_imported(kind: str) -> None:
 @pytest.mark.system
 @needs_library
 @pytest.mark.parametrize("kind", ["use", "serve"])
-def test_what_the_demo_and_the_server_do_does_not_import_numba(kind: str) -> None:
+def test_the_demo_and_the_server_do_not_import_numba(kind: str) -> None:
     found = run_flows(kind)
     assert not found["numba"]
     assert found["done"] >= 2
