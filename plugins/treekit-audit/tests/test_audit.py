@@ -90,7 +90,7 @@ GRID = [*itertools.product(NUMBERS, (0.0, 1.0, 2.0, NAN), NUMBERS)]
 
 @given(st.lists(boxes(), min_size=1, max_size=6), st.booleans(), st.booleans(), st.data())
 @settings(max_examples=examples(40))
-def test_what_is_reported_is_what_every_row_of_a_grid_shows(found, ordered, refusing, data):
+def test_reports_agree_with_every_row_of_a_grid(found, ordered, refusing, data):
     labels = [data.draw(st.integers(0, 1)) for _ in found]
     listed = rule_list(
         *found,
@@ -183,7 +183,7 @@ def said(report):
     return ", ".join(f"{name} = {kinds[type(v)](v)}" for name, v in report.witness.items())
 
 
-def test_a_budget_that_ends_is_said():
+def test_an_exhausted_budget_is_reported():
     listed = rule_list(
         {"x": ((-math.inf, 2.0), True)}, {"x": ((1.0, math.inf), False)}, {"y": ((0, 1), False)}
     )
@@ -229,7 +229,7 @@ def test_tests_of_several_columns_only_may_overlap():
     assert "may not occur" in report.text()
 
 
-def test_what_has_no_single_list_is_refused_by_name():
+def test_models_without_a_single_list_are_refused_by_name():
     schema = Schema((Column("x"),), classes=("a", "b"))
     tree = build_tree(threshold("x", 1.0, leaf([1, 0]), leaf([0, 1])), schema)
     with pytest.raises(DataError, match="give a tree"):
@@ -302,7 +302,7 @@ def test_a_table_like_the_training_rows_shows_no_drift():
     assert (report.rows, report.refused, report.unanswered) == (100, 0, 0)
 
 
-def test_a_rule_that_is_no_longer_right_is_named_and_the_test_is_the_textbook_one():
+def test_a_rule_with_drift_is_named_by_the_textbook_test():
     report = rules_against(rules(model_of()), table(30, 70, 68, 32))
     assert report.drift.tolist() == [True, False]
     pooled = (80 + 30) / 200
@@ -393,7 +393,7 @@ def test_a_forest_of_several_targets_has_a_line_for_each_rule_and_target():
     assert [quality.accuracy for quality in report.overall] == [1.0, 1.0]
 
 
-def test_the_text_is_aligned_sorted_and_spoken_in_both_languages():
+def test_the_text_is_aligned_sorted_and_written_in_both_languages():
     report = rules_against(rules(model_of()), table(30, 70, 68, 32))
     lines = report.text(sort="difference").splitlines()
     assert lines[:3] == [
@@ -431,7 +431,7 @@ def test_a_table_without_rows_or_without_the_target_is_refused():
         rules_against(listed, {"x": [0.0], "ripe": ["raw"]}, ["ripe", "x"])
 
 
-def test_rules_without_figures_of_training_are_not_said_to_be_judged():
+def test_rules_without_training_figures_are_not_tested():
     listed = replace(rules(model_of()), support=np.zeros(2), value=None)
     report = rules_against(listed, table(40, 10, 35, 15))
     assert np.isnan(report.p_value).all()

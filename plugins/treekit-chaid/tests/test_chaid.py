@@ -177,7 +177,7 @@ def test_the_tree_of_the_titanic_is_that_of_plain_python():
     assert 5 < len(wanted) < 30
 
 
-def test_noise_is_no_reason_to_split():
+def test_noise_is_not_split():
     rng = np.random.default_rng(0)
     table = {f"x{i}": rng.integers(0, 99, 500) for i in range(4)}
     table["c"] = rng.integers(0, 9, 500).astype(str)

@@ -207,7 +207,7 @@ def sums_node(rng: np.random.Generator, depth: int) -> Node:
     return oblique(weights, float(rng.normal()), *below, missing=int(rng.integers(2)))
 
 
-def test_pairs_that_one_sum_asks_for_are_left_out_and_said() -> None:
+def test_pairs_of_columns_in_one_sum_are_omitted_and_reported() -> None:
     schema = Schema((Column("x"), Column("y")), classes=("no", "yes"))
     tree = build_tree(oblique({"x": 1.0, "y": 1.0}, 3.5, leaf([9, 1]), leaf([4, 1])), schema)
     found = explain(make_model(schema, [tree]), {"x": 1, "y": 1})
@@ -216,7 +216,7 @@ def test_pairs_that_one_sum_asks_for_are_left_out_and_said() -> None:
     assert "were not searched: 1" in found.text()
 
 
-def test_changes_are_said_in_round_numbers_that_do() -> None:
+def test_changes_are_stated_in_sufficient_round_numbers() -> None:
     schema = Schema((Column("age"), Column("price")), classes=("no", "yes"))
     trees = [
         build_tree(threshold("age", 30.5, leaf([1, 0]), leaf([0, 1])), schema),
@@ -255,7 +255,7 @@ def test_two_columns_change_where_one_is_not_enough() -> None:
     assert "no change of one of the free columns" in one.text()
 
 
-def test_a_search_that_is_stopped_says_so() -> None:
+def test_a_stopped_search_is_reported() -> None:
     schema = Schema((Column("x"), Column("y")), classes=("no", "yes"))
     deep = threshold("y", 5.5, leaf([5, 1]), leaf([0, 9]))
     tree = build_tree(threshold("x", 2.5, leaf([5, 0]), deep), schema)
@@ -337,7 +337,7 @@ def test_the_contract_is_kept():
 
 
 @pytest.mark.parametrize("wish", ["TRUE", "True", "true"])
-def test_a_wish_is_found_in_any_words(wish):
+def test_a_requested_prediction_is_found_in_any_notation(wish):
     rows = {"size": [1, 2, 3, 4] * 5, "windy": [True, False, True, False] * 5}
     model = treekit.train(rows, "windy", seed=0)
     assert model.explain({"size": 2}, wish=wish) == model.explain({"size": 2}, wish="True")

@@ -37,7 +37,7 @@ def test_the_other_class_has_the_same_disparities():
         assert demographic_parity_difference(SAID, GROUPS, positive) == 0.5
 
 
-def test_what_has_no_rate_is_refused_by_name():
+def test_groups_without_a_rate_are_refused_by_name():
     with pytest.raises(DataError, match="group 'b' has no rows that are 1"):
         equalised_odds_difference([1, 0, 0], [1, 0, 0], ["a", "a", "b"], 1)
     with pytest.raises(DataError, match=r"one length, not \(3,\), \(2,\)"):

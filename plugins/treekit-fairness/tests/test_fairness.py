@@ -100,7 +100,7 @@ def column(name, cells):
     return TaskColumn(name, np.array([levels.index(c) for c in cells], np.int32), levels)
 
 
-def test_cells_are_classes_in_groups_and_answers_classes():
+def test_cells_are_classes_in_groups_and_predictions_are_classes():
     target = column("y", ["no", "yes", "yes", "maybe"])
     columns = {"protected": column("sex", ["f", "f", "m", "m"])}
     layout = lay_out(target, columns)
@@ -110,7 +110,7 @@ def test_cells_are_classes_in_groups_and_answers_classes():
 
 
 @pytest.mark.parametrize("groups", [["f"] * 100, list(map(str, range(100)))])
-def test_what_is_no_column_of_groups_is_refused_by_name(groups):
+def test_invalid_group_columns_are_refused_by_name(groups):
     target = column("y", ["no", "yes"] * 50)
     with pytest.raises(DataError, match=r"'sex' holds 1(00)? different values; .* 2 to 64 groups"):
         lay_out(target, {"protected": column("sex", groups)})
@@ -242,7 +242,7 @@ def test_several_classes_and_groups_are_trained(people):
     "ensemble",
     [{}, {"ensemble": "forest", "trees": 5}, {"pruner": "relabel", "missing": "fractional"}],
 )
-def test_every_artifact_says_the_classes_without_plugin_and_treekit(
+def test_every_artifact_predicts_classes_without_plugin_and_treekit(
     people, ensemble, run_alone, tmp_path: Path
 ):
     train, test = people

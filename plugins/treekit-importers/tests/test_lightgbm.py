@@ -233,7 +233,7 @@ def test_models_of_one_leaf_are_read() -> None:
     np.testing.assert_allclose(model.predict(table), booster.predict(table), rtol=1e-15)
 
 
-def test_what_is_read_is_listed_as_rules_that_are_proved_equal(
+def test_imported_models_have_rules_that_are_proved_equal(
     tmp_path: Path,
 ) -> None:
     model = read_lightgbm(trained(3, categories=True, objective="multiclass", num_class=3))
@@ -251,7 +251,7 @@ def test_what_is_read_is_listed_as_rules_that_are_proved_equal(
         ({"objective": "cross_entropy_lambda"}, "'cross_entropy_lambda'.*answer='margins'"),
     ],
 )
-def test_what_cannot_be_expressed_is_refused_by_name(
+def test_models_that_cannot_be_expressed_are_refused_by_name(
     settings: dict[str, Any], message: str
 ) -> None:
     with pytest.raises(ModelError, match=message):

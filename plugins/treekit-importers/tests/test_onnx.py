@@ -245,7 +245,7 @@ def fitted(kind: Any, classes: int, **settings: Any) -> tuple[Any, Rows]:
         (GradientBoostingClassifier, {"n_estimators": 5}),
     ],
 )
-def test_what_skl2onnx_wrote_answers_as_the_estimator(
+def test_graphs_of_skl2onnx_predict_as_the_estimator(
     kind: Any, settings: Any, classes: int, tmp_path: Path
 ) -> None:
     estimator, rows = fitted(kind, classes, **settings)
@@ -266,7 +266,7 @@ def test_numbers_that_skl2onnx_wrote_are_the_estimator_s(kind: Any) -> None:
     np.testing.assert_allclose(model.predict(rows), estimator.predict(rows), rtol=0, atol=2e-6)
 
 
-def test_what_is_read_is_listed_as_rules_that_are_proved_equal(tmp_path: Path) -> None:
+def test_imported_models_have_rules_that_are_proved_equal(tmp_path: Path) -> None:
     estimator, rows = fitted(GradientBoostingClassifier, 3, n_estimators=2)
     model = read_onnx(to_onnx(estimator, rows[:1]))
     paths = treekit.export(model, "rules", tmp_path / "m")
@@ -317,7 +317,7 @@ def test_other_operators_are_refused_by_name() -> None:
         (lambda: with_changes(nodes_values=[-np.inf] * 14), "threshold -inf, below all finite"),
     ],
 )  # fmt: skip
-def test_what_cannot_be_expressed_is_refused_by_name(make: Any, message: str) -> None:
+def test_models_that_cannot_be_expressed_are_refused_by_name(make: Any, message: str) -> None:
     with pytest.raises(ModelError, match=message):
         read_onnx(make())
 
@@ -427,7 +427,7 @@ def test_treekit_s_own_graphs_are_read_back_to_the_last_bit(name: str, tmp_path:
 
 
 @pytest.mark.parametrize("name", DERIVED)
-def test_own_graphs_that_lost_what_they_asked_are_refused_by_name(
+def test_graphs_of_treekit_without_their_inputs_are_refused_by_name(
     name: str, tmp_path: Path
 ) -> None:
     (path,) = treekit.export(EXTREMES[name](), "onnx", tmp_path / "m")

@@ -28,7 +28,7 @@ def path_of(case: str) -> Path:
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_a_file_answers_as_its_estimator(case: str) -> None:
+def test_a_file_predicts_as_its_estimator(case: str) -> None:
     told = json.loads((FOLDER / f"sklearn_{case}.answers").read_text())
     model = treekit.read_model(path_of(case))
     numbers = model.schema.task == "regression"
@@ -146,7 +146,7 @@ def test_the_importer_keeps_the_laws_of_its_contract() -> None:
     check_importer("skops", sources=[path_of("bag"), path_of("histogram")])
 
 
-def test_a_text_of_characters_that_are_none_is_refused():
+def test_text_of_invalid_characters_is_refused():
     texts = np.array(["yes", "no"])
     content = io.BytesIO()
     np.save(content, texts)

@@ -160,7 +160,7 @@ def test_training_that_stopped_early_is_read_up_to_its_best_round(tmp_path: Path
     assert read_changed("forest", older, tmp_path).n_trees == base + 2 * 2
 
 
-def test_thresholds_at_the_ends_of_float32_ask_for_missing_values(tmp_path: Path) -> None:
+def test_thresholds_at_the_ends_of_float32_test_for_missing_values(tmp_path: Path) -> None:
     def lowest(learner: dict[str, Any]) -> None:
         tree = first_tree(learner)
         assert tree["split_type"][0] == 0
@@ -267,7 +267,7 @@ def test_ubjson_of_every_type_is_read() -> None:
     assert decode_ubjson(b"[" * MAX_NESTING + b"]" * MAX_NESTING)
 
 
-def test_what_is_read_is_listed_as_rules_that_are_proved_equal(
+def test_imported_models_have_rules_that_are_proved_equal(
     tmp_path: Path,
 ) -> None:
     model = read_xgboost(path_of("three"))
@@ -323,7 +323,7 @@ def test_settings_of_the_importer_are_given_like_others(tmp_path: Path) -> None:
         ([path_of("raw"), "--set", "dtype=float64"], "has no setting 'dtype'"),
     ],
 )
-def test_what_cannot_be_read_is_said_in_one_message(
+def test_unreadable_models_raise_one_message(
     arguments: list[str], message: str, tmp_path: Path
 ) -> None:
     code, said = run("import", *arguments, "-o", tmp_path / "m.treekit")

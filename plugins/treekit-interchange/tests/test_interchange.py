@@ -144,7 +144,7 @@ def expected(model: Model, answers: Any, row: int) -> list[Any]:
 
 @pytest.mark.system
 @pytest.mark.parametrize("name", NAMES)
-def test_a_public_engine_finds_the_rules_and_says_what_the_model_says(
+def test_a_public_engine_predicts_as_the_model(
     name: str, engine: dict[str, list[dict[str, Any]]]
 ) -> None:
     model = EXTREMES[name]()
@@ -152,7 +152,7 @@ def test_a_public_engine_finds_the_rules_and_says_what_the_model_says(
 
 
 @pytest.mark.system
-def test_the_first_of_overlapping_rules_answers_where_order_counts(tmp_path: Path) -> None:
+def test_the_first_of_overlapping_rules_predicts_in_ordered_lists(tmp_path: Path) -> None:
     from dataclasses import replace
 
     need_packages()
@@ -248,7 +248,7 @@ def test_files_are_valid_against_the_schema_of_dmn(tmp_path: Path) -> None:
         ("boosted_counts", "the link 'exp'"),
     ],
 )
-def test_what_feel_cannot_say_is_refused_by_name(name: str, message: str) -> None:
+def test_models_without_feel_form_are_refused_by_name(name: str, message: str) -> None:
     with pytest.raises(SettingError, match=message):
         dmn(EXTREMES[name]().rules())
 
@@ -452,7 +452,7 @@ def test_documents_are_valid_against_the_schema_of_pmml(
 
 
 @pytest.mark.system
-def test_the_first_rule_that_is_met_answers_where_order_counts(
+def test_the_first_match_predicts_in_ordered_lists(
     rules_pmml_engine: dict[tuple[str, str], Any],
 ) -> None:
     rules, said = ordered(), rules_pmml_engine["ordered", "one_tree"]
@@ -479,7 +479,7 @@ def test_the_first_rule_that_is_met_answers_where_order_counts(
         ("one_number", "pmml-rules", "predicts classes"),
     ],
 )
-def test_what_pmml_cannot_say_exactly_is_refused_by_name(
+def test_models_without_exact_pmml_form_are_refused_by_name(
     name: str, form: str, message: str
 ) -> None:
     with pytest.raises(SettingError, match=message):

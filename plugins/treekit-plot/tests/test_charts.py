@@ -186,7 +186,7 @@ def test_the_table_of_a_picture_needs_the_columns_of_the_model():
 # ---------------------------------------------------------------- the path of a row
 
 
-def test_the_path_of_a_row_is_marked_and_tells_its_values():
+def test_the_path_of_a_row_is_marked_and_shows_its_values():
     root = threshold("density", 0.25, NO, subset("color", ["green"], NO, YES))
     picture = plot(model_of(root), row={"density": 0.5, "color": "black"}, table=ROWS)
     assert [node.marked for node in picture.nodes] == [True, False, True, False, True]

@@ -145,7 +145,7 @@ def test_settings_of_a_picture_are_those_of_the_function():
         ({"max_boxes": 0}, SettingError, "an integer of at least 1"),
     ],
 )
-def test_what_cannot_be_drawn_is_named(settings, error, said):
+def test_models_that_cannot_be_drawn_are_named(settings, error, said):
     with pytest.raises(error, match=re.escape(said)):
         drawn("svg", make_listing(small(), with_rules=False), **settings)
 
@@ -209,7 +209,7 @@ def test_a_notebook_without_the_plugin_shows_the_text(horses, monkeypatch):
     assert horses._repr_html_() is None
 
 
-def test_a_picture_of_a_sum_says_what_is_added():
+def test_a_picture_of_a_sum_states_what_is_added():
     model = boosted(("a", "b", "c"))
     picture = plot(model, tree=1).svg()
     added = np.ldexp(float(model.tree_units(1)[0, 0]), model.exponent)

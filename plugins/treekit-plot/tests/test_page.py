@@ -46,7 +46,7 @@ def test_a_picture_that_cannot_be_is_refused_by_name(served, query, said):
     assert (reply.status_code, said in reply.json()["error"]) == (400, True), reply.text
 
 
-def test_a_picture_that_nobody_could_read_is_refused(served):
+def test_an_unreadably_large_picture_is_refused(served):
     levels = tuple(f"level {k}" for k in range(MAX_BOXES + 1))
     schema = Schema((Column("x", "nominal", levels),), classes=("a", "b"))
     root = multiway("x", {level: leaf([1, k]) for k, level in enumerate(levels)})

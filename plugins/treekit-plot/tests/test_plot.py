@@ -90,7 +90,7 @@ def asked(root, **policies) -> tuple[str, list[tuple[str, str]]]:
 NO, YES = leaf([3, 0]), leaf([0, 5])
 
 
-def test_a_threshold_is_exact_and_says_where_missing_values_go():
+def test_a_threshold_is_exact_and_states_the_branch_of_missing_values():
     at = float(np.float32(0.3815))
     assert asked(threshold("density", at, NO, YES, missing=0)) == (
         "density ≤ 0.3815",
@@ -110,7 +110,7 @@ def test_branches_of_a_multiway_split_are_named_by_their_levels():
     assert asked(split) == ("color = ?", [("green", ""), ("white", "or missing"), ("black", "")])
 
 
-def test_a_test_for_missing_says_nothing_more_of_missing_values():
+def test_a_test_for_missing_values_mentions_them_once():
     assert asked(is_missing("color", NO, YES)) == (
         "color is missing",
         [("yes", ""), ("no", "")],
@@ -153,7 +153,7 @@ def test_levels_that_were_absent_follow_the_missing_values_or_have_a_side_of_the
     assert asked(split, missing="error")[1] == [("yes", ""), ("no", "or any other")]
 
 
-def test_a_branch_says_its_whole_condition_in_its_tooltip():
+def test_a_tooltip_shows_the_whole_condition_of_a_branch():
     split = threshold("density", 0.25, subset("color", ["green"], NO, YES), is_missing(2, YES, NO))
     said = [text.splitlines()[0] for text in hovers(plot(model_of(split)))[1:]]
     assert said == [
@@ -166,7 +166,7 @@ def test_a_branch_says_its_whole_condition_in_its_tooltip():
     ]
 
 
-def test_a_leaf_without_training_rows_says_so_and_is_dashed():
+def test_a_leaf_without_training_rows_is_dashed_with_a_note():
     split = multiway("color", {"green": NO, "black": leaf([3, 5], weight=0), "white": YES})
     picture = plot(model_of(split))
     assert "no training rows" in texts(picture)
@@ -187,7 +187,7 @@ def test_shares_and_weights_are_those_of_the_training_rows():
 
 @settings(max_examples=examples(25))
 @given(models())
-def test_leaves_say_what_the_rules_say(model: Model):
+def test_leaves_and_rules_state_the_same(model: Model):
     for number in range(model.n_trees):
         picture = plot(model, tree=number, max_depth=None)
         leaves = {n.node: at for at, n in enumerate(picture.nodes) if n.question is None}
@@ -202,7 +202,7 @@ def test_leaves_say_what_the_rules_say(model: Model):
                 assert answer.text == format_picture_label(rule.label)
 
 
-def test_costs_decide_what_a_leaf_says():
+def test_costs_decide_the_prediction_of_a_leaf():
     split = threshold("density", 0.25, leaf([4, 1]), leaf([9, 1]))
     picture = plot(model_of(split, costs=[[0, 1], [5, 0]]))
     assert [answer.text for answer in picture.targets[0].answers] == ["no", "yes", "no"]
@@ -266,7 +266,7 @@ def test_a_cut_counts_the_leaves_that_it_hides(model: Model, depth: int):
     assert drawn + sum(n.hidden for n in picture.nodes) == tree.n_leaves
 
 
-def test_a_large_tree_is_cut_where_it_can_still_be_read_and_says_so():
+def test_a_large_tree_is_cut_with_a_note():
     model = random_model(3, mixed_schema(), n_trees=2, n_splits=120)
     picture = plot(model)
     ends = sum(n.question is None for n in picture.nodes)
@@ -331,7 +331,7 @@ def test_the_way_alone_is_drawn_with_what_branches_off_it():
     assert asked == way - set(tree.leaves.tolist())
 
 
-def test_a_way_of_very_many_levels_ends_and_says_so():
+def test_a_path_with_very_many_levels_is_cut_with_a_note():
     model = chain(MAX_PATH_DEPTH + 20, mixed_schema())
     tree = model.trees[0]
     deepest = int(np.argmax(tree.depths))
@@ -342,7 +342,7 @@ def test_a_way_of_very_many_levels_ends_and_says_so():
 
 
 @pytest.mark.matrix
-def test_a_deep_tree_is_drawn_whole_if_asked():
+def test_a_deep_tree_is_drawn_completely_on_request():
     picture = plot(chain(1100, mixed_schema()), max_depth=None)
     assert len(picture.nodes) == 2201
     assert len(list(parsed(picture).iter(f"{SVG}path"))) == 2200
@@ -541,7 +541,7 @@ def test_shares_are_rounded_to_be_read(share: float, text: str):
 # ---------------------------------------------------------------- DOT
 
 
-def test_dot_says_what_the_picture_says():
+def test_dot_and_the_picture_show_the_same():
     split = multiway("color", {"green": NO, "black": leaf([0, 1], weight=0), "white": YES})
     nodes, edges = read_dot(plot(model_of(split)).dot())
     assert nodes["n0"]["label"] == "color = ?\nyes\nno 3 · yes 6\n100% · 8"
@@ -574,7 +574,7 @@ def test_python_draws_writes_and_shows(tmp_path: Path):
     assert "纹理" in picture.svg()
 
 
-def test_a_forest_in_a_notebook_shows_its_first_tree_and_says_so():
+def test_a_forest_in_a_notebook_shows_its_first_tree_with_a_note():
     model = model_of(NO, threshold("density", 0.25, NO, YES))
     assert "Decision tree for good (tree 1 of 2)" in model._repr_html_()
     assert "tree 2 of 2" in plot(model, tree=1).title
@@ -602,7 +602,7 @@ def test_an_estimator_is_drawn_by_its_model():
         ({"path": "tree.png"}, "must end in .svg or .dot"),
     ],
 )
-def test_what_cannot_be_drawn_is_named(options: dict, said: str):
+def test_models_that_cannot_be_drawn_are_named(options: dict, said: str):
     with pytest.raises(SettingError, match=re.escape(said)):
         plot(model_of(NO), **options)
 

@@ -49,7 +49,7 @@ def test_thresholds_fall_anywhere_between_the_smallest_and_the_largest_value():
     assert np.mean(cuts) == pytest.approx(0.5, abs=0.08)
 
 
-def test_only_as_many_columns_are_tried_as_asked():
+def test_only_the_requested_number_of_columns_is_tried():
     rng = np.random.default_rng(0)
     noise = {f"n{i}": rng.random(400) for i in range(9)}
     data = {"x": np.arange(400.0), **noise, "y": np.arange(400) >= 200}
@@ -71,7 +71,7 @@ def test_a_column_of_one_value_is_split_into_missing_or_not():
     assert list(model.predict({"x": [7.0, np.nan, 3.0]})) == [0, 1, 0]
 
 
-def test_both_sides_of_a_split_reach_the_weight_asked_for():
+def test_both_sides_of_a_split_reach_the_minimum_weight():
     model = forest(table(500, 2, missing=0.1), min_weight_leaf=20, trees=10)
     for tree in model.trees:
         assert tree.weight[tree.leaves].min() >= 20

@@ -260,7 +260,7 @@ def test_rows_of_whole_weights_count_as_so_many_rows() -> None:
     np.testing.assert_allclose(parts.rules.support.sum(), weights.sum() * 0.1)
 
 
-def test_a_list_is_no_longer_than_asked_and_is_judged_by_the_rows_given() -> None:
+def test_a_list_has_at_most_the_requested_length_and_is_scored_on_the_given_rows() -> None:
     model, rows = planted(5, 300)
     free = c45rules(model, rows)
     for most in range(free.n_rules + 1):
@@ -412,7 +412,7 @@ def test_bits_of_rules_and_exceptions_are_those_of_the_formulas() -> None:
     assert found == pytest.approx([np.log2(45) + np.log2(4845), np.log2(86493225)])
 
 
-def test_what_is_no_list_of_rules_for_classes_is_refused_by_name() -> None:
+def test_lists_that_are_not_for_classes_are_refused_by_name() -> None:
     numbers = Schema((Column("a"), Column("b")), task="regression")
     costs = [[0, 1], [2, 0]]
     two = Schema((Column("a"), Column("b")), classes=("n", "y"))

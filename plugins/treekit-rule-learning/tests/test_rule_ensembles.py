@@ -162,7 +162,7 @@ def test_nodes_below_sums_of_columns_are_no_candidates():
         extract_candidates(forest(leaf([1, 2])), 3)
 
 
-def test_models_that_divide_rows_or_ask_stand_ins_give_their_own_splits():
+def test_models_with_fractional_instances_or_surrogates_give_their_own_splits():
     asks = threshold("size", 0.5, leaf([3, 1]), leaf([1, 3]), 0, [Surrogate("other", at=1.0)])
     table = inputs()
     for model in (forest(asks, missing="surrogate"), forest(plain(0.5), missing="fractional")):
@@ -192,7 +192,7 @@ def test_a_model_that_refuses_missing_values_gives_a_list_that_does():
     assert not any(c.missing for rule in learned.rules for c in rule.conditions)
 
 
-def test_indicators_are_what_the_conditions_say():
+def test_indicators_agree_with_the_conditions():
     model = forest(
         plain(0.25, subset("kind", ["a"], leaf([1, 2]), leaf([3, 1]), missing=0), missing=0),
         is_missing("size", leaf([1, 2]), threshold("other", -0.5, leaf([1, 1]), leaf([2, 1]))),
@@ -239,7 +239,7 @@ def test_classes_get_the_mean_of_the_shares_of_rows_that_meet_rules_or_do_not(dr
     assert drawn.accuracy == (drawn.rules.model().predict(inputs()) == truth).mean()
 
 
-def test_a_list_is_a_model_and_its_text_says_the_same(drawn, tmp_path):
+def test_a_list_is_a_model_with_equal_text(drawn, tmp_path):
     model = drawn.rules.model()
     read = parse_rules(str(model.rules()))
     matrix = make_dataset(inputs(), "truth").to_matrix()
@@ -379,7 +379,7 @@ def test_what_cannot_be_drawn_is_refused_by_name():
         sirus(inputs(), "truth", above=1)
 
 
-def test_a_list_that_says_one_label_of_every_row_says_so():
+def test_a_list_with_one_label_for_all_rows_is_reported():
     rows = concept()
     rare = {**rows, "truth": ["yes" if i % 10 == 0 else "no" for i in range(len(rows["truth"]))]}
     short = sirus(rare, "truth", rules=3, trees=20, seed=0)
@@ -445,7 +445,7 @@ def test_an_answer_is_the_intercept_and_the_weights_of_the_rules_that_are_met(li
     assert rules.model().predict_proba(table) == pytest.approx(shares, abs=1e-9)
 
 
-def test_concepts_are_found_with_no_more_rules_than_asked_for(lists):
+def test_concepts_are_found_with_at_most_the_requested_rules(lists):
     for learned in lists.values():
         assert 2 <= learned.n_rules <= 6
         assert learned.rules.n_trees == learned.n_rules + 1
@@ -458,7 +458,7 @@ def test_concepts_are_found_with_no_more_rules_than_asked_for(lists):
 @pytest.mark.parametrize(
     "target", ["price", pytest.param("two", marks=pytest.mark.matrix), "truth"]
 )
-def test_a_list_is_a_model_and_its_text_says_the_same_rulefit(lists, target, tmp_path):
+def test_a_rulefit_list_is_a_model_with_equal_text(lists, target, tmp_path):
     model = lists[target].rules.model()
     matrix = make_dataset(rulefit_inputs(target), target).to_matrix()
     again = parse_rules(str(lists[target].rules)).sums(matrix)

@@ -40,7 +40,7 @@ def rossi():
     return dict(zip(header, np.array(rows, dtype=np.float64).T, strict=True))
 
 
-def test_a_leaf_says_the_curve_of_survfit_of_r(rossi):
+def test_a_leaf_predicts_the_curve_of_survfit(rossi):
     layout, cells = laid_out(rossi["week"], rossi["arrest"])
     # summary(survfit(Surv(week, arrest) ~ 1)), R's survival 3.5-3
     by_r = {
@@ -154,7 +154,7 @@ def test_a_layout_is_that_of_its_rows_in_any_order(rossi, lay_out):
         assert np.array_equal(one.extra[1], other.extra[1])
 
 
-def test_weights_that_are_no_counts_have_a_mean_row():
+def test_relative_weights_have_a_mean_row():
     line = make_timeline(np.array([1.0, 2.0]), np.array([True, True]), np.array([0.2, 0.4]), 0)
     assert line.unit == pytest.approx(0.3)
 
@@ -224,7 +224,7 @@ def test_other_rows_may_hold_the_number_that_training_did_not_see():
         (range(MOST_BINS + 1), [1] * (MOST_BINS + 1), {"bins": 0}, "too many event times .* 2001"),
     ],
 )
-def test_what_cannot_be_read_is_refused_by_name(time, event, chosen, message):
+def test_unreadable_tables_are_refused_by_name(time, event, chosen, message):
     for of in (lay_out, lay_out_rates):
         with pytest.raises(DataError, match=message):
             laid_out(list(time), event, lay_out=of, **chosen)

@@ -135,7 +135,7 @@ def of_several(children, kind, normalise, prior):
 
 @settings(deadline=None)
 @given(tables(arms=3), st.sampled_from(DIVERGENCES), st.booleans())
-def test_several_treatments_count_alike(children, kind, normalise):
+def test_several_treatments_count_equally(children, kind, normalise):
     expected = of_several(children, kind, normalise, 2.0)
     chosen = {"divergence": kind, "normalise": normalise, "prior": 2.0}
     for arms in ([0, 1, 2], [0, 2, 1]):
@@ -211,7 +211,7 @@ def laid_out(arms, outcomes=("no", "yes"), control="", outcome=""):
     return lay_out(target, {"treatment": column("arm", cells)}, control, outcome), target
 
 
-def test_a_leaf_says_the_effect_with_its_error():
+def test_a_leaf_predicts_the_effect_with_its_error():
     layout, _ = laid_out(["control", "mail"])
     assert layout.names == ("effect", "standard error", "treated", "control")
     (said,) = layout.answer(np.array([[70.0, 28.0, 40.0, 58.0]]))
@@ -220,7 +220,7 @@ def test_a_leaf_says_the_effect_with_its_error():
     assert said == pytest.approx([p - q, error, p, q])
 
 
-def test_a_leaf_without_rows_of_an_arm_says_how_little_it_knows():
+def test_a_leaf_without_rows_of_an_arm_has_a_large_error():
     layout, _ = laid_out(["control", "mail"])
     (said,) = layout.answer(np.array([[0.0, 0.0, 40.0, 58.0]]))
     assert said[3] == 0.5
@@ -238,7 +238,7 @@ def test_the_error_is_that_of_repeated_experiments():
     assert covered.mean() == pytest.approx(0.95, abs=0.01)
 
 
-def test_several_treatments_are_told_apart_by_name():
+def test_several_treatments_are_distinguished_by_name():
     layout, target = laid_out(["mail", "none", "phone"], control="none")
     assert layout.size == 6
     assert layout.names[:3] == ("effect of mail", "standard error of mail", "rate of mail")
@@ -268,7 +268,7 @@ def test_the_outcome_that_counts_may_be_named():
         (["control", "b"], {"outcomes": ("a", "b", "c")}, DataError, "has 3: 'a', 'b', 'c'"),
     ],
 )
-def test_what_is_no_experiment_is_refused_by_name(arms, chosen, error, message):
+def test_tables_that_are_not_experiments_are_refused_by_name(arms, chosen, error, message):
     with pytest.raises(error, match=message):
         laid_out(arms, **chosen)
 
@@ -292,7 +292,7 @@ def experiment():
 
 
 @pytest.mark.parametrize("kind", DIVERGENCES)
-def test_a_tree_splits_where_the_paper_says(experiment, kind):
+def test_a_tree_splits_as_in_the_paper(experiment, kind):
     table, _ = experiment
     chosen = {"criterion.divergence": kind, "criterion.prior": 5.0}
     with warnings.catch_warnings():
@@ -348,7 +348,7 @@ def test_whole_weights_count_as_copies_in_pruning_too(experiment):
 
 
 @pytest.mark.parametrize("ensemble", [{"max_depth": 3}, {"ensemble": "forest", "trees": 5}])
-def test_every_artifact_says_the_effects_without_plugin_and_treekit(
+def test_every_artifact_predicts_effects_without_plugin_and_treekit(
     experiment, ensemble, run_alone, tmp_path: Path
 ):
     table, _ = experiment

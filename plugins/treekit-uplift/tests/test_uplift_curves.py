@@ -51,7 +51,7 @@ def test_scores_are_areas_above_the_straight_line():
         assert score(EFFECT, TREATED, OUTCOME) == pytest.approx(area - gain[-1] / 2)
 
 
-def test_the_order_of_rows_of_one_prediction_says_nothing():
+def test_the_order_of_rows_with_equal_predictions_has_no_effect():
     turned = [values[::-1] for values in (EFFECT, TREATED, OUTCOME)]
     assert qini_score(*turned) == qini_score(EFFECT, TREATED, OUTCOME)
     assert qini_score(np.zeros(6), TREATED, OUTCOME) == 0.0
@@ -96,7 +96,7 @@ def test_columns_may_be_correlated():
         (([0.1, 0.2], [1, 1], [0, 1]), "all rows have one arm"),
     ],
 )
-def test_what_is_no_ranking_is_refused(rows, message):
+def test_invalid_rankings_are_refused(rows, message):
     with pytest.raises(DataError, match=message):
         qini_score(*rows)
 
