@@ -409,14 +409,17 @@ def test_a_refused_row_stops_the_query_where_errors_are_asked_for(
 def test_text_that_is_no_number_refuses_the_row_in_sqlite() -> None:
     schema = Schema((Column("x"),), task="regression")
     model = make_model(schema, [build_tree(threshold(0, 1.0, leaf(1.0), leaf(2.0), 0), schema)])
-    (content,) = export_sql(model, "m").values()
     connection = sqlite3.connect(":memory:")
     connection.execute("CREATE TABLE rows (x)")
     cells = [0, 2, 2.5, None, " NA ", "?", "much", b"2", "2"]
     connection.executemany("INSERT INTO rows VALUES (?)", [(x,) for x in cells])
-    answers = [row[0] for row in connection.execute(content.decode())]
+    found = {}
+    for text in ("yes", "auto"):
+        (content,) = export_sql(model, "m", text=text).values()
+        found[text] = [row[0] for row in connection.execute(content.decode())]
     connection.close()
-    assert answers == [1.0, 2.0, 2.0, 1.0, 1.0, 1.0, None, None, 2.0]
+    assert found["yes"] == [1.0, 2.0, 2.0, 1.0, 1.0, 1.0, None, None, 2.0]
+    assert found["auto"] == [1.0, 2.0, 2.0, 1.0, None, None, None, None, None]
 
 
 ODD_CELLS = {

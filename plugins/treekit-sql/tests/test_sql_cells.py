@@ -41,7 +41,7 @@ def test_a_query_of_sqlite(levels: tuple[str, ...], form: str, tmp_path: Path) -
     connection.execute("CREATE TABLE rows (c)")
     connection.executemany("INSERT INTO rows VALUES (?)", [[cell] for cell in cells])
     if form == "select":
-        path = treekit.export(model, "sql", tmp_path / "m.sql")[0]
+        path = treekit.export(model, "sql", tmp_path / "m.sql", text="yes")[0]
     else:
         path = treekit.write_rules(model, tmp_path / "m.sql")
     said = [row[0] for row in connection.execute(path.read_text(encoding="utf-8"))]
@@ -54,7 +54,9 @@ def test_a_query_of_postgresql(
     levels: tuple[str, ...], postgres: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(POSTGRES, postgres)
-    files = treekit.export(level_model(levels), "sql", tmp_path / "m.sql", dialect="postgres")
+    files = treekit.export(
+        level_model(levels), "sql", tmp_path / "m.sql", dialect="postgres", text="yes"
+    )
     query = files[0].read_text(encoding="utf-8")
     types = {bool: "BOOLEAN", int: "BIGINT", float: "DOUBLE PRECISION"}
     said, engine = [], PostgresEngine()
@@ -76,7 +78,7 @@ def test_a_query_of_duckdb(levels: tuple[str, ...], tmp_path: Path) -> None:
     import duckdb
 
     model = level_model(levels)
-    files = treekit.export(model, "sql", tmp_path / "m.sql", dialect="duckdb")
+    files = treekit.export(model, "sql", tmp_path / "m.sql", dialect="duckdb", text="yes")
     query = files[0].read_text(encoding="utf-8")
     types = {bool: "BOOLEAN", int: "BIGINT", float: "DOUBLE", str: "VARCHAR", type(None): "VARCHAR"}
     said = []
@@ -114,7 +116,7 @@ def number_model(**more: Any) -> Model:
 @pytest.mark.parametrize("form", ["select", "rules"])
 def test_marks_among_numbers_in_sqlite(form: str, tmp_path: Path) -> None:
     if form == "select":
-        path = treekit.export(number_model(), "sql", tmp_path / "m.sql")[0]
+        path = treekit.export(number_model(), "sql", tmp_path / "m.sql", text="yes")[0]
     else:
         path = treekit.write_rules(number_model(), tmp_path / "m.sql")
     with closing(sqlite3.connect(":memory:")) as connection:
@@ -130,7 +132,7 @@ def test_marks_among_numbers_in_duckdb(tmp_path: Path) -> None:
     need("duckdb")
     import duckdb
 
-    files = treekit.export(number_model(), "sql", tmp_path / "m.sql", dialect="duckdb")
+    files = treekit.export(number_model(), "sql", tmp_path / "m.sql", dialect="duckdb", text="yes")
     query = files[0].read_text(encoding="utf-8")
     with duckdb.connect() as connection:
         connection.execute("CREATE TABLE rows (x VARCHAR)")
@@ -150,7 +152,7 @@ def test_text_in_another_notation_is_refused_by_duckdb(form: str, tmp_path: Path
 
     model = number_model(notation=Notation(",", "."))
     if form == "select":
-        path = treekit.export(model, "sql", tmp_path / "m.sql", dialect="duckdb")[0]
+        path = treekit.export(model, "sql", tmp_path / "m.sql", dialect="duckdb", text="yes")[0]
     else:
         path = treekit.write_rules(model, tmp_path / "m.sql", form="sql-duckdb")
     query = path.read_text(encoding="utf-8")
@@ -169,7 +171,7 @@ def test_text_in_another_notation_is_refused_by_postgresql(
     monkeypatch.setenv(POSTGRES, postgres)
     model = number_model(notation=Notation(",", "."))
     if form == "select":
-        path = treekit.export(model, "sql", tmp_path / "m.sql", dialect="postgres")[0]
+        path = treekit.export(model, "sql", tmp_path / "m.sql", dialect="postgres", text="yes")[0]
     else:
         path = treekit.write_rules(model, tmp_path / "m.sql", form="sql-postgres")
     query, engine = path.read_text(encoding="utf-8"), PostgresEngine()

@@ -23,14 +23,28 @@ treekit_contract = 2
 _KEYS = Setting("keys", "", 'columns to copy: comma-separated names, or JSON: ["id", "a, b"]')
 _EXPORT_SETTINGS = (
     Setting(
-        "dialect", "sqlite", "engine that runs the query", choices=("sqlite", "duckdb", "postgres")
+        "dialect",
+        "sqlite",
+        "engine that runs the query; all but the first three: one tree, in the readable form",
+        choices=(
+            *("sqlite", "duckdb", "postgres", "snowflake", "bigquery", "databricks"),
+            *("tsql", "oracle", "mysql", "clickhouse"),
+        ),
     ),
     Setting(
         "form",
         "auto",
-        "SELECT with trees as CASE, or as tables traversed by a recursive query; or a single "
-        "expression, the label or number; auto: CASE if the engine plans it fast",
-        choices=("auto", "case", "table", "expression"),
+        "one tree as nested CASE for people; SELECT with trees as CASE, or as tables traversed by "
+        "a recursive query; or a single expression, the label or number; auto: the readable form "
+        "if there is one, else CASE if the engine plans it fast",
+        choices=("auto", "readable", "case", "table", "expression"),
+    ),
+    Setting(
+        "text",
+        "auto",
+        "whether columns of numbers may hold text, and those of categories other notations; "
+        "auto: in all forms but the readable one",
+        choices=("auto", "yes", "no"),
     ),
     Setting(
         "table",

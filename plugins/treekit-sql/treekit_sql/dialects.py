@@ -79,6 +79,16 @@ class Dialect:
         Types of bools, and of binary floating-point numbers.
     bool_texts : tuple of str
         Texts of false and of true.
+    executed : bool
+        Whether `treekit verify` runs its files; otherwise only the readable form is written.
+    forbidden_in_names : str
+        Characters that no name may have.
+    compares_bytes : bool
+        Whether two texts are equal only if their bytes are.
+    double_cast : (str, str)
+        Text around an expression of `make_result` that makes it a double.
+    notes : tuple of str
+        What the engine does otherwise, for the head of a file.
     """
 
     name = "postgres"
@@ -97,6 +107,11 @@ class Dialect:
     bool_types: tuple[str, ...] = ("boolean",)
     bool_texts = ("false", "true")
     double_types: tuple[str, ...] = ("double precision", "real")
+    compares_bytes = True
+    executed = True
+    forbidden_in_names = ""
+    double_cast = ("CAST(", " AS DOUBLE PRECISION)")
+    notes: tuple[str, ...] = ()
 
     def make_number(self, number: float) -> Sql:
         """Build a finite double, exact in any context."""
@@ -106,6 +121,28 @@ class Dialect:
         """Build a finite double next to a double operand, which determines its type."""
         # The literal is NUMERIC, which is exact and converts to a double as its text would.
         return exp.Literal.number(repr(float(number)))
+
+    def make_result(self, number: float) -> Sql:
+        """Build a finite double among the values of a CASE; see `double_cast`."""
+        return exp.Literal.number(repr(float(number)))
+
+    def reads_exactly(self, number: float) -> bool:
+        """Return whether every version of the engine reads the shortest decimal exactly."""
+        del number
+        return True
+
+    def convert_typed_cell(self, cell: Sql) -> Sql:
+        """Convert a cell of a column of numbers to a double, NULL if it is missing."""
+        return self.replace_nan(make_cast(cell, "DOUBLE"))
+
+    def find_text(self, cell: Sql) -> Sql | None:
+        """Test whether a cell of a column of numbers holds text; None if it cannot."""
+        del cell
+        return None
+
+    def clean_text(self, cell: Sql) -> Sql:
+        """Compare a cell of text by bytes instead of the collation of its column."""
+        return exp.Collate(this=cell, expression=exp.var(self.collation))
 
     def make_text(self, content: str) -> Sql:
         """Build a string expression; each NUL becomes a call of `nul_function`.
@@ -362,6 +399,13 @@ def _try_cast(value: Sql) -> Sql:
     return exp.TryCast(this=value.copy(), to=exp.DataType(this=exp.DType.DOUBLE))
 
 
+def make_exponent_literal(number: float) -> Sql:
+    """Build a literal with an exponent, which is a double where decimals have another type."""
+    written = repr(abs(float(number)))
+    literal = exp.Literal.number(written if "e" in written else f"{written}e0")
+    return exp.Neg(this=literal) if math.copysign(1.0, number) < 0 else literal
+
+
 class DuckDB(Dialect):
     """DuckDB; see `Dialect`."""
 
@@ -379,10 +423,10 @@ class DuckDB(Dialect):
 
     def make_number(self, number: float) -> Sql:
         """Build a finite double; without an exponent the literal would be a DECIMAL."""
-        written = repr(float(number))
-        return exp.Literal.number(written if "e" in written else f"{written}e0")
+        return make_exponent_literal(number)
 
-    make_bound = make_number
+    make_result = make_bound = make_number
+    double_cast = ("", "")
 
     def write_double(self, number: float) -> str:
         """Write a double as the engine converts it to text."""
@@ -464,7 +508,21 @@ class SQLite(Dialect):
             made = make_quotient(made, power) if shift > 0 else combine(exp.Mul, made, power)
         return exp.Paren(this=made)
 
-    make_bound = make_number
+    make_result = make_bound = make_number
+    double_cast = ("", "")
+
+    def reads_exactly(self, number: float) -> bool:
+        """Return whether every version of SQLite reads the shortest decimal exactly."""
+        return _is_read_exactly(number)
+
+    def convert_typed_cell(self, cell: Sql) -> Sql:
+        """Return the cell; a conversion would make 0 of text."""
+        return cell
+
+    def find_text(self, cell: Sql) -> Sql | None:
+        """Test for text and bytes, which any column of SQLite may hold."""
+        kinds = [exp.Literal.string(kind) for kind in ("text", "blob")]
+        return make_membership_test(make_call("TYPEOF", cell), kinds)
 
     def write_double(self, number: float) -> str:
         """Write a double as the engine converts it to text, with up to 15 digits."""

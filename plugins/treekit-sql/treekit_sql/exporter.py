@@ -14,7 +14,7 @@ from sqlglot import exp
 from treekit.data.schema import Schema
 from treekit.errors import ExportError
 from treekit.export.fractional import choose_fractional_form
-from treekit.export.lowering import FORM_REASON, LoweredTree, lower
+from treekit.export.lowering import FORM_REASON, LoweredTree, Step, lower
 from treekit.model.model import Model
 from treekit.model.tree import DerivedColumns, make_derived_columns
 from treekit_sql.answers import add_label_steps, add_prediction_steps
@@ -28,6 +28,7 @@ from treekit_sql.inputs import (
     parse_keys,
     parse_table,
 )
+from treekit_sql.readable import explain_unreadable_sql, render_readable
 from treekit_sql.syntax import (
     HEADER_PREFIX,
     Query,
@@ -45,6 +46,7 @@ from treekit_sql.trees import (
     compute_nesting,
     group_values,
 )
+from treekit_sql.warehouses import WAREHOUSES
 
 _COLUMN_KINDS = {"numeric": "number", "nominal": "text"}
 _MAX_CASE_DEPTH = 12
@@ -65,6 +67,7 @@ def export_sql(
     *,
     dialect: str = "sqlite",
     form: str = "auto",
+    text: str = "auto",
     table: str = "rows",
     keys: str = "",
     label: str = "prediction",
@@ -78,11 +81,15 @@ def export_sql(
     model : Model
     name : str
         Stem of the file.
-    dialect : {"sqlite", "duckdb", "postgres"}
-    form : {"auto", "case", "table", "expression"}
-        SELECT with the trees as CASE expressions, or as tables traversed by a
-        recursive query; or a single value, the label or number, for use
+    dialect : str
+        A key of `DIALECTS`, or of `WAREHOUSES`, which have the readable form only.
+    form : {"auto", "readable", "case", "table", "expression"}
+        A single tree as nested CASE for people; SELECT with the trees as CASE expressions, or
+        as tables traversed by a recursive query; or a single value, the label or number, for use
         in another query.
+    text : {"auto", "yes", "no"}
+        Whether columns of numbers may hold text, and columns of categories other notations and
+        marks of missing values; "auto": in all forms but the readable one.
     table : str
         Table to score; its columns have the names of the schema.  See `parse_table`.
     keys : str
@@ -100,21 +107,26 @@ def export_sql(
         If the engine does not support a name, or the model in this form.
         Queries for SQLite are first tested on an empty table.
     """
-    engine = DIALECTS[dialect]
+    engine = (DIALECTS | WAREHOUSES)[dialect]
     handed, place = parse_keys(keys), parse_table(table, engine)
     _check_limits(model, engine, place, handed)
     derived = make_derived_columns(model)
     trees = () if model.missing == "fractional" else lower(model, derived)
     answers = make_prediction_names(model.schema, label, probability, handed, engine)
     names = [*answers[0], *answers[1]]
+    unreadable = _explain_unreadable(form, text, model, trees, engine)
+    if not unreadable:
+        body = render_readable(model, trees[0], engine, place, handed, names)
+        told = _describe_file(dialect, "readable", place, handed)
+        head = _write_readable_head(model.schema, trees[0], told, engine)
+        return {f"{name}.sql": "\n".join([*head, f"{body};", ""]).encode()}
     chosen, reason = _choose_form(form, model, trees, derived, engine)
     while True:
-        cells = InputColumns(model, derived, engine, trees)
+        cells = InputColumns(model, derived, engine, trees, text=text != "no")
         made = _build_query(cells, trees, place, chosen, handed, names, refuse)
         _check_step_names(made, place[-1])
-        told = {"dialect": dialect, "form": chosen, "table": place[-1], "keys": handed}
-        if len(place) > 1:
-            told["inside"] = place[:-1]
+        told = _describe_file(dialect, chosen, place, handed)
+        told |= {"text": text} if text == "no" else {}
         content = _format_file(model.schema, made, told, reason, refuse, engine)
         columns = [*model.schema.names, *handed]
         problem = engine.find_problem(content.decode(), place, columns, chosen)
@@ -126,6 +138,61 @@ def export_sql(
                 "target"
             )
         chosen, reason = "table", f"{engine.title} says of CASE: {problem}"
+
+
+def _explain_unreadable(
+    form: str, text: str, model: Model, trees: tuple[LoweredTree, ...], dialect: Dialect
+) -> str:
+    """Return why the readable form is not written, empty if it is.
+
+    Raises
+    ------
+    ExportError
+        If it is the only form that the dialect has, or that was asked for.
+    """
+    only = form == "readable" or not dialect.executed
+    if form not in ("auto", "readable"):
+        reason = f"form={form!r} was set"
+    elif text == "yes":
+        reason = "text='yes' was set"
+    else:
+        reason = explain_unreadable_sql(model, trees, dialect)
+    if reason and only:
+        what = f"{dialect.title} has" if not dialect.executed else "form='readable' is"
+        raise ExportError(
+            f"{what} nested CASE on columns of numbers and text only, and {reason}: "
+            "choose form='auto' and one of the dialects sqlite, duckdb and postgres"
+        )
+    return reason
+
+
+def _describe_file(dialect: str, form: str, place: list[str], keys: list[str]) -> dict[str, Any]:
+    """Return the metadata of a file, which `treekit verify` reads."""
+    told = {"dialect": dialect, "form": form, "table": place[-1], "keys": keys}
+    return told | ({"inside": place[:-1]} if len(place) > 1 else {})
+
+
+def _write_readable_head(
+    schema: Schema, tree: LoweredTree, told: dict[str, Any], dialect: Dialect
+) -> list[str]:
+    """Return the comments above a query in the readable form."""
+    tested = set(tree.feature[tree.kind != Step.LEAF].tolist())
+    kinds = {schema.columns[f].kind for f in tested}
+    checked = dialect.find_text(exp.Null()) is not None
+    head = [
+        "-- Generated by treekit; changes will be lost.",
+        f"{HEADER_PREFIX}{json.dumps(told)}",
+        f"-- Form: readable; the tree has {tree.n_nodes} nodes.",
+    ]
+    if "numeric" in kinds:
+        text = "gives NULL" if checked else "is an error"
+        head.append(f"-- Columns of numbers hold numbers; NULL and NaN are missing.  Text {text}:")
+        head.append("-- for tables with text or marks of missing values, export with text=yes.")
+    if "nominal" in kinds:
+        head.append("-- Text is compared as it is; a category not seen in training is missing.")
+    if schema.dtype == "float32" and "numeric" in kinds:
+        head.append("-- A bound such as 2.45 + 1e-07 includes what rounds to the float32 2.45.")
+    return [*head, *(f"-- {note}" for note in dialect.notes)]
 
 
 def _build_query(
@@ -252,7 +319,9 @@ def _format_file(
     kinds = {column.name: _COLUMN_KINDS[column.kind] for column in schema.columns}
     head.append(f"-- Columns: {json.dumps(kinds)}")
     head.append(
-        "-- Text in a column of numbers is a number as JSON writes it, or a mark of missing "
+        "-- Columns of numbers hold numbers, and those of categories the texts of the training."
+        if told.get("text") == "no"
+        else "-- Text in a column of numbers is a number as JSON writes it, or a mark of missing "
         "values; any other cell refuses the row."
     )
     body = made.sql(dialect=dialect.name, pretty=True, copy=False, comments=False)

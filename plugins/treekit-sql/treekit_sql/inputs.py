@@ -49,6 +49,8 @@ class InputColumns:
         Name of the column with the cells rounded to the model's input dtype, for sums.
     used : list of int
         Columns that the trees use, ascending.
+    text : bool
+        Whether columns of numbers may hold text, and those of categories other notations.
     """
 
     def __init__(
@@ -57,8 +59,10 @@ class InputColumns:
         derived: DerivedColumns,
         dialect: Dialect,
         trees: tuple[LoweredTree, ...],
+        *,
+        text: bool = True,
     ) -> None:
-        self.model, self.derived, self.dialect = model, derived, dialect
+        self.model, self.derived, self.dialect, self.text = model, derived, dialect, text
         # Unquoted names are not case-sensitive.
         lowered = [name.lower() for name in model.schema.names]
         self.names = [str(name) for name in identifiers(lowered, "in_")]
@@ -137,17 +141,21 @@ def _convert_cell(cells: InputColumns, feature: int, source: str) -> Sql:
     column, marks = schema.columns[feature], schema.missing_marks
     # Qualified: SQLite reads an unknown bare name as text.
     raw = quote_column(column.name, source)
+    if column.kind == "numeric" and not cells.text:
+        return dialect.convert_typed_cell(raw)
     if column.kind == "numeric":
         plain = schema.text_format.is_plain
         return dialect.convert_to_number(raw, schema.number_marks, plain=plain)
     tests = [(dialect.make_text(level), code) for code, level in enumerate(column.levels)]
     unseen: Sql | None = None
     if cells.model.unknown == "error":
-        gone = [make_null_test(raw), dialect.is_missing_marker(raw.copy(), marks)]
+        gone = [make_null_test(raw)]
+        gone += [dialect.is_missing_marker(raw.copy(), marks)] if cells.text else []
         unseen = make_case([(test, exp.Null()) for test in gone if test is not None], _UNSEEN_CODE)
     if not tests:
         return unseen or make_cast(exp.Null(), "BIGINT")
-    text = dialect.convert_to_text(raw, LevelIndex(column.levels, marks))
+    index = LevelIndex(column.levels, marks)
+    text = dialect.convert_to_text(raw, index) if cells.text else dialect.clean_text(raw)
     return make_switch(text, tests, unseen)
 
 
@@ -162,7 +170,7 @@ def _list_refusals(cells: InputColumns, feature: int, refuse: str) -> list[tuple
         found.append((unseen, f"column {name!r} holds a category that training did not see"))
     if model.missing == "error":
         found.append((make_null_test(cell), f"column {name!r} is missing, which the model refuses"))
-    if not nominal:
+    if not nominal and (cells.text or dialect.find_text(cell) is not None):
         found.append((dialect.is_not_number(cell), f"column {name!r} holds text, not a number"))
     made: list[tuple[Sql, Sql]] = []
     for condition, message in found:
@@ -260,6 +268,8 @@ def find_name_problem(name: str, dialect: Dialect) -> str:
         return "is not valid Unicode text"
     if "\0" in name:
         return f"contains a NUL, which {dialect.title} does not allow in a name"
+    if wrong := [c for c in dialect.forbidden_in_names if c in name]:
+        return f"contains {wrong[0]!r}, which {dialect.title} does not allow in a name"
     if not name and not dialect.allows_empty_name:
         return f"is empty, which {dialect.title} does not allow"
     if dialect.max_name_bytes and size > dialect.max_name_bytes:

@@ -12,7 +12,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, suppress
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -299,12 +299,13 @@ _SINGLE_ROWS = 3
 class _Metadata(msgspec.Struct):
     """The metadata line of a file."""
 
-    dialect: Literal["sqlite", "duckdb", "postgres"]
+    dialect: str
     form: str
     table: str
     keys: list[str]
     rule: bool = False
     inside: list[str] = []
+    text: str = "yes"
 
     @property
     def place(self) -> tuple[str, ...]:
@@ -364,7 +365,7 @@ class _QueriedTable:
     def _run_on_rows(self, rows: npt.NDArray[np.float64]) -> list[tuple[Any, ...]]:
         keys = [key for key in self.metadata.keys if key not in self.schema.names]
         columns: list[SqlColumn] = [
-            (column.name, *_make_cells(column, rows[:, f], self.schema, self.engine.has_nan))
+            (column.name, *self._make_cells(column, rows[:, f]))
             for f, column in enumerate(self.schema.columns)
         ]
         columns += [(key, "BIGINT", range(len(rows))) for key in keys]
@@ -378,6 +379,13 @@ class _QueriedTable:
         if len(order) != len(found):
             return found
         return [found[place] for place in np.argsort(order)]
+
+    def _make_cells(
+        self, column: Column, codes: npt.NDArray[np.float64]
+    ) -> tuple[str, Sequence[Any]]:
+        """Return the type and cells of a column; without text in the readable form."""
+        text = self.metadata.form != "readable" and self.metadata.text != "no"
+        return _make_cells(column, codes, self.schema, self.engine.has_nan, text=text)
 
     def _decode_rows(self, found: list[tuple[Any, ...]], n: int) -> Answers:
         n_keys = len(self.metadata.keys)
@@ -415,13 +423,13 @@ def _convert_number(value: Any) -> float:
 
 
 def _make_cells(
-    column: Column, codes: npt.NDArray[np.float64], schema: Schema, has_nan: bool
+    column: Column, codes: npt.NDArray[np.float64], schema: Schema, has_nan: bool, *, text: bool
 ) -> tuple[str, Sequence[Any]]:
     """Return the type and cells of a column; missing cells alternate between all notations."""
     if column.kind == "numeric":
         marks = [mark for mark in schema.number_marks if not is_number(mark)]
         # SQLite's columns hold anything.
-        missing_cells: list[Any] = [None, math.nan] if has_nan else [None, *marks]
+        missing_cells: list[Any] = [None, math.nan] if has_nan else [None, *(marks if text else ())]
         values = codes.tolist()
     else:
         padded = [f" {mark}\t" for mark in schema.missing_marks]
@@ -465,7 +473,7 @@ def _make_runtime(name: str, engine_class: type[Engine], *modules: str) -> Runti
         if metadata is None:
             return _NO_METADATA
         if metadata.dialect != dialect:
-            return f"the file is written for {_TITLES[metadata.dialect]}"
+            return f"the file is written for {_TITLES.get(metadata.dialect, metadata.dialect)}"
         for module in modules:
             if importlib.util.find_spec(module) is None:
                 return f"{module} is not installed"

@@ -75,7 +75,7 @@ def add_case_steps(query: Query, cells: InputColumns, trees: tuple[LoweredTree, 
     shift = np.array([1, 1 << _SUM_BITS])
     packed = [(model.units[:, own] * shift[: len(own)]).sum(axis=1).tolist() for own in groups]
     thresholds = [compute_double_thresholds(tree, model.schema).tolist() for tree in trees]
-    sizes = [_count_subtree_nodes(tree) for tree in trees]
+    sizes = [count_subtree_nodes(tree) for tree in trees]
     made: dict[str, Sql] = {}
     for number, values in enumerate(packed):
         terms = [
@@ -109,7 +109,7 @@ def _unpack_sums(model: Model, groups: list[list[int]]) -> dict[str, Sql]:
     return {f"s{k}": made[k] for k in range(schema.n_values)}
 
 
-def _count_subtree_nodes(tree: LoweredTree) -> list[int]:
+def count_subtree_nodes(tree: LoweredTree) -> list[int]:
     """Count the nodes of the subtree of each node."""
     sizes = [1] * tree.n_nodes
     yes, no, kind = tree.yes.tolist(), tree.no.tolist(), tree.kind.tolist()
@@ -122,15 +122,15 @@ def _count_subtree_nodes(tree: LoweredTree) -> list[int]:
 def compute_nesting(tree: LoweredTree) -> int:
     """Compute the nesting depth of the CASE expression of a tree."""
     deep: npt.NDArray[np.int64] = np.zeros(tree.n_nodes, dtype=np.int64)
-    sizes = _count_subtree_nodes(tree)
+    sizes = count_subtree_nodes(tree)
     for node in range(tree.n_nodes - 1, -1, -1):
         if tree.kind[node] != Step.LEAF:
-            light, heavy = _order_children(tree, sizes, node)
+            light, heavy = order_children(tree, sizes, node)
             deep[node] = max(1, deep[light] + 1, deep[heavy])
     return int(deep[0])
 
 
-def _order_children(tree: LoweredTree, sizes: list[int], node: int) -> tuple[int, int]:
+def order_children(tree: LoweredTree, sizes: list[int], node: int) -> tuple[int, int]:
     """Return the lighter and the heavier child."""
     yes, no = int(tree.yes[node]), int(tree.no[node])
     return (yes, no) if sizes[yes] <= sizes[no] else (no, yes)
@@ -146,7 +146,7 @@ def _make_tree_case(
 ) -> Sql:
     found: list[tuple[Sql, Sql]] = []
     while tree.kind[node] != Step.LEAF:
-        light, heavy = _order_children(tree, sizes, node)
+        light, heavy = order_children(tree, sizes, node)
         condition = _make_condition(cells, tree, thresholds, node, light == int(tree.yes[node]))
         found.append((condition, _make_tree_case(cells, tree, thresholds, sizes, values, light)))
         node = heavy
