@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 import sqlglot
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from treekit_sql.dialects import DIALECTS, SQLite
 from treekit_sql.exporter import export_sql
@@ -113,6 +113,7 @@ finite = st.floats(allow_nan=False, allow_infinity=False, width=32)
 
 
 @given(finite)
+@example(-53.56694030761719)  # the shortest sum of doubles is not exact in decimals
 @settings(max_examples=examples(200))
 def test_bounds_are_exact_as_doubles_and_as_decimals(at: float) -> None:
     bound = float(to_double_threshold(at))
