@@ -225,7 +225,7 @@ def test_documents_state_that_rules_were_joined_by_label():
     listed = dataclasses.replace(rules(fruit_model()), decisions=True)
     for form in ("markdown", "html"):
         text = "".join(render_listing(form, forms.make_listing(listed)))
-        assert "Rules of one label were joined" in text
+        assert "Rules that predict the same class were joined" in text
 
 
 def test_an_unknown_form_is_named():
@@ -322,7 +322,7 @@ def test_markdown_of_a_forest_has_a_section_for_each_tree():
 def test_an_ordered_list_states_that_the_first_match_predicts_and_the_default():
     listed = first_fits(rules(fruit_model()))
     text = "".join(render_listing("markdown", Listing(listed, training_measures(listed))))
-    assert "The first rule that fits a row answers." in text
+    assert "The first rule that matches a row gives the prediction." in text
     assert [row[1] for row in rows_of(text)[1:]][-1] == "otherwise"
 
 
@@ -343,7 +343,7 @@ def weighted_list():
 def test_a_weighted_list_has_a_row_for_each_rule_and_its_weight():
     listed = weighted_list()
     text = "".join(render_listing("markdown", Listing(listed, training_measures(listed))))
-    assert "Every rule adds its weight where it fits a row" in text
+    assert "Every rule adds its weight for rows that it matches" in text
     assert "- columns: 3\n- rules: 3\n" in text
     head, *rows = rows_of(text)
     assert head[:4] == ["rule", "if", "then", "otherwise"]
@@ -975,7 +975,7 @@ def test_an_ordered_list_ends_with_otherwise(shown):
     ordered = dataclasses.replace(listed, order="first", end=end)
     page = shown(Listing(ordered, training_measures(ordered)))
     assert page.ask(f"{SEEN}[2].cells[1].textContent") == "otherwise"
-    assert "The first rule that fits a row answers." in page.ask("document.body.innerText")
+    assert "The first rule that matches a row gives the prediction." in page.ask("document.body.innerText")
 
 
 @pytest.mark.system
