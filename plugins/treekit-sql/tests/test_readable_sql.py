@@ -14,9 +14,10 @@ import pytest
 import sqlglot
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from treekit_sql.bounds import write_bound
 from treekit_sql.dialects import DIALECTS, SQLite
 from treekit_sql.exporter import export_sql
-from treekit_sql.readable import explain_unreadable_sql, write_bound
+from treekit_sql.readable import explain_unreadable_sql
 from treekit_sql.warehouses import WAREHOUSES
 
 from tests.examples import examples

@@ -18,7 +18,7 @@ from treekit_sql.rules import format_comment
 from treekit_sql.run_sql import POSTGRES, DuckDBEngine, PostgresEngine, SQLiteEngine
 
 from tests.documents.test_documents import chinese_model, kinds, latin
-from tests.extremes import EXTREMES, extreme_rows
+from tests.extremes import EXTREMES, extreme_rows, wanted
 from tests.reference.models import mixed_schema, probe_rows, random_model, text_row
 from tests.reference.rule_fits import fitting
 from tests.rules.test_rule_models import MODELS, WITH_OTHERS, proved_equal
@@ -37,6 +37,7 @@ from treekit.rules.measure import training_measures
 from treekit.rules.rule_list import take_rules
 from treekit.testing import check_document
 from treekit.verify import verify
+from treekit.verify.run_artifact import find_runner
 
 NAN = math.nan
 KEY = "row number"
@@ -234,11 +235,24 @@ def test_levels_are_compared_by_bytes_whatever_the_column_says(engine: Any) -> N
 CASE = """\
   CASE
     WHEN refused = 1 THEN NULL
-    WHEN "x" <= 2.5000001192092896 /*2.5*/ AND "y" <= 0.5000000298023224 /*0.5*/ THEN 'no' -- rule 1, support 4
-    WHEN "x" <= 2.5000001192092896 /*2.5*/ THEN 'yes' -- rule 2, support 4
+    WHEN "x" <= 2.5 + 1.192092896e-07 AND "y" <= 0.5 + 2.98023224e-08 THEN 'no' -- rule 1, support 4
+    WHEN "x" <= 2.5 + 1.192092896e-07 THEN 'yes' -- rule 2, support 4
     ELSE 'yes' -- rule 3, support 2
   END AS "prediction"
-"""  # noqa: E501
+"""
+
+
+@pytest.mark.parametrize("typed", ["sqlite", pytest.param("duckdb", marks=pytest.mark.matrix)])
+def test_rules_of_typed_tables_need_no_handling_of_text(typed: str, tmp_path: Path) -> None:
+    need(*(["duckdb"] if typed == "duckdb" else []))
+    model = random_model(3, mixed_schema(("no", "yes")), n_trees=1, n_splits=40)
+    (query,) = statements(model.rules(), FORM[typed], text=False)
+    assert "blanks" not in query
+    assert "blanks" in "".join(statements(model.rules(), FORM[typed]))
+    path = write_rules(model, tmp_path / "rules.sql", form=FORM[typed], settings={"text": False})
+    rows = extreme_rows(model, most=200)
+    told = next(find_runner(path).run_rows(path, model.schema, rows))[1]
+    assert told.label.tolist() == wanted(model, rows).label.tolist()
 
 
 def test_lines_are_short_and_a_rule_states_only_what_those_above_do_not() -> None:

@@ -65,6 +65,7 @@ _RULE_SETTINGS = (
     _KEYS,
     Setting("rule", False, "add the number of the rule that a row matches"),
     Setting("share", False, "add the share of each class"),
+    Setting("text", True, "read text in columns of numbers, and other notations of categories"),
     Setting("each", False, "instead, a column for each rule: 1 where a row meets it"),
 )
 

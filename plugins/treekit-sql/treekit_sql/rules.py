@@ -31,6 +31,7 @@ from treekit.rules.wording import (
     join_outcomes,
     quote_label,
 )
+from treekit_sql.bounds import write_bound
 from treekit_sql.dialects import BLANKS, DIALECTS, Dialect
 from treekit_sql.inputs import check_names, make_prediction_names, parse_keys
 from treekit_sql.syntax import (
@@ -60,6 +61,7 @@ def render_sql(
     rule: bool = False,
     share: bool = False,
     each: bool = False,
+    text: bool = True,
 ) -> Iterator[str]:
     """Return a query for the label, or number, of each row of a table, in pieces.
 
@@ -78,6 +80,8 @@ def render_sql(
         Whether to add the share of each class.
     each : bool
         Whether to write, instead, a column for each rule: 1 where a row meets its conditions.
+    text : bool
+        Whether columns of numbers may hold text, and those of categories other notations.
 
     Raises
     ------
@@ -88,7 +92,7 @@ def render_sql(
         If the engine does not support a name or a text.
     """
     rules, words = listing.rules, load_phrases(listing.language, "treekit_sql")
-    query = _Query(rules, DIALECTS[dialect], parse_keys(keys))
+    query = _Query(rules, DIALECTS[dialect], parse_keys(keys), text=text)
     answered = rules.n_trees == 1 and not rules.margins and rules.link == "identity"
     each = each or rules.mass > 1
     shares = answered and not each and not rules.decisions and rules.schema.task != "regression"
@@ -101,6 +105,7 @@ def render_sql(
     yield format_comment(words.say("sql_each" if each else "sql_case"))
     if answered and not each:
         told = {"dialect": dialect, "form": "shares" if share else "labels", "table": TABLE_NAME}
+        told |= {} if text else {"text": "no"}
         yield f"{HEADER_PREFIX}{json.dumps(told | {'keys': query.keys, 'rule': rule})}\n"
     if each:
         yield from query.render_each(words)
@@ -136,14 +141,14 @@ class _Query:
     All read the table in steps: ``cells``, and ``checked`` if there are refused rows or tests.
     """
 
-    def __init__(self, rules: RuleList, dialect: Dialect, keys: list[str]) -> None:
+    def __init__(self, rules: RuleList, dialect: Dialect, keys: list[str], *, text: bool) -> None:
         check_names(rules.schema.names, "the column name", dialect)
         check_names(keys, "the key column", dialect)
         self.rules, self.dialect, self.keys = rules, dialect, keys
         self.taken = {name.lower() for name in rules.schema.names}
         self.key_names = [self._make_name(f"key_{k}") for k in range(len(keys))]
         tests = [self._make_name(f"test_{k + 1}") for k in range(len(rules.tests))]
-        self.conditions = _ConditionPrinter(rules, dialect, tests)
+        self.conditions = _ConditionPrinter(rules, dialect, tests, text=text)
         self.refused = ""
         self.steps: list[str] = []
         self._add_steps()
@@ -391,8 +396,10 @@ def _meet(box: Box, other: Box, full: Box) -> bool:
 class _ConditionPrinter:
     """Printer of one rule list's cells, tests and conditions in one dialect."""
 
-    def __init__(self, rules: RuleList, dialect: Dialect, tests: Sequence[str]) -> None:
-        self.rules, self.dialect = rules, dialect
+    def __init__(
+        self, rules: RuleList, dialect: Dialect, tests: Sequence[str], *, text: bool
+    ) -> None:
+        self.rules, self.dialect, self.text = rules, dialect, text
         self.names = [self.print_expression(quote_identifier(name)) for name in rules.schema.names]
         self.names += tests
         self.levels: dict[int, list[str]] = {}
@@ -472,6 +479,8 @@ class _ConditionPrinter:
         """Return the expression of a cell: a double or text; NULL if it is missing."""
         schema, raw = self.rules.schema, make_raw(self.rules.schema.names[number])
         marks, column = schema.missing_marks, schema.columns[number]
+        if not self.text:
+            return self._print_typed_cell(number, raw)
         if column.kind == "nominal":
             cell = self.dialect.convert_to_text(raw, LevelIndex(column.levels, marks))
             written = cell.this
@@ -490,13 +499,22 @@ class _ConditionPrinter:
         )
         return self.print_expression(cell)
 
+    def _print_typed_cell(self, number: int, raw: Sql) -> str:
+        """Return the expression of a cell of a column that holds numbers, or texts, alone."""
+        nominal = self.rules.schema.columns[number].kind == "nominal"
+        cell = (self.dialect.clean_text if nominal else self.dialect.convert_typed_cell)(raw)
+        if number in self.replacements:
+            cell = make_call("COALESCE", cell, self.replacements[number])
+        return self.print_expression(cell)
+
     def list_refusals(self, number: int) -> list[str]:
         """Return conditions of the column that hold for the rows that the policies refuse."""
         rules, name, found = self.rules, self.names[number], []
         column = rules.schema.columns[number]
         cell = exp.Column(this=quote_identifier(column.name))
         if column.kind == "numeric":
-            found.append(self.print_expression(self.dialect.is_not_number(cell)))
+            if self.text or self.dialect.find_text(cell) is not None:
+                found.append(self.print_expression(self.dialect.is_not_number(cell)))
         elif rules.unknown == "error" or rules.missing == "error":
             found.append(_format_membership(name, self.list_levels(number), True))
             mark = self.dialect.is_missing_marker(cell, rules.schema.missing_marks)
@@ -535,8 +553,9 @@ class _ConditionPrinter:
         if self.rules.schema.dtype != "float32":
             return self.print_number(value)
         double = float(to_double_threshold(np.float64(value)))
-        text = self.print_number(double)
-        return text if double == value else f"{text} /*{format_number(value, 'float32')}*/"
+        return self.print_expression(
+            write_bound(format_number(value, "float32"), double, self.dialect)
+        )
 
     # ------------------------------------------------------------ conditions
 
