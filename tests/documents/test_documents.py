@@ -975,7 +975,8 @@ def test_an_ordered_list_ends_with_otherwise(shown):
     ordered = dataclasses.replace(listed, order="first", end=end)
     page = shown(Listing(ordered, training_measures(ordered)))
     assert page.ask(f"{SEEN}[2].cells[1].textContent") == "otherwise"
-    assert "The first rule that matches a row gives the prediction." in page.ask("document.body.innerText")
+    text = page.ask("document.body.innerText")
+    assert "The first rule that matches a row gives the prediction." in text
 
 
 @pytest.mark.system

@@ -313,7 +313,12 @@ def test_no_text_ends_a_comment_or_a_literal(monkeypatch: pytest.MonkeyPatch) ->
     schema = Schema((Column("x"),), classes=(hostile, "b"), target=hostile)
     model = make_model(schema, [build_tree(threshold(0, 1.0, leaf([1, 0]), leaf([0, 1])), schema)])
     phrases = {"sql_head": "x\nDROP", "sql_case": "y\rDROP", "sql_each": "\u2028DROP"}
-    phrases |= {"sql_when": "z\nDROP", "sql_rule": "{answer}\nDROP"}
+    phrases |= {
+        "sql_text": "t\nDROP",
+        "sql_typed": "u\nDROP",
+        "sql_when": "z\nDROP",
+        "sql_rule": "{answer}\nDROP",
+    }
     hostile_language = Language("xx", load_language("en").phrases | phrases)
     monkeypatch.setattr("treekit_sql.rules.load_phrases", lambda *_: hostile_language)
     made = listing(model.rules())

@@ -102,6 +102,7 @@ def render_sql(
             "leave it out, or export the model to sql"
         )
     yield format_comment(words.say("sql_head", engine=query.dialect.title, table=TABLE_NAME))
+    yield format_comment(words.say("sql_text" if text else "sql_typed"))
     yield format_comment(words.say("sql_each" if each else "sql_case"))
     if answered and not each:
         told = {"dialect": dialect, "form": "shares" if share else "labels", "table": TABLE_NAME}
