@@ -213,15 +213,15 @@ def make_plan(dataset: Dataset, given: Mapping[str, Any]) -> Plan:
     settings |= {name: value for name, value in apart.items() if value is not None}
     check_n_jobs(settings["n_jobs"])
     _resolve_defaults(settings, dataset)
-    resolve_components(settings)  # no name of a component below
-    record, own = settings["criterion"], select_settings("criterion", wanted)
+    records = resolve_components(settings)
+    record, own = records["criterion"], select_settings("criterion", wanted)
     criterion = make_component(record, own, fit_layout(record, own, dataset))
     check_compatible(settings, given, criterion, dataset)
     if criterion.layout is not None and criterion.layout.names:
         settings["oob"] = False  # no score compares several predictions with one target
     pruner = None
-    if settings["pruner"] is not None:
-        pruner = make_component(settings["pruner"], select_settings("pruner", wanted))
+    if "pruner" in records:
+        pruner = make_component(records["pruner"], select_settings("pruner", wanted))
         check_pruner(criterion, pruner, dataset.schema, costs=settings["costs"] is not None)
     check_component_settings(given, pruner)
     if settings["class_weight"] == BALANCED_BAGS:
@@ -249,7 +249,7 @@ def make_plan(dataset: Dataset, given: Mapping[str, Any]) -> Plan:
         by_name = zip(dataset.schema.names, signs.tolist(), strict=True)
         settings["monotonic"] = {name: int(sign) for name, sign in by_name if sign}
     n_try = count_features_to_try(settings["max_features"], dataset.schema.n_features)
-    splitter = make_component(settings["splitter"], select_settings("splitter", wanted))
+    splitter = make_component(records["splitter"], select_settings("splitter", wanted))
     if signs is not None:
         check_monotonic(dataset, settings, criterion, splitter)
     return Plan(settings, criterion, splitter, pruner, n_try, weights, costs, signs)
@@ -341,11 +341,12 @@ def get_component_settings(
     return list_settings(registry.get(kind, wanted))
 
 
-def resolve_components(settings: dict[str, Any]) -> None:
-    """Replace component names by the registered records, in place."""
-    for kind in COMPONENT_KINDS:
-        if settings[kind] is not None:
-            settings[kind] = registry.get(kind, settings[kind])
+def resolve_components(settings: dict[str, Any]) -> dict[str, Any]:
+    """Return the records of the chosen components by kind; `settings` then has their names."""
+    chosen = [kind for kind in COMPONENT_KINDS if settings[kind] is not None]
+    records = {kind: registry.get(kind, settings[kind]) for kind in chosen}
+    settings |= {kind: record.name for kind, record in records.items()}
+    return records
 
 
 def make_component(
