@@ -899,6 +899,26 @@ def test_every_kind_of_model_predicts_as_the_oracle(data: st.DataObject) -> None
     assert_like_the_oracle(model, rows, **chosen)
 
 
+@pytest.mark.parametrize("settings", [{"target_runtime": "1.31"}, {"leaf": True}])
+@pytest.mark.parametrize("n_outputs", [1, 2])
+def test_sums_of_leaf_values_beyond_a_double_are_exact(n_outputs, settings) -> None:
+    # onnxruntime's ReduceSum adds 64-bit integers in double.
+    rng = np.random.default_rng(n_outputs)
+    more = tuple(Output(f"y{k}") for k in range(1, n_outputs))
+    schema = Schema(columns=(Column("a"),), task="regression", dtype="float64", more=more)
+    trees = []
+    for _ in range(7):
+        values = rng.normal(size=(20, n_outputs)) * 1e12
+        values[:3] = 1e-3  # needs small units
+        node = leaf(values[0].tolist())
+        for cut, value in zip(np.sort(rng.uniform(-1, 1, 19)), values[1:], strict=True):
+            node = threshold("a", float(cut), node, leaf(value.tolist()))
+        trees.append(build_tree(node, schema))
+    model = make_model(schema, trees)
+    assert int(np.abs(model.units).max()) * len(trees) > 2**53
+    assert_like_the_oracle(model, rng.uniform(-1.2, 1.2, (200, 1)), **settings)
+
+
 def test_divided_rows_far_down_a_chain_keep_every_unit_of_their_mass() -> None:
     schema = Schema(columns=(Column("a"), Column("b")), classes=("no", "yes"))
     node = leaf([1, 2])

@@ -217,7 +217,7 @@ def _format_headline(report: Report) -> str:
 
 def _format_structure(report: Report) -> Iterator[str]:
     """Yield the results of comparing trees without running rows."""
-    results = {"lowered for export": report.lowering} if report.lowering else {}
+    results = {"trees as exporters write them": report.lowering} if report.lowering else {}
     results |= {artifact.path: artifact.structure for artifact in report.artifacts}
     if not any(results.values()):
         return
@@ -247,8 +247,8 @@ def _format_coverage(report: Report) -> Iterator[str]:
 def _format_remarks(report: Report) -> Iterator[str]:
     shown, never, given_up = report.coverage.wrong_turns
     yield (
-        f"  wrong turns at single splits: {shown:,} would show in a prediction, "
-        f"{never:,} can never show, {given_up:,} undecided"
+        f"  rows sent to the wrong side of one split: {shown:,} such errors would change a "
+        f"prediction of these rows, {never:,} change none of any row, {given_up:,} unknown"
     )
     bits, tried = report.coverage.last_bits
     if tried:

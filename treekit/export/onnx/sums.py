@@ -230,9 +230,32 @@ def _add_reached_leaves(graph: Graph, model: Model, form: LoweredModel, columns:
     return graph.add_operator("Add", ["whole_leaf_numbers", "first_leaf"], "reached_leaves")
 
 
+_LOW_BITS = 26
+"""Bits of the low parts of integers whose sums exceed 2**53."""
+
+
 def _add_leaf_sums(graph: Graph, model: Model, reached: str) -> None:
-    """Add ``exact_sums`` of the leaves reached; integer sums do not depend on the order."""
-    graph.add_constant("units", model.units.astype(_choose_integer_dtype(model)))
+    """Add ``exact_sums`` of the leaves reached; integer sums do not depend on the order.
+
+    onnxruntime adds 64-bit integers in double: sums beyond 2**53 are those of two parts.
+    """
+    units = model.units
+    if int(np.abs(units).max(initial=0)) * model.n_trees <= 2**53:
+        total = _add_sums_of(graph, model, reached, units, "")
+    else:
+        low = _add_sums_of(graph, model, reached, units & (2**_LOW_BITS - 1), "low_")
+        high = _add_sums_of(graph, model, reached, units >> _LOW_BITS, "high_")
+        graph.add_constant("high_unit", 2**_LOW_BITS)
+        graph.add_operator("Mul", [high, "high_unit"], "shifted_sums")
+        total = graph.add_operator("Add", ["shifted_sums", low], "whole_sums")
+    graph.add_cast(total, np.float64, "exact_sums")
+
+
+def _add_sums_of(
+    graph: Graph, model: Model, reached: str, units: npt.NDArray[np.int64], prefix: str
+) -> str:
+    """Add the integer sums (N, values) of `units` (leaves, values) over the leaves reached."""
+    graph.add_constant(f"{prefix}units", units.astype(_choose_integer_dtype(model)))
     graph.add_constant("over_trees", [1])
     size = max(_MAX_LOOKUP_CELLS // model.schema.n_values, 1)
     total = ""
@@ -240,10 +263,15 @@ def _add_leaf_sums(graph: Graph, model: Model, reached: str) -> None:
         some = reached
         if size < model.n_trees:
             trees = np.arange(first, min(first + size, model.n_trees))
-            some = graph.add_selection(reached, f"trees_{number}", trees, f"leaves_{number}")
-        graph.add_operator("Gather", ["units", some], f"units_{number}", axis=0)
+            name = f"{prefix}leaves_{number}"
+            some = graph.add_selection(reached, f"{prefix}trees_{number}", trees, name)
+        graph.add_operator("Gather", [f"{prefix}units", some], f"{prefix}units_{number}", axis=0)
         part = graph.add_operator(
-            "ReduceSum", [f"units_{number}", "over_trees"], f"units_of_{number}", keepdims=0
+            "ReduceSum",
+            [f"{prefix}units_{number}", "over_trees"],
+            f"{prefix}units_of_{number}",
+            keepdims=0,
         )
-        total = graph.add_operator("Add", [total, part], f"units_to_{number}") if total else part
-    graph.add_cast(total, np.float64, "exact_sums")
+        name = f"{prefix}units_to_{number}"
+        total = graph.add_operator("Add", [total, part], name) if total else part
+    return total
