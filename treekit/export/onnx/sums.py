@@ -242,13 +242,14 @@ def _add_leaf_sums(graph: Graph, model: Model, reached: str) -> None:
     units = model.units
     if int(np.abs(units).max(initial=0)) * model.n_trees <= 2**53:
         total = _add_sums_of(graph, model, reached, units, "")
-    else:
-        low = _add_sums_of(graph, model, reached, units & (2**_LOW_BITS - 1), "low_")
-        high = _add_sums_of(graph, model, reached, units >> _LOW_BITS, "high_")
-        graph.add_constant("high_unit", 2**_LOW_BITS)
-        graph.add_operator("Mul", [high, "high_unit"], "shifted_sums")
-        total = graph.add_operator("Add", ["shifted_sums", low], "whole_sums")
-    graph.add_cast(total, np.float64, "exact_sums")
+        graph.add_cast(total, np.float64, "exact_sums")
+        return
+    for prefix, part in ("low_", units & (2**_LOW_BITS - 1)), ("high_", units >> _LOW_BITS):
+        total = _add_sums_of(graph, model, reached, part, prefix)
+        graph.add_cast(total, np.float64, f"{prefix}sums")
+    graph.add_constant("high_unit", 2.0**_LOW_BITS)
+    graph.add_operator("Mul", ["high_sums", "high_unit"], "shifted_sums")  # exact
+    graph.add_operator("Add", ["shifted_sums", "low_sums"], "exact_sums")
 
 
 def _add_sums_of(
