@@ -621,7 +621,7 @@ def test_an_output_keeps_the_link_that_points_to_it(tree: Path, tmp_path: Path):
 def test_a_closed_pipe_is_not_an_error(forest: Path):
     command = f'{sys.executable} -c "{TREEKIT}" rules {forest} | head -n 1'
     done = subprocess.run(command, shell=True, capture_output=True, text=True, check=True)
-    assert done.stdout == "treekit rules, format 3\n"
+    assert done.stdout == "treekit rules, format 4\n"
     assert done.stderr == ""
 
 
