@@ -394,6 +394,16 @@ FIRST = (
 """Extreme models that the first tier reads back."""
 
 
+def test_parts_of_leaf_values_of_unequal_sizes_are_refused(tmp_path: Path) -> None:
+    (path,) = treekit.export(EXTREMES["wide_numbers"](), "onnx", tmp_path / "m", leaf=True)
+    proto = onnx.load(path)
+    (low,) = (one for one in proto.graph.initializer if one.name == "low_units")
+    low.CopyFrom(onnx.numpy_helper.from_array(onnx.numpy_helper.to_array(low)[1:], "low_units"))
+    onnx.save(proto, path)
+    with pytest.raises(ModelFileError, match="inconsistent sizes of its leaf values"):
+        treekit.read_model(path)
+
+
 @pytest.mark.parametrize(
     "name",
     [

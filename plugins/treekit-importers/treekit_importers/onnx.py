@@ -395,7 +395,7 @@ def _read_units(
     else:
         trees = read_id_trees(attributes, "target", n_targets, sum_targets=as_rows)
     if as_rows:
-        first, units = (_read_constant(constants, name) for name in ("first_leaf", "units"))
+        first, units = _read_constant(constants, "first_leaf"), _read_leaf_units(constants)
         if len(units) % width or len(first) != len(trees.roots):
             raise ModelFileError(f"{SOURCE} is damaged: inconsistent sizes of its leaf values")
         return trees, first, units.reshape(-1, width)
@@ -422,6 +422,18 @@ def _read_units(
             total = total * base + limb
     numbered = trees._replace(value=np.arange(len(trees.mode), dtype=np.float64)[:, None])
     return numbered, np.zeros(len(trees.roots), dtype=np.int64), total
+
+
+def _read_leaf_units(constants: dict[str, Any]) -> Ints:
+    """Read the integer leaf values, which may be written in two parts."""
+    if "high_units" not in constants:
+        return _read_constant(constants, "units")
+    names = "high_units", "high_unit", "low_units"
+    high, unit, low = (_read_constant(constants, name) for name in names)
+    if high.shape != low.shape or unit.size != 1:
+        raise ModelFileError(f"{SOURCE} is damaged: inconsistent sizes of its leaf values")
+    with np.errstate(over="ignore"):  # rejected by `check_model` in `read_treekit_graph`
+        return high * unit + low
 
 
 def _read_constant(constants: dict[str, Any], name: str) -> Ints:
