@@ -30,14 +30,19 @@ def read_file(model, folder):
 
 
 def fit_both(make, x, y, monkeypatch, **fit):
-    """Fit in fewer steps, and column by column; give the warnings of both."""
+    """Fit in fewer steps, and column by column; give the warnings, or the error, of both."""
     found = []
     for few in (True, False):
         with monkeypatch.context() as patch, warnings.catch_warnings(record=True) as told:
             warnings.simplefilter("always")
             if not few:
                 patch.setattr(treekit.data.dataset, "read_small_matrix", lambda *_: None)
-            found.append((make().fit(x, y, **fit), [str(each.message) for each in told]))
+            try:
+                fitted = make().fit(x, y, **fit)
+            except DataError as error:
+                found.append((None, str(error)))
+                continue
+            found.append((fitted, [str(each.message) for each in told]))
     return found
 
 
@@ -62,7 +67,6 @@ def test_models_are_those_of_tables_read_column_by_column(tmp_path_factory, x, d
                 "random_state": st.just(0),
                 "max_depth": st.sampled_from([None, 2]),
                 "dtype": st.sampled_from(["auto", "float32", "float64"]),
-                "splitter": st.sampled_from(["best", "histogram"]),
             }
         )
     )
@@ -78,6 +82,8 @@ def test_models_are_those_of_tables_read_column_by_column(tmp_path_factory, x, d
             lambda: make(**options), x, y, patch, sample_weight=w
         )
     assert told == also_told
+    if quick is None:
+        return
     assert read_file(quick.model_, folder) == read_file(slow.model_, folder)
     assert np.array_equal(quick.tree_.n_node_samples, slow.tree_.n_node_samples)
     assert np.array_equal(quick.tree_.impurity, slow.tree_.impurity)
