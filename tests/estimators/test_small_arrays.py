@@ -168,3 +168,14 @@ def test_infinite_cells_are_refused_by_name():
 
 def test_unfitted_trees_have_no_model():
     assert not hasattr(DecisionTreeClassifier(), "model_")
+
+
+def test_names_of_a_frame_are_missed_in_an_array_and_forgotten_by_a_refit():
+    x, y = np.array([[1.0, 5.0], [2.0, 6.0], [3.0, 7.0]]), [0, 1, 1]
+    fitted = DecisionTreeClassifier(random_state=0).fit(pd.DataFrame(x, columns=["a", "b"]), y)
+    with pytest.warns(UserWarning, match="X does not have valid feature names"):
+        fitted.predict(x)
+    fitted.fit(x, y)
+    assert not hasattr(fitted, "feature_names_in_")
+    with pytest.raises(ValueError, match=r"X has 1 features, but .* is expecting 2"):
+        fitted.predict(x[:, :1])
