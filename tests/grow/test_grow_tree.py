@@ -26,12 +26,8 @@ from treekit.grow import tree_builder
 from treekit.grow.route import find_leaves
 from treekit.grow.tree_builder import grow_tree
 from treekit.kernels import node_statistics as tally
-from treekit.kernels import quantile_splits as bitset
-from treekit.kernels import quantile_splits as rank_groups
-from treekit.kernels import quantile_splits as rank_many
-from treekit.kernels import quantile_splits as rank_sweep
+from treekit.kernels import quantile_splits
 from treekit.kernels import quantile_statistics as ranks
-from treekit.kernels.quantile_splits import count_words
 from treekit.kernels.records import Column, Rows
 from treekit.model.tree import Split
 
@@ -413,22 +409,17 @@ def test_both_sides_of_every_cut_are_known_whatever_finds_the_quantile(rows: int
     values = np.column_stack([w, y, w * (y - 5)])
     order = rng.permutation(rows).astype(np.uint32)
     ends = np.unique(np.append(rng.integers(1, rows, rows // 2), [1, rows])).astype(np.uint32)
-    ranked = ranks.lay_out_rows(values, 0.3, np.empty(8 * rows + 4))
-    bits = np.empty(2 * count_words(rows), np.uint64)
-    rules = [
-        (rank_sweep.sweep_cuts, 0),
-        (rank_many.sweep_many_rows, 0),
-        (rank_many.sweep_many_rows, rows + 1),
-    ]
+    ranked = ranks.lay_out_rows(values, 0.3, np.empty(6 * rows + 6))
+    words = np.empty(rows + 1, np.uint64)
     for aside, joins in ((-1, True), (len(ends) - 1, True), (len(ends) - 1, False)):
         cuts = len(ends) - 1 - (aside >= 0)
         if cuts < 1:
             continue
-        found = np.empty((len(rules), 2 * cuts + 1, 4))
-        for (sweep, planted), sides in zip(rules, found, strict=True):
+        found = np.empty((2, 2 * cuts + 1, 4))
+        for size, sides in zip((0, rows + 1), found, strict=True):
             given = ranked._replace(n=np.uint64(rows), at=np.uint64(ranked.at))
-            given = given._replace(trees=np.empty((2, planted, 2)))
-            sweep(given, order, ends, aside, joins, cuts, bits, sides)
+            given = given._replace(tree=np.empty((size, 2)))
+            quantile_splits.sweep_cuts(given, order, ends, aside, joins, cuts, words, sides)
         known = 2 * cuts + (aside >= 0)
         for sides in found[1:]:
             np.testing.assert_array_equal(sides[:known], found[0, :known])
@@ -449,55 +440,27 @@ def test_rows_are_grouped_by_code_in_their_own_order(rows: int, largest: int) ->
     rng = np.random.default_rng(rows)
     codes = rng.integers(0, largest + 1, 2 * rows).astype(np.uint32)
     ids = rng.permutation(2 * rows)[:rows].astype(np.uint32)
-    work = np.empty((rank_groups.GROUP_ORDER + 1, rows), np.uint32)
+    work = np.empty((quantile_splits.GROUP_ORDER + 1, rows), np.uint32)
     counts, words = np.empty(100_000, np.uint32), np.empty(2000, np.uint64)
     column = Column(codes, np.uint64(0), np.uint64(1), np.uint32(largest + 1))
-    count = rank_groups.group_rows(column, ids, work, counts, words)
+    count = quantile_splits.group_rows(column, ids, work, counts, words)
     present, sizes = np.unique(codes[ids], return_counts=True)
     assert count == len(present)
     if count > 1:
         assert work[tally.CODE_OF, :count].tolist() == present.tolist()
-        assert work[rank_groups.GROUP_ENDS, :count].tolist() == sizes.cumsum().tolist()
+        assert work[quantile_splits.GROUP_ENDS, :count].tolist() == sizes.cumsum().tolist()
         assert work[tally.ORDER].tolist() == np.argsort(codes[ids], kind="stable").tolist()
-
-
-@pytest.mark.parametrize("size", [1, 5, 64, 65, 4096, 4097, 300_000])
-def test_sets_of_bits_know_the_member_on_either_side(size: int) -> None:
-    rng = np.random.default_rng(size)
-    words = np.empty(count_words(size), np.uint64)
-    for full in (True, False):
-        assert bitset.fill_set(words, np.uint64(size), full) == len(words)
-        changed = rng.choice(size, min(size, 300), replace=False)
-        for number in changed:
-            (bitset.discard_member if full else bitset.insert_member)(
-                words, np.uint64(size), np.uint64(number)
-            )
-        members = np.setdiff1d(np.arange(size), changed) if full else np.sort(changed)
-        for number in (*changed[:100], 0, size - 1):
-            later, earlier = members[members > number], members[members < number]
-            expected = (
-                later[0] if len(later) else size,
-                earlier[-1] if len(earlier) else size,
-            )
-            assert neighbours(words, np.uint64(size), np.uint64(number)) == expected
-
-
-@nb.njit
-def neighbours(words: Any, size: Any, number: Any) -> Any:
-    return bitset.find_member_above(words, size, number), bitset.find_member_below(
-        words, size, number
-    )
 
 
 def test_only_unequal_weights_need_a_tree_of_sums() -> None:
     counts = np.random.default_rng(0).poisson(1.0, 1000) + 1.0
     column = np.zeros(1000)
-    memory = np.empty(8004)
+    memory = np.empty(6006)
     for lightest, planted in ((counts[0], 0), (0.01, 1001)):
         counts[0] = lightest
         values = np.column_stack([counts, column, column])
-        trees = ranks.lay_out_rows(values, 0.5, memory).trees
-        assert trees.shape == (2, planted, 2)
+        tree = ranks.lay_out_rows(values, 0.5, memory).tree
+        assert tree.shape == (planted, 2)
 
 
 # ---------------------------------------------------------------- subsets

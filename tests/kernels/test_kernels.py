@@ -39,13 +39,8 @@ from treekit.kernels import grow_tree as growing
 from treekit.kernels import node_statistics as tally
 from treekit.kernels import partition_rows as fractional
 from treekit.kernels import partition_rows as move
-from treekit.kernels import quantile_splits as bitset
-from treekit.kernels import quantile_splits as rank_axis
-from treekit.kernels import quantile_splits as rank_groups
-from treekit.kernels import quantile_splits as rank_levels
-from treekit.kernels import quantile_splits as rank_many
+from treekit.kernels import quantile_splits, records
 from treekit.kernels import quantile_statistics as ranks
-from treekit.kernels import records
 from treekit.kernels import route_rows as leading
 from treekit.kernels import score_batch as derived
 from treekit.kernels import score_batch as divided
@@ -196,9 +191,9 @@ def test_subscripts_in_searches_of_quantiles_are_unsigned() -> None:
     y = [rng.random() for _ in range(40)]
     problem = Problem(columns, y, [None, 3], "quantile", quantile=level)
     part = compile_criterion(make_quantile_loss(0.5), 4, True, Origin("criterion", "quantile"))
-    search: Any = rank_axis.find_quantile_split
+    search: Any = quantile_splits.find_quantile_split
     search.compile(recipe_of(problem, part).splitter.find.pointer_signature.args)
-    signed, checked = signed_in(rank_axis, rank_groups, rank_levels, rank_many, ranks, bitset)
+    signed, checked = signed_in(quantile_splits, ranks)
     assert signed == []
     assert checked >= 8
 

@@ -38,7 +38,7 @@ from treekit.kernels.grow_tree import (
 )
 from treekit.kernels.monotonic import clip_to_bounds, is_tree_monotonic
 from treekit.kernels.node_statistics import CODES_PER_WORD, MAX_LANES
-from treekit.kernels.quantile_splits import GROUP_ORDER, count_words
+from treekit.kernels.quantile_splits import GROUP_ORDER
 from treekit.kernels.random_splits import MISSING_KEY
 from treekit.kernels.records import (
     BAD_CHOICE,
@@ -786,12 +786,12 @@ def _enlarge_for_ranks(scratch: Scratch, codes: int, room: int) -> Scratch:
     """
     cuts = min(codes, room)
     return scratch._replace(
-        words=np.empty(max(codes // 64 + 1, 2 * count_words(room)), np.uint64),
+        words=np.empty(max(codes // 64 + 1, room + 1), np.uint64),
         work=np.empty((GROUP_ORDER + 1, room), np.uint32),
         counts=np.empty(max(len(scratch.counts), codes), np.uint32),
         ordered=np.empty((max(len(scratch.keys), 2 * cuts + 1), 4)),
         scan=allocate_batch(8, 4, 1),
-        start=np.empty(8 * room + 4),  # ends with sum trees, which few nodes need
+        start=np.empty(6 * room + 6),  # ends with a sum tree, which few nodes need
     )
 
 

@@ -225,17 +225,6 @@ def find_lowest_bit(typingctx, word):
 
 
 @intrinsic
-def find_highest_bit(typingctx, word):
-    """Return the position of the highest set bit of a nonzero uint64."""
-
-    def codegen(context, builder, signature, args):
-        zeros = builder.ctlz(args[0], ir.Constant(ir.IntType(1), 1))
-        return builder.sub(ir.Constant(ir.IntType(64), 63), zeros)
-
-    return nb.uint64(nb.uint64), codegen
-
-
-@intrinsic
 def multiply_high(typingctx, a, b):
     """Return the high 64 bits of the product of two uint64."""
 

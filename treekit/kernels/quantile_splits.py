@@ -6,6 +6,8 @@ the sides of every cut are computed in two sweeps over the column's rows.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
 from treekit.kernels.axis_splits import (
@@ -19,7 +21,7 @@ from treekit.kernels.axis_splits import (
 )
 from treekit.kernels.compile import inlined, kernel
 from treekit.kernels.cut_batches import make_scorer, scan_sides
-from treekit.kernels.function_pointers import borrow_arrays, find_highest_bit, find_lowest_bit
+from treekit.kernels.function_pointers import borrow_arrays, find_lowest_bit
 from treekit.kernels.node_statistics import (
     CODE_OF,
     CODES,
@@ -34,10 +36,8 @@ from treekit.kernels.node_statistics import (
 from treekit.kernels.quantile_statistics import (
     SLACK,
     SMALLEST_WEIGHT,
-    WORD_ROWS,
     lay_out_rows,
     summarise_rows,
-    write_side,
 )
 from treekit.kernels.records import (
     BAD_NUMBER,
@@ -379,123 +379,166 @@ def _merge_groups(order, ends, one_group, other_group, joined):
         to += one
 
 
-# ---------------------------------------------------------------- sides of cuts, many rows
-# For nodes with more rows than a word has bits.
+# ---------------------------------------------------------------- sides of cuts
+# Both sides of every cut along a column, in one pass over the rows each.
 #
-# If weights are so unequal that the quantile could move over many rows at a time,
-# Fenwick trees (1994) find it, at the cost of a logarithmic factor.
+# A side is a set of ranks, as a linked list, with its quantile: the row, and the sums of the
+# side's rows before it.  The right sides lose the rows of one group after the other from the
+# first on, the left sides from the last on.  Removing a row moves the quantile by about a
+# row; as the direction of a step is unpredictable, it is computed without branches.
+#
+# If weights are so unequal that the quantile could move over many rows at a time, a Fenwick
+# tree (1994) finds it, at the cost of a logarithmic factor.
+
+NEXT, PREVIOUS = np.uint64(0), np.uint64(1)
+
+
+class Side(NamedTuple):
+    """One side of a cut.
+
+    Attributes
+    ----------
+    weight, total : float
+        Weight and sum of its rows.
+    at, before, sum_before : uint64, float, float
+        Index of the row at the quantile, and weight and sum of the side's rows before it.
+    """
+
+    weight: float
+    total: float
+    at: np.uint64
+    before: float
+    sum_before: float
 
 
 @kernel
-def sweep_many_rows(ranked, order, ends, aside, joins, cuts, bits, sides):
-    """Compute `treekit.kernels.quantile_splits.sweep_cuts` for any number of rows."""
-    rows, mass, trees, quantile = ranked.n, ranked.mass, ranked.trees, ranked.quantile
-    zero, one, two, six = np.uint64(0), np.uint64(1), np.uint64(2), np.uint64(6)
-    low = np.uint64(63)
-    weight, total = ranked.weight, ranked.total
-    least, most = quantile - SLACK, quantile + SLACK
-    right_at, right_before, right_sum = ranked.at, ranked.before, ranked.sum_before
-    left_at, left_before, left_sum = right_at, 0.0, 0.0
-    left_weight, left_total = 0.0, 0.0
-    left, right = bits, bits[fill_set(bits, rows, False) :]
-    fill_set(right, rows, True)
-    planted = trees.shape[1] > 0
-    left_tree, right_tree = trees[zero], trees[one]
-    if planted:
-        left_tree[:] = 0.0
-        _build_fenwick_tree(mass, rows, right_tree)
-    begin = zero
-    for step in range(np.int64(-1) if aside >= 0 else np.int64(0), cuts):
-        group = np.uint64(step)
-        if step < 0:
-            group = np.uint64(aside)
-            begin = np.uint64(ends[group - one])
-        end = np.uint64(ends[group])
-        for j in range(begin, end):
-            i = np.uint64(order[j])
-            w, wy = mass[two * i], mass[two * i + one]
-            there, bit = i >> six, one << (i & low)
-            old = left[there]
-            left[there] = old | bit
-            if not old:
-                insert_member(left, rows, i)
-            kept = right[there] & ~bit
-            right[there] = kept
-            if not kept:
-                discard_member(right, rows, i)
-            left_weight += w
-            left_total += wy
-            left_before += w if i < left_at else 0.0
-            left_sum += wy if i < left_at else 0.0
-            right_before -= w if i < right_at else 0.0
-            right_sum -= wy if i < right_at else 0.0
-            if planted:
-                _update_fenwick_tree(left_tree, i + one, w, wy)
-                _update_fenwick_tree(right_tree, i + one, -w, -wy)
-        begin = end if step >= 0 else zero
-        rest, rest_total = weight - left_weight, total - left_total
-        if planted:
-            right_at, right_before, right_sum = _search_fenwick_tree(
-                right_tree, max(least * rest, SMALLEST_WEIGHT)
-            )
-        else:
-            right_at, right_before, right_sum = _move_quantile(
-                right,
-                rows,
-                mass,
-                right_at,
-                right_before,
-                right_sum,
-                max(least * rest, SMALLEST_WEIGHT),
-            )
-        after = find_member_above(right, rows, right_at)
-        after = after if after < rows else right_at
-        row = two * np.uint64(cuts) if step < 0 else two * np.uint64(step) + one
-        write_side(
-            sides, row, ranked, right_at, after, right_before, right_sum, rest, rest_total,
-            most * rest,
-        )  # fmt: skip
-        if step < 0:
-            if not joins:
-                weight, total = rest, rest_total
-                left_at, left_before, left_sum = right_at, 0.0, 0.0
-                left_weight, left_total = 0.0, 0.0
-                fill_set(left, rows, False)
-                left_tree[:] = 0.0
-            continue
-        enough = max(least * left_weight, SMALLEST_WEIGHT)
-        if planted:
-            left_at, left_before, left_sum = _search_fenwick_tree(left_tree, enough)
-        else:
-            left_at, left_before, left_sum = _move_quantile(
-                left, rows, mass, left_at, left_before, left_sum, enough
-            )
-        after = find_member_above(left, rows, left_at)
-        after = after if after < rows else left_at
-        write_side(
-            sides, two * np.uint64(step), ranked, left_at, after, left_before, left_sum,
-            left_weight, left_total, most * left_weight,
-        )  # fmt: skip
+def sweep_cuts(ranked, order, ends, aside, joins, cuts, words, sides):
+    """Compute the statistics of both sides of every cut.
+
+    Cost: linear in the rows; with ``ranked.tree`` a logarithmic factor more.
+
+    Parameters
+    ----------
+    ranked : treekit.kernels.quantile_statistics.RankedRows
+    order : (rows,) uint32
+        Positions, group by group.
+    ends : (groups,) uint32
+        End of each group in `order`.
+    aside : int
+        Last group, if it is on the same side of all cuts; -1 = none.
+    joins : bool
+        Whether it is on the left; otherwise it is on neither side.
+    cuts : int
+        Cut j lies after group j.
+    words : (rows + 1 or more,) uint64
+        Working memory for the linked list.
+    sides : (2 * cuts + 1, 4) float64
+        Output: the left side of cut j in row 2j, the right side in row 2j + 1,
+        and in the last row all rows except those of a group on neither side.
+    """
+    zero, one, two = np.uint64(0), np.uint64(1), np.uint64(2)
+    order, ends, links, sides = borrow_arrays((order, ends, words.view(np.uint32), sides))
+    mass, place, tree = borrow_arrays((ranked.mass, ranked.place, ranked.tree))
+    n, least, most = ranked.n, ranked.quantile - SLACK, ranked.quantile + SLACK
+    side = _link_all_rows(ranked, mass, tree, links)
+    kept, begin = n, zero  # rows order[:kept] are on either side
+    if aside >= 0:
+        kept = np.uint64(ends[np.uint64(aside) - one])
+        side = _remove_rows(mass, tree, order, kept, n, links, side)
+        side = _find_quantile(mass, tree, least, links, side)
+        _write_side(mass, place, most, links, side, sides, two * np.uint64(cuts))
+    for j in range(np.uint64(cuts)):
+        end = np.uint64(ends[j])
+        side = _remove_rows(mass, tree, order, begin, end, links, side)
+        side = _find_quantile(mass, tree, least, links, side)
+        _write_side(mass, place, most, links, side, sides, two * j + one)
+        begin = end
+    side = _link_all_rows(ranked, mass, tree, links)
+    end = kept if joins else n
+    for j in range(np.uint64(cuts), zero, -1):
+        begin = np.uint64(ends[np.uint64(j) - one])
+        side = _remove_rows(mass, tree, order, begin, end, links, side)
+        side = _find_quantile(mass, tree, least, links, side)
+        at = two * (np.uint64(j) - one)
+        _write_side(mass, place, most, links, side, sides, at)
+        end = begin
 
 
 @inlined
-def _move_quantile(members, rows, mass, at, before, sum_before, enough):
-    """Move the quantile's row as `_move_quantile_in_word` does, for any number of rows."""
+def _link_all_rows(ranked, mass, tree, links):
+    """Put all rows into the linked list, which row `ranked.n`, of no weight, closes."""
     one, two = np.uint64(1), np.uint64(2)
+    last = ranked.n
+    for i in range(last + one):
+        links[two * i + NEXT] = np.uint32(i + one)
+        links[two * i + PREVIOUS] = np.uint32(i - one)
+    links[two * last + NEXT], links[PREVIOUS] = np.uint32(0), np.uint32(last)
+    if len(tree) > 0:
+        _build_fenwick_tree(mass, last, tree)
+    return Side(ranked.weight, ranked.total, ranked.at, ranked.before, ranked.sum_before)
+
+
+@inlined
+def _remove_rows(mass, tree, order, begin, end, links, side):
+    """Remove the rows ``order[begin:end]`` from a side.
+
+    If the quantile's row is among them, the next row takes its place.
+    """
+    one, two = np.uint64(1), np.uint64(2)
+    weight, total, at, before, sum_before = side
+    for j in range(begin, end):
+        i = np.uint64(order[j])
+        w, wy = mass[two * i], mass[two * i + one]
+        after, last = np.uint64(links[two * i + NEXT]), np.uint64(links[two * i + PREVIOUS])
+        links[two * last + NEXT], links[two * after + PREVIOUS] = np.uint32(after), np.uint32(last)
+        weight -= w
+        total -= wy
+        before -= w if i < at else 0.0
+        sum_before -= wy if i < at else 0.0
+        at = after if i == at else at
+        if len(tree) > 0:
+            _update_fenwick_tree(tree, i + one, -w, -wy)
+    return Side(weight, total, at, before, sum_before)
+
+
+@inlined
+def _find_quantile(mass, tree, least, links, side):
+    """Move from the side's former quantile to its present one."""
+    one, two = np.uint64(1), np.uint64(2)
+    weight, total, at, before, sum_before = side
+    enough = max(least * weight, SMALLEST_WEIGHT)
+    if len(tree) > 0:
+        at, before, sum_before = _search_fenwick_tree(tree, enough)
+        return Side(weight, total, at, before, sum_before)
     while True:
-        if before >= enough:
-            at = find_member_below(members, rows, at)
-            before -= mass[two * at]
-            sum_before -= mass[two * at + one]
-            continue
-        if (members[at >> np.uint64(6)] >> (at & np.uint64(63))) & one:
-            upto = before + mass[two * at]
-            if upto >= enough:
-                break
-            before = upto
-            sum_before += mass[two * at + one]
-        at = find_member_above(members, rows, at)
-    return at, before, sum_before
+        back, on = np.uint64(before >= enough), np.uint64(before + mass[two * at] < enough)
+        there = np.uint64(links[two * at + back])
+        passed = two * (there if back else at)
+        step = np.float64(on) - np.float64(back)
+        before += step * mass[passed]
+        sum_before += step * mass[passed + one]
+        at = there if back + on else at
+        if before < enough <= before + mass[two * at]:
+            return Side(weight, total, at, before, sum_before)
+
+
+@inlined
+def _write_side(mass, place, most, links, side, sides, row):
+    """Write the statistics of a side to a row of `sides`."""
+    at, one, two = side.at, np.uint64(1), np.uint64(2)
+    after = np.uint64(links[two * at + NEXT])
+    after = after if np.uint64(2) * after + two < np.uint64(len(mass)) else at
+    upto, sum_upto = side.before + mass[two * at], side.sum_before + mass[two * at + one]
+    tie = upto <= most * side.weight  # the midpoint to the next row
+    q, centred, other = place[two * at], place[two * at + one], two * (after if tie else at)
+    middle = 0.5 * q + 0.5 * place[other]
+    centred_middle = 0.5 * (centred + place[other + one])
+    q, centred = middle if tie else q, centred_middle if tie else centred
+    before = side.before + np.float64(tie) * mass[two * at]
+    sum_before = side.sum_before + np.float64(tie) * mass[two * at + one]
+    sides[row, np.uint64(0)], sides[row, one] = side.weight, q
+    sides[row, two] = max(0.0, centred * before - sum_before)
+    sides[row, np.uint64(3)] = max(0.0, (side.total - sum_upto) - centred * (side.weight - upto))
 
 
 @kernel
@@ -536,239 +579,3 @@ def _search_fenwick_tree(tree, enough):
             sum_before += tree[to, np.uint64(1)]
         bit >>= np.uint64(1)
     return min(at, rows - np.uint64(1)), before, sum_before
-
-
-# ---------------------------------------------------------------- sides of cuts
-# Both sides of every cut along a column, in one pass over the rows.
-#
-# Rows move from the right side to the left one, group by group.  Each side is a set of
-# ranks with its quantile: the row, and the sums of the side's rows before it.  Adding or
-# removing a row moves the quantile by about a row, which is found with bit operations
-# (see the bitsets below).  A side of at most 64 rows is one word, in a register.
-
-
-@inlined
-def sweep_cuts(ranked, order, ends, aside, joins, cuts, bits, sides):
-    """Compute the statistics of both sides of every cut.
-
-    Cost: linear in the rows; with ``ranked.trees`` a logarithmic factor more.
-
-    Parameters
-    ----------
-    ranked : treekit.kernels.quantile_statistics.RankedRows
-    order : (rows,) uint32
-        Positions, group by group.
-    ends : (groups,) uint32
-        End of each group in `order`.
-    aside : int
-        Group that is on the same side of all cuts; -1 = none.
-    joins : bool
-        Whether it is on the left; otherwise it is on neither side.
-    cuts : int
-        Cut j lies after group j.
-    bits : (2 * words,) uint64
-        Working memory for the sets of rows on either side.
-    sides : (2 * cuts + 1, 4) float64
-        Output: the left side of cut j in row 2j, the right side in row 2j + 1,
-        and in the last row all rows except those of a group on neither side.
-    """
-    if ranked.n <= np.uint64(WORD_ROWS):
-        _sweep_few_rows(ranked, order, ends, aside, joins, cuts, sides)
-    else:
-        sweep_many_rows(ranked, order, ends, aside, joins, cuts, bits, sides)
-
-
-@inlined
-def _sweep_few_rows(ranked, order, ends, aside, joins, cuts, sides):
-    """Compute the sides of at most `WORD_ROWS` rows: each set is a word."""
-    rows, mass, quantile = ranked.n, ranked.mass, ranked.quantile
-    zero, one, two = np.uint64(0), np.uint64(1), np.uint64(2)
-    weight, total = ranked.weight, ranked.total
-    least, most = quantile - SLACK, quantile + SLACK
-    right_at, right_before, right_sum = ranked.at, ranked.before, ranked.sum_before
-    left_at, left_before, left_sum = right_at, 0.0, 0.0
-    left_weight, left_total = 0.0, 0.0
-    left, right = zero, ~zero >> (np.uint64(WORD_ROWS) - rows)
-    begin = zero
-    for step in range(np.int64(-1) if aside >= 0 else np.int64(0), cuts):
-        group = np.uint64(step)
-        if step < 0:
-            group = np.uint64(aside)
-            begin = np.uint64(ends[group - one])
-        end = np.uint64(ends[group])
-        for j in range(begin, end):
-            i = np.uint64(order[j])
-            w, wy = mass[two * i], mass[two * i + one]
-            left |= one << i
-            left_weight += w
-            left_total += wy
-            left_before += w if i < left_at else 0.0
-            left_sum += wy if i < left_at else 0.0
-            right_before -= w if i < right_at else 0.0
-            right_sum -= wy if i < right_at else 0.0
-        begin = end if step >= 0 else zero
-        right &= ~left
-        rest, rest_total = weight - left_weight, total - left_total
-        right_at, right_before, right_sum = _move_quantile_in_word(
-            right, mass, right_at, right_before, right_sum, max(least * rest, SMALLEST_WEIGHT)
-        )
-        later = (right >> right_at) >> one
-        after = right_at + one + find_lowest_bit(later) if later else right_at
-        row = two * np.uint64(cuts) if step < 0 else two * np.uint64(step) + one
-        write_side(
-            sides, row, ranked, right_at, after, right_before, right_sum, rest, rest_total,
-            most * rest,
-        )  # fmt: skip
-        if step < 0:
-            if not joins:
-                weight, total = rest, rest_total
-                left, left_at, left_before, left_sum = zero, right_at, 0.0, 0.0
-                left_weight, left_total = 0.0, 0.0
-            continue
-        left_at, left_before, left_sum = _move_quantile_in_word(
-            left, mass, left_at, left_before, left_sum, max(least * left_weight, SMALLEST_WEIGHT)
-        )
-        later = (left >> left_at) >> one
-        after = left_at + one + find_lowest_bit(later) if later else left_at
-        write_side(
-            sides, two * np.uint64(step), ranked, left_at, after, left_before, left_sum,
-            left_weight, left_total, most * left_weight,
-        )  # fmt: skip
-
-
-@inlined
-def _move_quantile_in_word(members, mass, at, before, sum_before, enough):
-    """Return the quantile's row after rows joined or left a set, and the sums before it.
-
-    `at` is its former row, which may have left the set; the sums are those of the
-    members before `at`.
-    """
-    one, two = np.uint64(1), np.uint64(2)
-    while True:
-        if before >= enough:
-            at = find_highest_bit(members & ((one << at) - one))
-            before -= mass[two * at]
-            sum_before -= mass[two * at + one]
-            continue
-        if (members >> at) & one:
-            upto = before + mass[two * at]
-            if upto >= enough:
-                break
-            before = upto
-            sum_before += mass[two * at + one]
-        at += one + find_lowest_bit((members >> at) >> one)
-    return at, before, sum_before
-
-
-# ---------------------------------------------------------------- hierarchical bitsets
-# Sets of small integers.  Level 0 has a bit for each number, each further level a bit
-# for each word of the previous level, set if that word is not empty; all levels are
-# stored in one array.  The next or previous member of a number is found in a few steps,
-# however far away it is.
-
-
-def count_words(size: int) -> int:
-    """Return the number of words of a set of numbers below `size`."""
-    words = 0
-    while True:
-        size = (size + 63) // 64
-        words += size
-        if size <= 1:
-            return words
-
-
-@kernel
-def fill_set(words, size, full):
-    """Fill `words` with all numbers below `size`, or with none; return the number of words."""
-    start, one, six, low = np.uint64(0), np.uint64(1), np.uint64(6), np.uint64(63)
-    while True:
-        members = size
-        size = (size + low) >> six
-        for w in range(size):
-            words[start + w] = ~np.uint64(0) if full else np.uint64(0)
-        if full and members & low:
-            words[start + size - one] = (one << (members & low)) - one
-        start += size
-        if size <= one:
-            return start
-
-
-@kernel
-def insert_member(words, size, number):
-    """Add `number` to the set."""
-    start, one, six, low = np.uint64(0), np.uint64(1), np.uint64(6), np.uint64(63)
-    while True:
-        size = (size + low) >> six
-        w = start + (number >> six)
-        bit = one << (number & low)
-        others = words[w] & ~bit
-        words[w] = others | bit
-        if others or size <= one:
-            return
-        start += size
-        number >>= six
-
-
-@kernel
-def discard_member(words, size, number):
-    """Remove `number` from the set."""
-    start, one, six, low = np.uint64(0), np.uint64(1), np.uint64(6), np.uint64(63)
-    while True:
-        size = (size + low) >> six
-        w = start + (number >> six)
-        left = words[w] & ~(one << (number & low))
-        words[w] = left
-        if left or size <= one:
-            return
-        start += size
-        number >>= six
-
-
-@inlined
-def find_member_above(words, size, number):
-    """Return the smallest member above `number`, member or not; `size` if there is none."""
-    word = (words[number >> np.uint64(6)] >> (number & np.uint64(63))) >> np.uint64(1)
-    if word:
-        return number + np.uint64(1) + find_lowest_bit(word)
-    return _search_levels(words, size, number, True)
-
-
-@inlined
-def find_member_below(words, size, number):
-    """Return the largest member below `number`, member or not; `size` if there is none."""
-    bit = np.uint64(1) << (number & np.uint64(63))
-    word = words[number >> np.uint64(6)] & (bit - np.uint64(1))
-    if word:
-        return (number & ~np.uint64(63)) + find_highest_bit(word)
-    return _search_levels(words, size, number, False)
-
-
-@kernel
-def _search_levels(words, size, number, up):
-    """Continue `find_member_above` or `find_member_below` beyond the number's own word."""
-    one, six, low = np.uint64(1), np.uint64(6), np.uint64(63)
-    start, level, there = np.uint64(0), np.uint64(0), number >> six
-    extent = (size + low) >> six
-    while True:
-        if extent <= one:
-            return size
-        start += extent
-        extent = (extent + low) >> six
-        level += one
-        bit = there & low
-        there >>= six
-        word = words[start + there]
-        word = (word >> bit) >> one if up else word & ((one << bit) - one)
-        if word:
-            there <<= six
-            there += bit + one + find_lowest_bit(word) if up else find_highest_bit(word)
-            break
-    while level > np.uint64(0):  # down again: `there` is a word of the level below
-        level -= one
-        start, extent = np.uint64(0), (size + low) >> six
-        for _ in range(level):
-            start += extent
-            extent = (extent + low) >> six
-        word = words[start + there]
-        there = (there << six) + (find_lowest_bit(word) if up else find_highest_bit(word))
-    return there

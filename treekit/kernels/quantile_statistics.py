@@ -19,8 +19,8 @@ from treekit.kernels.compile import inlined, kernel
 SLACK = 2.0**-51
 """Relative error of ``quantile * weight``: the rounded level, and the product."""
 
-WORD_ROWS = 64
-"""Number of rows up to which a side of a cut is one word."""
+FEW_ROWS = 64
+"""Number of rows up to which stepping to the quantile is fast whatever the weights."""
 
 SMALLEST_WEIGHT = 2.0**-1000
 """A bound below all weights: the quantile is always a row of positive weight."""
@@ -42,10 +42,10 @@ class RankedRows(NamedTuple):
         Weight and sum of the rows.
     at, before, sum_before : uint64, float, float
         Index of the row at the quantile, and weight and sum of the rows before it.
-    mass, place : (2 * rows,) float64
-        ``w, w * (y - center)`` and ``y, y - center`` of each row.
-    trees : (2, rows + 1, 2) float64
-        Working memory for Fenwick trees (prefix sums), or (2, 0, 2) if they are not needed.
+    mass, place : (2 * rows + 2,) float64
+        ``w, w * (y - center)`` and ``y, y - center`` of each row, and of a last one of no weight.
+    tree : (rows + 1, 2) float64
+        Working memory for a Fenwick tree (prefix sums), or (0, 2) if it is not needed.
     """
 
     n: np.uint64
@@ -57,7 +57,7 @@ class RankedRows(NamedTuple):
     sum_before: float
     mass: npt.NDArray[np.float64]
     place: npt.NDArray[np.float64]
-    trees: npt.NDArray[np.float64]
+    tree: npt.NDArray[np.float64]
 
 
 @kernel
@@ -150,13 +150,15 @@ def lay_out_rows(values, quantile, memory):
     ----------
     values : (rows, 3) float64
         ``(w, y, w * (y - center))``, y ascending.
-    memory : (8 * rows + 4 or more,) float64
+    memory : (6 * rows + 6 or more,) float64
         Receives the arrays of the result.
     """
     zero, one, two = np.uint64(0), np.uint64(1), np.uint64(2)
     rows = np.uint64(len(values))
-    middle, top = two * rows, (two + two) * rows
+    middle, top = two * rows + two, (two + two) * (rows + one)
     mass, place = memory[:middle], memory[middle:top]
+    for k in range(two):
+        mass[two * rows + k] = place[two * rows + k] = 0.0
     weight, total, lightest = 0.0, 0.0, np.inf
     for i in range(rows):
         w, wy = values[i, zero], values[i, two]
@@ -175,23 +177,7 @@ def lay_out_rows(values, quantile, memory):
     # Removing a row of weight w moves the quantile over at most w / lightest rows: in
     # total at most weight / lightest steps.
     planted = zero
-    if rows > np.uint64(WORD_ROWS) and weight > MAX_WALK_WEIGHT * lightest * np.float64(rows):
+    if rows > np.uint64(FEW_ROWS) and weight > MAX_WALK_WEIGHT * lightest * np.float64(rows):
         planted = rows + one
-    trees = memory[top : top + two * two * planted].reshape((2, np.int64(planted), 2))
-    return RankedRows(rows, quantile, weight, total, at, before, sum_before, mass, place, trees)
-
-
-@inlined
-def write_side(sides, row, ranked, at, after, before, sum_before, weight, total, reach):
-    """Write the statistics of a side with its quantile at row `at`, followed by row `after`."""
-    mass, place = ranked.mass, ranked.place
-    one, two = np.uint64(1), np.uint64(2)
-    upto, sum_upto = before + mass[two * at], sum_before + mass[two * at + one]
-    q, centred = place[two * at], place[two * at + one]
-    if upto <= reach:  # a tie: the midpoint to the next row
-        q = 0.5 * q + 0.5 * place[two * after]
-        centred = 0.5 * (centred + place[two * after + one])
-        before, sum_before = upto, sum_upto
-    sides[row, np.uint64(0)], sides[row, one] = weight, q
-    sides[row, two] = max(0.0, centred * before - sum_before)
-    sides[row, np.uint64(3)] = max(0.0, (total - sum_upto) - centred * (weight - upto))
+    tree = memory[top : top + two * planted].reshape((np.int64(planted), 2))
+    return RankedRows(rows, quantile, weight, total, at, before, sum_before, mass, place, tree)
