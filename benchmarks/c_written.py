@@ -13,7 +13,7 @@ from benchmarks.apart import Failed
 __all__ = ["OWN", "PEERS", "own_kind", "written"]
 
 OWN: dict[str, dict[str, str]] = {
-    "treekit": {"api": "full"},
+    "treekit": {"form": "full"},
     "treekit, float rows": {"input": "float"},
     "treekit, integers": {"arithmetic": "integer"},
     "treekit, tables": {"form": "table"},

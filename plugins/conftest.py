@@ -62,8 +62,8 @@ def run_alone(tmp_path):
             target: treekit.export(model, target, tmp_path / f"model{suffix}", **settings)[0]
             for target, suffix, settings in (
                 ("onnx", ".onnx", {}),
-                ("c", ".c", {"api": "full"}),
-                ("python", ".py", {"api": "full"}),
+                ("c", ".c", {"form": "full"}),
+                ("python", ".py", {"form": "full"}),
             )
         }
         rows = _codes(model, table)

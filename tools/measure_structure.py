@@ -499,7 +499,7 @@ def trace_export(folder: str) -> dict[str, Any]:
     profile = Profile()
     jinja2.FileSystemLoader.get_source = record_source
     with profile.running():
-        treekit.export(model, "c", Path(folder, "tree.c"), api="full")
+        treekit.export(model, "c", Path(folder, "tree.c"), form="full")
     return summarise_profile(profile) | {
         "templates": sorted(loaded),
         "templates_of_target": len(list_files(ROOT / "templates" / "c")),

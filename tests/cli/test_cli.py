@@ -841,7 +841,7 @@ def test_every_target_is_written_and_proven(
 
 
 def test_an_export_to_c_prints_the_bytes_of_its_tables_and_its_stack(tree: Path, tmp_path: Path):
-    result = call("export", tree, "--to", "c", "--api", "full", "-o", tmp_path / "m")
+    result = call("export", tree, "--to", "c", "--form", "full", "-o", tmp_path / "m")
     header = (tmp_path / "m.h").read_text(encoding="ascii")
     for name in ("TABLE_BYTES", "STACK_BYTES", "BATCH_STACK_BYTES"):
         (size,) = re.findall(rf"^#define M_{name} (?:.*\? )?(\d+)", header, re.MULTILINE)

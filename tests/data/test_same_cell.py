@@ -36,6 +36,7 @@ from treekit.data.text_format import NUMBER_MARKS
 from treekit.errors import DataError
 from treekit.estimators import DecisionTreeClassifier
 from treekit.explain.row import read_row
+from treekit.export.lowering import lower_unless_fractional
 from treekit.export.onnx import export_onnx
 from treekit.export.readable import explain_unreadable
 from treekit.model.builder import build_tree, is_missing, leaf, subset, threshold
@@ -203,7 +204,7 @@ def ask_tensors(model: Model) -> Any:
 
 
 def ask_python(model: Model) -> Any:
-    predict = import_python(model, api="full")["predict"]
+    predict = import_python(model, form="full")["predict"]
     return lambda text: predict({"c": text})
 
 
@@ -234,7 +235,7 @@ def test_rows_of_a_file(levels: tuple[str, ...], tmp_path: Path) -> None:
     with path.open("w", encoding="utf-8", newline="") as file:
         csv.writer(file, quoting=csv.QUOTE_ALL).writerows([["c"], *([text] for text in texts)])
     assert model.predict(path).tolist() == expected(texts, levels)
-    assert import_python(model, api="full")["main"]([str(path), "-o", str(out)]) == 0
+    assert import_python(model, form="full")["main"]([str(path), "-o", str(out)]) == 0
     with out.open(encoding="utf-8", newline="") as file:
         assert [float(row[0]) for row in list(csv.reader(file))[1:]] == expected(texts, levels)
 
@@ -371,7 +372,7 @@ def test_codes_of_other_languages(language: str, tmp_path: Path) -> None:
     (place, main), program, commands = PROGRAMS[language]
     need(commands[0][0])
     (tmp_path / place).parent.mkdir(exist_ok=True)
-    treekit.export(wide_model(), language, tmp_path / place, api="full")
+    treekit.export(wide_model(), language, tmp_path / place, form="full")
     (tmp_path / main).write_text(program, encoding="utf-8")
     lines = "\n".join(f"{f} {text.encode().hex()}" for f, text in QUESTIONS) + "\n"
     for command in commands:
@@ -384,15 +385,15 @@ def test_codes_of_other_languages(language: str, tmp_path: Path) -> None:
 
 
 def test_exported_python(levels: tuple[str, ...]) -> None:
-    predict = import_python(level_model(levels), api="full")["predict"]
+    predict = import_python(level_model(levels), form="full")["predict"]
     cells = [*CELLS, np.bool_(True), np.int8(3), np.float32(2.5), Decimal("2.50"), Decimal("3.0")]
     assert [predict({"c": cell}) for cell in cells] == expected(cells, levels)
 
 
 def test_readable_python(levels: tuple[str, ...]) -> None:
     model = level_model(levels)
-    module = import_python(model, api="auto")
-    assert ("FEATURES" in module) == bool(explain_unreadable(model))
+    module = import_python(model, form="auto")
+    assert ("FEATURES" in module) == bool(explain_unreadable(model, lower_unless_fractional(model)))
     assert [module["predict"]({"c": cell}) for cell in CELLS] == expected(CELLS, levels)
 
 
@@ -408,7 +409,7 @@ console.log(JSON.stringify(cells.map((cell) => m.levelCode(0, cell))));
 @pytest.mark.matrix
 def test_exported_javascript(levels: tuple[str, ...], tmp_path: Path) -> None:
     need("node")
-    treekit.export(level_model(levels), "javascript", tmp_path / "m.mjs", api="full")
+    treekit.export(level_model(levels), "javascript", tmp_path / "m.mjs", form="full")
     (tmp_path / "main.mjs").write_text(MAIN, encoding="utf-8")
     done = subprocess.run(
         ["node", "main.mjs"],
@@ -438,7 +439,7 @@ def test_any_cell_and_vocabulary(vocabulary: list[str], cells: list[Any]) -> Non
     levels = tuple(vocabulary)
     model, cells = level_model(levels), [*cells, *levels]
     wanted = expected(cells, levels)
-    predict = import_python(model, api="full")["predict"]
+    predict = import_python(model, form="full")["predict"]
     assert [predict([cell]) for cell in cells] == wanted
     assert [float(model.predict({"c": [cell]})[0]) for cell in cells] == wanted
     matrix = RowConverter(model, "m").convert_rows([{"c": cell} for cell in cells])
@@ -481,7 +482,7 @@ def answer_notation(text: str, marks: tuple[str, ...]) -> float | None:
 @pytest.mark.parametrize("face", ["python", "script", "requests", "tensors", "table", "file"])
 def test_marks_among_numbers(face: str, more: dict[str, Any], tmp_path: Path) -> None:
     model = number_model(**more)
-    converter, module = RowConverter(model, "m"), import_python(model, api="full")
+    converter, module = RowConverter(model, "m"), import_python(model, form="full")
     served, path = Served("m", "1", "", model), tmp_path / "rows.csv"
 
     def predict_tensor(text: str) -> float:

@@ -38,7 +38,7 @@ from treekit.verify.answers import Answers
 
 
 @pytest.mark.parametrize("name", ["mixed", "mixed_numbers", "several_labels", "one_leaf"])
-@pytest.mark.parametrize("settings", [{}, {"arithmetic": "integer"}, {"api": "full"}])
+@pytest.mark.parametrize("settings", [{}, {"arithmetic": "integer"}, {"form": "full"}])
 def test_the_header_begins_with_lines_that_call_the_function(name, settings, tmp_path):
     files = export_c(EXTREMES[name](), "m", **settings)
     for file, content in files.items():
@@ -252,7 +252,7 @@ def test_auto_writes_small_models_as_tests_few_large_trees_as_both_and_forests_a
         for n_trees, n_splits in ((1, 100), (1, 3000), (7, 300), (8, 300))
     )
     assert b"Form: readable; the tree has" in export_c(small, "m")["m.h"]
-    first = export_c(small, "m", api="full")
+    first = export_c(small, "m", form="full")
     assert b'M_FORM "if_else"' in first["m.h"]
     assert b"Form: if_else; the model has" in first["m.c"].splitlines()[1]
     assert b'M_FORM "hybrid"' in export_c(large, "m")["m.h"]

@@ -287,7 +287,7 @@ def test_tables_that_pointers_cannot_reach_are_refused(tmp_path):
 @pytest.mark.parametrize("name", ["mixed", "mixed64_numbers", "oblique", "fractional"])
 def test_floating_point_is_refused_where_double_has_32_bits(name, tmp_path):
     need("avr-gcc")
-    export_to(tmp_path, EXTREMES[name](), arithmetic="float", api="full")
+    export_to(tmp_path, EXTREMES[name](), arithmetic="float", form="full")
     done = compile_for_avr(tmp_path, "-c", files=("m.c",))
     assert done.returncode != 0
     remedy = "" if name == "oblique" else ": export with arithmetic=integer"

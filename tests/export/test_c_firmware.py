@@ -39,7 +39,7 @@ def train(name: str, trees: int, depth: int, dtype: str = "float32", seed: int =
 
 def measure(model: Model, folder: Path, **settings: str) -> tuple[int, str]:
     """Return the bytes of flash of a program for one row, and the header of the source."""
-    for file, content in export_c(model, "m", api="full", **settings).items():
+    for file, content in export_c(model, "m", form="full", **settings).items():
         (folder / file).write_bytes(content)
     header = (folder / "m.h").read_text()
     cell, out = (re.findall(rf'_{name} "(\w+)"', header)[0] for name in ("INPUT", "OUTPUT"))
@@ -117,7 +117,7 @@ def test_stated_saving_of_other_models_and_settings(name, settings, tmp_path):
 
 
 def test_no_saving_is_stated_where_integers_are_impossible():
-    header = export_c(EXTREMES["oblique"](), "m", api="full")["m.h"].decode()
+    header = export_c(EXTREMES["oblique"](), "m", form="full")["m.h"].decode()
     assert stated_saving(header) == 0
 
 

@@ -318,7 +318,7 @@ def test_the_stack_of_the_header_is_at_most_twice_what_gcc_uses(compiler, dtype,
     for name, model in models.items():
         for form in ("table", "if_else"):
             stem = f"{name}_{form}"
-            for file, content in export_c(model, stem, api="full", form=form).items():
+            for file, content in export_c(model, stem, form=form).items():
                 (tmp_path / file).write_bytes(content)
             for share in compare_stack(tmp_path, stem, compiler):
                 assert 1.0 <= share <= 2.0, stem
@@ -363,7 +363,7 @@ def test_labels_of_a_float32_model_link_no_doubles_on_a_cortex_m0(way, tmp_path)
         body = "static struct m_row row; return (int)m_predict(&row);"
     else:
         model = treekit.train(table, "z", seed=0, ensemble="forest", trees=9)
-        settings = {"api": "full"} | WAYS[way]
+        settings = {"form": "full"} | WAYS[way]
         settings |= {} if way == "integer" else {"input": "float"}
         cell = "uint32_t" if way == "integer" else "float"
         body = f"static {cell} row[M_FEATURES]; return m_predict_label(row);"

@@ -90,15 +90,15 @@ def boosted(link: str, classes: tuple[str, ...], combine: str = "sum") -> Model:
 def models() -> Iterator[tuple[str, Model, str]]:
     """Every extreme model in the form that suits it, and some in both."""
     for number, (name, make) in enumerate(EXTREMES.items()):
-        yield name, make(), "auto"
+        yield name, make(), "full"
         if number % 8 == 0 or name in ("oblique", "surrogates", "mixed", "many_levels_in_two"):
             yield f"{name}, as tables", make(), "table"
     for link in ("softmax", "sigmoid"):
         for classes in (("a", "b"), ("a", "b", "c")):
-            yield f"{link} of {len(classes)}", boosted(link, classes), "auto"
+            yield f"{link} of {len(classes)}", boosted(link, classes), "full"
     for link in ("identity", "exp", "sigmoid"):
-        yield f"{link} of sums", boosted(link, ()), "auto"
-        yield f"{link} of means", boosted(link, (), "mean"), "auto"
+        yield f"{link} of sums", boosted(link, ()), "full"
+        yield f"{link} of means", boosted(link, (), "mean"), "full"
 
 
 @pytest.mark.matrix
@@ -108,7 +108,7 @@ def test_every_extreme_model_is_predicted_with_equal_bits(language, tmp_path):
     exporter, cases = SHIPPED[language], list(models())
     (tmp_path / "program").mkdir()
     paths = [
-        treekit.export(model, exporter, tmp_path / f"m{number}", form=form, api="full")[0]
+        treekit.export(model, exporter, tmp_path / f"m{number}", form=form)[0]
         for number, (_, model, form) in enumerate(cases)
     ]
     schemas = [model.schema for _, model, _ in cases]
@@ -262,7 +262,7 @@ def test_a_number_in_a_row_with_names_is_a_category_and_in_an_array_a_code(tmp_p
         node = subset("cp", [level], leaf(float(code)), node)
     (tmp_path / "main.mjs").write_text(NAMED_ROWS, encoding="utf-8")
     model = make_model(schema, [build_tree(node, schema)])
-    treekit.export(model, "javascript", tmp_path / "m.mjs", api="full")
+    treekit.export(model, "javascript", tmp_path / "m.mjs", form="full")
     asked = [*cells, 5, 7.5, 1e300, "4", "True", "true", "4.0", "unheard of", None]
     command = ["node", "main.mjs"]
     done = subprocess.run(

@@ -23,9 +23,11 @@ from tests.tiers import later
 from treekit import registry
 from treekit.data import DEMO_TARGET, demo_table
 from treekit.data.schema import Column, Schema
+from treekit.errors import ExportError, SettingError
 from treekit.export import export
 from treekit.export.c import explain_unreadable_c
 from treekit.export.literals import Language
+from treekit.export.lowering import lower_unless_fractional
 from treekit.export.readable import comment_text, explain_unreadable, readable_names
 from treekit.model.builder import build_tree, leaf, subset, threshold
 from treekit.model.model import make_model
@@ -61,9 +63,39 @@ def iris():
     return treekit.train(frame, "target", max_depth=3, seed=0, dtype="float64")
 
 
+def reason_of(model):
+    """Return why a model has no readable form."""
+    return explain_unreadable(model, lower_unless_fractional(model))
+
+
 def written(model, folder, **settings):
-    (path,) = export(model, "python", folder / "tree.py", **({"api": "auto"} | settings))
+    (path,) = export(model, "python", folder / "tree.py", **({"form": "auto"} | settings))
     return path
+
+
+@pytest.mark.parametrize("language", ["c", "python", "javascript", "go"])
+def test_the_readable_form_is_written_or_refused_with_the_reason(language, iris, tmp_path):
+    auto, readable, full, table = (
+        export(iris, language, tmp_path / form / "iris", form=form)[0].read_text()
+        for form in ("auto", "readable", "full", "table")
+    )
+    assert readable == auto
+    assert full not in (readable, table)
+    assert "Form: if_else; the model has" in full
+    forest = make_model(iris.schema, iris.trees * 2)
+    with pytest.raises(ExportError, match="'readable' is for a small tree, and the model has 2 tr"):
+        export(forest, language, tmp_path / "forest", form="readable")
+    (path, *_) = export(forest, language, tmp_path / "two")
+    assert "no readable form: the model has 2" in path.read_text()
+    with pytest.raises(SettingError, match="'api'"):
+        export(iris, language, tmp_path / "old", api="full")
+
+
+def test_other_cells_have_no_readable_form_in_c(iris, tmp_path):
+    with pytest.raises(ExportError, match="input or arithmetic is set"):
+        export(iris, "c", tmp_path / "iris", form="readable", arithmetic="integer")
+    made = export(iris, "c", tmp_path / "iris", arithmetic="integer")[0].read_text()
+    assert "no readable form" not in made
 
 
 @pytest.mark.matrix
@@ -96,7 +128,7 @@ def test_only_columns_that_are_tested_are_read(iris, tmp_path):
 
 
 def test_the_complete_interface_is_written_by_request(iris, tmp_path):
-    names = runpy.run_path(str(written(iris, tmp_path, api="full")))
+    names = runpy.run_path(str(written(iris, tmp_path, form="full")))
     assert "predict_proba" in names
     assert names["FEATURES"] == iris.schema.names
 
@@ -123,7 +155,7 @@ STRICT = ("-std=c99", "-pedantic", "-Wall", "-Wextra", "-Wconversion", "-Werror"
 
 def written_c(model, folder):
     """Write the C files of a model; they compile without a warning."""
-    source, header = export(model, "c", folder / "tree.c", api="auto")
+    source, header = export(model, "c", folder / "tree.c", form="auto")
     subprocess.run(["gcc", *STRICT, "-c", source, "-o", folder / "tree.o"], check=True)
     return source, header
 
@@ -231,7 +263,7 @@ def test_readable_c_runs_on_an_emulated_cortex_m0(tmp_path):
 
 @given(models())
 def test_readable_c_is_equal_to_its_model(tmp_path_factory, model):
-    if explain_unreadable_c(model):
+    if explain_unreadable_c(model, lower_unless_fractional(model)):
         return
     folder = tmp_path_factory.mktemp("readable")
     source, _ = written_c(model, folder)
@@ -241,7 +273,7 @@ def test_readable_c_is_equal_to_its_model(tmp_path_factory, model):
 @given(models())
 def test_readable_javascript_is_equal_to_its_model(tmp_path_factory, model):
     need("node")
-    if explain_unreadable(model):
+    if reason_of(model):
         return
     (path,) = export(model, "javascript", tmp_path_factory.mktemp("readable") / "tree")
     assert verify(model, [path], random_rows=50).exit_code == 0
@@ -260,7 +292,7 @@ def test_readable_models_are_equal_to_their_code(tmp_path_factory, model):
     folder = tmp_path_factory.mktemp("readable")
     path = written(model, folder)
     assert ("predict_proba" in path.read_text()) == (
-        bool(explain_unreadable(model)) and model.schema.task == "classification"
+        bool(reason_of(model)) and model.schema.task == "classification"
     )
     assert verify(model, [path], random_rows=50).exit_code == 0
 
@@ -290,7 +322,7 @@ def list_readable_models():
         treekit.train(demo_table(), DEMO_TARGET, pruner="cost_complexity", seed=0),
         hostile_model(),
     ]
-    return [model for model in made if not explain_unreadable(model)]
+    return [model for model in made if not reason_of(model)]
 
 
 @pytest.mark.matrix
@@ -326,7 +358,7 @@ def test_iris_is_written_in_40_lines_in_other_languages(language, iris, tmp_path
     for old, new in (("<=", ">="), ('"setosa"', '"other"')):
         path.write_text(right.replace(old, new, 1))
         assert verify(iris, [path]).artifacts[0].differing > 0
-    (path,) = export(iris, language, tmp_path / "iris", api="full")
+    (path,) = export(iris, language, tmp_path / "iris", form="full")
     assert "Form: if_else; " in path.read_text()
 
 
@@ -440,7 +472,7 @@ def write_page(folder):
     parts = [
         "# Trees as code",
         "Two trees as `treekit export` writes them by default: nested tests on named columns.\n"
-        "`--set api=full` adds probabilities, leaves and tables of rows. This page is\n"
+        "`--set form=full` adds probabilities, leaves and tables of rows. This page is\n"
         "written by `python -m tests.export.test_readable`.",
     ]
     for title, model in trees.items():

@@ -24,6 +24,7 @@ from treekit.export import export
 from treekit.export.c import __name__ as c_module
 from treekit.export.c import export_c
 from treekit.export.c import layouts as c_layouts
+from treekit.export.lowering import lower_unless_fractional
 from treekit.export.readable import explain_unreadable
 from treekit.model.builder import build_tree, leaf, subset, threshold
 from treekit.model.model import Model, make_model
@@ -139,7 +140,7 @@ def test_readable_c_is_cpp(standard, tmp_path):
     models["hostile"] = hostile_model()
     lines = []
     for name, model in models.items():
-        if not explain_unreadable(model):
+        if not explain_unreadable(model, lower_unless_fractional(model)):
             export(model, "c", tmp_path / f"{name}.c")
             lines.append(f'#include "{name}.c"\n')
     assert len(lines) > 8
@@ -167,17 +168,15 @@ def write_python(folder: Path) -> dict[Path, Model]:
     written = {}
     for name in ("mixed", "mixed64", "surrogates", "several_labels", "costs", "one_leaf"):
         for form in ("table", "if_else"):
-            (path,) = export(
-                EXTREMES[name](), "python", folder / f"{name}_{form}", form=form, api="full"
-            )
+            (path,) = export(EXTREMES[name](), "python", folder / f"{name}_{form}", form=form)
             written[path] = EXTREMES[name]()
     for link in ("softmax", "sigmoid"):
         model = boosted(link, ("a", "b"))
-        written[export(model, "python", folder / link, api="full")[0]] = model
+        written[export(model, "python", folder / link, form="full")[0]] = model
     fractional = EXTREMES["fractional"]()
-    written[export(fractional, "python", folder / "fractional", api="full")[0]] = fractional
+    written[export(fractional, "python", folder / "fractional", form="full")[0]] = fractional
     for name, model in (("hostile", hostile_model()), *((n, m()) for n, m in EXTREMES.items())):
-        if name not in LARGE and not explain_unreadable(model):
+        if name not in LARGE and not explain_unreadable(model, lower_unless_fractional(model)):
             written[export(model, "python", folder / f"readable_{name}")[0]] = model
     return written
 
@@ -238,12 +237,12 @@ def test_a_whole_number_beyond_doubles_is_read_as_the_model_reads_it(tmp_path):
     model = make_model(
         schema, [build_tree(threshold(0, 2.0**53, leaf([1, 0]), leaf([0, 1])), schema)]
     )
-    for api in ("auto", "full"):
-        (path,) = export(model, "python", tmp_path / f"m_{api}.py", api=api)
+    for form in ("auto", "full"):
+        (path,) = export(model, "python", tmp_path / f"m_{form}.py", form=form)
         scope: dict[str, object] = {"__name__": "m"}
         exec(path.read_text(), scope)
         told = [scope["predict"]({"x": x}) for x in (2**53, 2**53 + 1, 2**53 + 2)]
-        assert told == model.predict({"x": [2**53, 2**53 + 1, 2**53 + 2]}).tolist(), api
+        assert told == model.predict({"x": [2**53, 2**53 + 1, 2**53 + 2]}).tolist(), form
         assert told == ["low", "low", "high"]
 
 
@@ -271,7 +270,7 @@ def test_javascript_is_es2020(tmp_path):
     for name in VARIED:
         for form in ("table", "if_else"):
             if EXTREMES[name]().missing != "fractional" or form == "table":
-                settings = {"form": form, "api": "full"}
+                settings = {"form": form}
                 paths += export(EXTREMES[name](), "javascript", tmp_path / name, **settings)
     paths += export(boosted("softmax", ("a", "b", "c")), "javascript", tmp_path / "boosted")
     paths += export(hostile_model(), "javascript", tmp_path / "readable")
@@ -319,7 +318,7 @@ def test_python_scores_a_table_in_every_locale(plain, tmp_path, request):
     rows = [["0.25", "青绿"], ["0.75", "青绿"], ["0.75", "乌黑"], ["", "赤"], ["x", "青绿"]]
     with (tmp_path / "瓜.csv").open("w", encoding="utf-8", newline="") as stream:
         csv.writer(stream).writerows([["密度", "色泽"], *rows])
-    export(melon_model(), "python", tmp_path / "m.py", api="full")
+    export(melon_model(), "python", tmp_path / "m.py", form="full")
     # A program that sets the locale, as those with a window do.
     start = "import locale, runpy; locale.setlocale(locale.LC_ALL, ''); "
     start += "print(locale.localeconv()['decimal_point'], flush=True); "
@@ -349,8 +348,8 @@ def test_other_languages_are_built_and_run_in_every_locale(
     environment = PLAIN if plain else request.getfixturevalue("german")
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
-    for api in ("auto", "full"):
-        path = export(melon_model(), language, tmp_path / f"m_{api}", api=api)[0]
+    for form in ("auto", "full"):
+        path = export(melon_model(), language, tmp_path / f"m_{form}", form=form)[0]
         report = verify(melon_model(), [path])
         assert report.exit_code == 0, report.artifacts[0].error
 
@@ -359,7 +358,8 @@ def test_other_languages_are_built_and_run_in_every_locale(
 def test_c_computes_in_every_locale(german, tmp_path):
     """It calls no function of a library, and so none that looks at the locale."""
     sources = [
-        export(melon_model(), "c", tmp_path / f"m_{api}.c", api=api)[0] for api in ("auto", "full")
+        export(melon_model(), "c", tmp_path / f"m_{form}.c", form=form)[0]
+        for form in ("auto", "full")
     ]
     for source in sources:
         source.read_text(encoding="utf-8")
@@ -376,10 +376,10 @@ def test_c_computes_in_every_locale(german, tmp_path):
 @pytest.mark.matrix
 def test_numbers_of_files_have_points_in_every_locale(german, tmp_path):
     """Whatever the locale, the same bytes are exported."""
-    treekit.export(melon_model(), "c", tmp_path / "here.c", api="full")
+    treekit.export(melon_model(), "c", tmp_path / "here.c", form="full")
     melon_model().save(tmp_path / "m.treekit")
     start = "import locale, treekit; locale.setlocale(locale.LC_ALL, ''); "
-    start += "m = treekit.load('m.treekit'); treekit.export(m, 'c', 'there.c', api='full'); "
+    start += "m = treekit.load('m.treekit'); treekit.export(m, 'c', 'there.c', form='full'); "
     start += "open('rules.txt', 'w', encoding='utf-8').write(str(m.rules()))"
     env = {**os.environ, **german}
     subprocess.run([sys.executable, "-c", start], cwd=tmp_path, env=env, check=True)

@@ -562,8 +562,8 @@ def test_packing_takes_the_memory_of_what_is_packed(model):
 
 
 def test_exporting_packed_nodes_takes_less_memory_than_the_model(model):
-    leaves, derived = leaf_table(model.units), make_derived_columns(model)
-    _, peak = peak_of(lambda: pack_nodes(model, leaves, derived))
+    leaves = leaf_table(model.units)
+    _, peak = peak_of(lambda: pack_nodes(model, leaves))
     assert peak < 3 * 200 * 12_001 * 9 // 8 + SPARE
 
 

@@ -19,7 +19,7 @@ from treekit.model.model import Model
 
 __all__ = ["STRICT", "Compiled", "compile_c", "compile_together", "export_python", "import_python"]
 
-export_python = partial(language_exporter(list_shipped_folders()[0] / "python").export, api="full")
+export_python = partial(language_exporter(list_shipped_folders()[0] / "python").export, form="full")
 """Function that writes the Python file of a model."""
 
 STRICT = ["-std=c99", "-Wall", "-Wextra", "-Werror", "-pedantic", "-Wconversion", "-Wtrigraphs"]
@@ -102,7 +102,7 @@ def compile_c(
     model: Model, folder: Path, name: str = "m", optimise: str = "-O0", **settings: Any
 ) -> Compiled:
     """Export, compile with strict flags and without warnings, and load."""
-    for file, content in export_c(model, name, **({"api": "full"} | settings)).items():
+    for file, content in export_c(model, name, **({"form": "full"} | settings)).items():
         (folder / file).write_bytes(content)
     # Use a new name each time: overwriting a loaded library can crash the process.
     library = folder / f"{name}-{secrets.token_hex(4)}.so"
@@ -121,7 +121,7 @@ def compile_together(
     The keys are the names of the files.
     """
     for name, (model, settings) in sources.items():
-        for file, content in export_c(model, name, **({"api": "full"} | dict(settings))).items():
+        for file, content in export_c(model, name, **({"form": "full"} | dict(settings))).items():
             (folder / file).write_bytes(content)
     (folder / "all.c").write_text("".join(f'#include "{name}.c"\n' for name in sources))
     library = folder / f"all-{secrets.token_hex(4)}.so"

@@ -152,7 +152,7 @@ def _compare_fractional_table(arrays: Arrays, model: Model) -> StructureComparis
     """Compare the table for fractional instances with the model's nodes, entry by entry."""
     derived = make_derived_columns(model)
     every_leaf = LeafTable(np.arange(model.n_leaves), model.units)
-    table = build_fractional_table(model, every_leaf, derived)
+    table = build_fractional_table(model, every_leaf)
     vector, leaves = _parse_leaf_values(arrays, model.schema.n_values)
     is_equal = all(
         np.array_equal(getattr(table, f), arrays[name]) for f, name in _FRACTIONAL_NAMES.items()

@@ -90,7 +90,7 @@ class Wrapped:
 
     def text(self, model):
         if self.suffix == ".py":
-            return PYTHON.export(model, "m", api="full")["m.py"]
+            return PYTHON.export(model, "m", form="full")["m.py"]
         return hash_model(model).encode()
 
     def export(self, model, name):

@@ -427,7 +427,7 @@ def test_the_first_differing_row_is_shown_by_column_names(tmp_path):
 
 def test_a_threshold_in_the_c_file_moved_by_one_double_is_seen(tmp_path):
     model = small_model()
-    (path,) = exported(model, tmp_path, "c", api="full")
+    (path,) = exported(model, tmp_path, "c", form="full")
     text = path.read_text()
     edge = "0.5000000298023224"
     assert edge in text
@@ -507,7 +507,7 @@ def test_an_estimator_stands_for_its_model_and_nothing_else_does(tmp_path):
 
 def test_a_c_file_that_crashes_does_not_take_the_verification_down(tmp_path):
     model = small_model()
-    (path,) = exported(model, tmp_path, "c", api="full")
+    (path,) = exported(model, tmp_path, "c", form="full")
     text = path.read_text()
     path.write_text(
         text.replace(
@@ -536,7 +536,7 @@ def test_a_c_file_without_its_header_names_the_header(tmp_path):
 )
 def test_names_and_categories_of_a_c_file_are_compared_too(tmp_path, old, new, said):
     model = small_model()
-    (path,) = exported(model, tmp_path, "c", api="full")
+    (path,) = exported(model, tmp_path, "c", form="full")
     text = path.read_text()
     assert old in text
     path.write_text(text.replace(old, new))
@@ -546,7 +546,7 @@ def test_names_and_categories_of_a_c_file_are_compared_too(tmp_path, old, new, s
 def test_a_label_of_another_type_is_not_equal(tmp_path):
     schema = Schema((Column("x"),), classes=(0, 1))
     model = make_model(schema, [build_tree(leaf([1, 3]), schema)])
-    (path,) = exported(model, tmp_path, "python", api="auto")
+    (path,) = exported(model, tmp_path, "python", form="auto")
     path.write_text(path.read_text().replace("return 1", "return True"))
     (artifact,) = verify(model, [path]).artifacts
     assert artifact.differing == artifact.rows

@@ -18,7 +18,7 @@ from treekit.errors import ExportError
 from treekit.export.lowering import Form, LeafTable, check_table_size
 from treekit.model.fixed_point import compute_mass_bounds, to_double_threshold
 from treekit.model.model import Model
-from treekit.model.tree import DerivedColumns, Split, concatenate_trees
+from treekit.model.tree import Split, concatenate_trees
 
 _LE, _LEVELS, _MISSING = 0, 2, 3
 
@@ -71,9 +71,7 @@ def choose_fractional_form(wanted: str) -> tuple[Form, str]:
     return "table", "rows are divided where a value is missing"
 
 
-def build_fractional_table(
-    model: Model, leaves: LeafTable, derived: DerivedColumns
-) -> DividedTable:
+def build_fractional_table(model: Model, leaves: LeafTable) -> DividedTable:
     """Build one table of the nodes of all trees.
 
     Raises
@@ -81,6 +79,7 @@ def build_fractional_table(
     ExportError
         If the number of nodes or of category branches exceeds 32 bits.
     """
+    derived = model.derived
     nodes, roots = concatenate_trees(model.trees)
     is_leaf = nodes.kind == Split.LEAF
     asks_derived = derived.column >= 0

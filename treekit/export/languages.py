@@ -31,13 +31,14 @@ from treekit.export.literals import (
     render_from,
     require_folder,
 )
-from treekit.export.lowering import Form
+from treekit.export.lowering import Form, lower_unless_fractional
 from treekit.export.onnx import ONNX_SETTINGS
 from treekit.export.readable import (
     add_reason,
     explain_replaced,
     explain_unreadable,
     readable_values,
+    require_readable,
 )
 from treekit.export.template_values import ABILITIES, needs, template_values
 from treekit.export.triton import TRITON_SETTINGS, TRITON_SUFFIX
@@ -49,18 +50,6 @@ from treekit.rules import RULES_SETTINGS
 # ---------------------------------------------------------------- languages
 
 TEMPLATES_SETTING = Setting("templates", "", "folder whose templates replace the shipped ones")
-_FORM_SETTING = Setting(
-    "form",
-    "auto",
-    "nested if/else, or tables and a short loop; auto: if/else for small models",
-    choices=("auto", "if_else", "table"),
-)
-API_SETTING = Setting(
-    "api",
-    "auto",
-    "auto: a small tree as nested tests alone; full: with probabilities, leaves and all columns",
-    choices=("auto", "full"),
-)
 _NAME_PATTERNS = {
     "identifier": r"[A-Za-z_][A-Za-z0-9_]*",
     "dotted": r"[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)*",
@@ -94,7 +83,6 @@ class LanguageExport:
         *,
         templates: str = "",
         form: str = "auto",
-        api: str = "auto",
         **given: Any,
     ) -> dict[str, bytes]:
         """Export a model; see `treekit.Exporter`."""
@@ -109,16 +97,21 @@ class LanguageExport:
                 f"identifier: rename it to {made + profile.suffix!r}"
             )
         folders, unreadable = self.list_folders(templates), ""
-        readable = profile.readable and (form, api) == ("auto", "auto")
+        trees = lower_unless_fractional(model)
+        readable = bool(profile.readable) and form in ("auto", "readable")
         if readable:
-            unreadable = explain_unreadable(model) or explain_replaced(folders, profile.name)
+            unreadable = explain_unreadable(model, trees) or explain_replaced(folders, profile.name)
+            unreadable = require_readable(form, unreadable)
         if readable and not unreadable:
-            files, values = profile.readable, readable_values(model, stem, profile.literals)
+            files = profile.readable
+            values = readable_values(model, trees[0], stem, profile.literals)
         else:
             files = profile.files
-            own = (profile.literals, profile.forms, form)
+            own = (profile.literals, profile.forms, "auto" if form == "full" else form)
             leaf_nodes, cells = profile.leaf_nodes, profile.cells
-            values = template_values(model, stem, *own, leaf_nodes=leaf_nodes, cells=cells)
+            values = template_values(
+                model, stem, *own, leaf_nodes=leaf_nodes, cells=cells, trees=trees
+            )
             values["reason"] = add_reason(values["reason"], unreadable)
         for name, setting in profile.settings.items():
             values[name] = self._check_name(name, given.get(name, setting.default))
@@ -163,12 +156,30 @@ def language_exporter(folder: str | Path) -> Exporter:
     """
     folder = Path(folder)
     profile = read_profile(folder)
-    settings = [_FORM_SETTING] if "if_else" in profile.forms else []
-    settings += [API_SETTING] if profile.readable else []
+    settings = _make_form_setting(profile)
     settings += [Setting(name, own.default, own.help) for name, own in profile.settings.items()]
     export = LanguageExport(profile, folder.parent)
     given = (*settings, TEMPLATES_SETTING)
     return Exporter(profile.name, profile.suffix, export, given, profile.summary)
+
+
+_READABLE_WORDS = (
+    "readable: a small tree as nested tests alone; the others also have probabilities, leaves "
+    "and all columns, full chooses among them; auto: readable, else full"
+)
+
+
+def _make_form_setting(profile: Profile) -> list[Setting]:
+    """Return the setting ``form`` of a language with several forms."""
+    written = "nested if/else, or tables and a short loop; "
+    forms = [form for form in ("if_else", "table") if form in profile.forms]
+    if profile.readable:
+        words = (written if len(forms) > 1 else "") + _READABLE_WORDS
+        return [Setting("form", "auto", words, choices=("auto", "readable", "full", *forms))]
+    if len(forms) > 1:
+        words = f"{written}auto: if/else for small models"
+        return [Setting("form", "auto", words, choices=("auto", *forms))]
+    return []
 
 
 def load_languages(
@@ -400,7 +411,7 @@ def read_profile(folder: Path) -> Profile:
     return profile
 
 
-_BUILT_IN_NAMES = {"api", "form", "templates", "model", "target", "path"}
+_BUILT_IN_NAMES = {"form", "templates", "model", "target", "path"}
 
 
 def _find_profile_problem(profile: Profile, table: dict[str, Any]) -> str:
@@ -437,9 +448,9 @@ _C_SETTINGS = (
     Setting(
         "form",
         "auto",
-        "nested if/else, tables and a short loop, or both; auto: if/else up to 2,000 nodes, "
-        "hybrid for fewer than 8 trees",
-        choices=("auto", "if_else", "hybrid", "table"),
+        "nested if/else, tables and a short loop, or both; full: if/else up to 2,000 nodes, "
+        f"hybrid for fewer than 8 trees; {_READABLE_WORDS}",
+        choices=("auto", "readable", "full", "if_else", "hybrid", "table"),
     ),
     Setting(
         "input",
@@ -453,7 +464,6 @@ _C_SETTINGS = (
         "integer: no floating point; rows and predictions are integers",
         choices=("float", "integer"),
     ),
-    API_SETTING,
     TEMPLATES_SETTING,
 )
 

@@ -27,7 +27,7 @@ from treekit.errors import ExportError
 from treekit.export.literals import Code, float_literal
 from treekit.model.fixed_point import to_double_threshold
 from treekit.model.model import Model
-from treekit.model.tree import MAX_DEPTH, DerivedColumns, Split, Tree, make_derived_columns
+from treekit.model.tree import MAX_DEPTH, DerivedColumns, Split, Tree
 
 # ---------------------------------------------------------------- lower
 
@@ -110,18 +110,12 @@ class LoweredTree:
         return self.set_codes[self.set_start[node] : self.set_start[node + 1]]
 
 
-def lower(model: Model, derived: DerivedColumns | None = None) -> tuple[LoweredTree, ...]:
+def lower(model: Model) -> tuple[LoweredTree, ...]:
     """Lower the trees of a model to plain binary nodes.
 
     A multiway split becomes a chain of IN nodes, one for each branch that some
     category takes; the chain ends in the missing branch.  A split
     whose categories all take the missing branch is dropped.
-
-    Parameters
-    ----------
-    model : Model
-    derived : DerivedColumns, optional
-        Result of `make_derived_columns` for the model, if the caller already has it.
 
     Raises
     ------
@@ -135,12 +129,17 @@ def lower(model: Model, derived: DerivedColumns | None = None) -> tuple[LoweredT
             "(missing='fractional'): export to another target, or train with "
             "missing='direction'"
         )
-    columns = (make_derived_columns(model) if derived is None else derived).column
+    columns = model.derived.column
     ends = np.cumsum([tree.n_nodes for tree in model.trees]).tolist()
     return tuple(
         _lower_tree(tree, int(offset), columns[end - tree.n_nodes : end], model.schema.n_features)
         for tree, offset, end in zip(model.trees, model.leaf_offsets[:-1], ends, strict=True)
     )
+
+
+def lower_unless_fractional(model: Model) -> tuple[LoweredTree, ...]:
+    """Lower the trees of a model, none if it uses fractional instances."""
+    return () if model.missing == "fractional" else lower(model)
 
 
 def concatenate_lowered(
@@ -166,7 +165,7 @@ def concatenate_lowered(
 
 def require_depth(trees: tuple[LoweredTree, ...], target: str) -> None:
     """Raise `ExportError` if a lowered tree is deeper than `MAX_DEPTH`."""
-    deepest = max(tree.depth for tree in trees)
+    deepest = max((tree.depth for tree in trees), default=0)
     if deepest > MAX_DEPTH:
         raise ExportError(
             f"{target} supports trees up to {MAX_DEPTH} binary splits deep; this model needs "

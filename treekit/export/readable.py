@@ -16,6 +16,7 @@ import numpy as np
 
 from treekit.data.features import LevelIndex
 from treekit.data.schema import Schema, level_text
+from treekit.errors import ExportError
 from treekit.export.literals import (
     PLAIN_CHARACTERS,
     Code,
@@ -23,10 +24,9 @@ from treekit.export.literals import (
     WordStyle,
     list_shipped_folders,
 )
-from treekit.export.lowering import LoweredTree, Step, lower
+from treekit.export.lowering import LoweredTree, Step
 from treekit.model.links import convert_sums
 from treekit.model.model import Model, hash_model, predict_labels
-from treekit.model.tree import make_derived_columns
 
 MAX_NODES = 200
 """Maximum number of nodes of a tree that is written for readers."""
@@ -84,7 +84,7 @@ class ReadableLine(NamedTuple):
     closing: tuple[int, ...] = ()
 
 
-def explain_unreadable(model: Model) -> str:
+def explain_unreadable(model: Model, trees: Sequence[LoweredTree]) -> str:
     """Return the reason why a model has no readable form; empty if it has one."""
     schema = model.schema
     if model.n_trees > 1:
@@ -95,12 +95,12 @@ def explain_unreadable(model: Model) -> str:
         return "the model refuses missing or unseen values of any column"
     if schema.more:
         return "the model has several targets"
-    if make_derived_columns(model).n_columns:
+    if model.derived.n_columns:
         return "the model tests several columns at once"
     labels = [label for label in schema.classes if not isinstance(label, str)]
     if max(map(abs, labels), default=0) > _MAX_LABEL:
         return "classes are numbers beyond 2**53"
-    (tree,) = lower(model)
+    (tree,) = trees
     if tree.n_nodes > MAX_NODES:
         return f"the tree has more than {MAX_NODES} nodes"
     tested = set(tree.feature[tree.kind != Step.LEAF].tolist())
@@ -132,6 +132,15 @@ def explain_replaced(folders: Sequence[Path], name: str) -> str:
     ]
     replaced = found and not any(file.startswith("readable") for file in found)
     return "templates of the complete interface are replaced" if replaced else ""
+
+
+def require_readable(form: str, reason: str) -> str:
+    """Return `reason`, why a model has no readable form; refuse it if that form was set."""
+    if form == "readable" and reason:
+        raise ExportError(
+            f"form='readable' is for a small tree, and {reason}: choose form='auto' or 'full'"
+        )
+    return reason
 
 
 def add_reason(form_reason: Code, unreadable: str) -> Code:
@@ -175,7 +184,9 @@ def _order_nodes(tree: LoweredTree, schema: Schema) -> Iterator[tuple[_Place, li
         waiting += [_Place(no, depth, rest), _Place(yes, depth + 1, left)]
 
 
-def readable_values(model: Model, stem: str, language: Language) -> dict[str, Any]:
+def readable_values(
+    model: Model, tree: LoweredTree, stem: str, language: Language
+) -> dict[str, Any]:
     """Compute the template values of the readable form of a model that has one.
 
     Returns
@@ -191,7 +202,6 @@ def readable_values(model: Model, stem: str, language: Language) -> dict[str, An
         ``stem``: identifier similar to the file name; ``reason``: of the form.
     """
     schema = model.schema
-    (tree,) = lower(model)
     order = list(_order_nodes(tree, schema))
     tested = sorted({int(tree.feature[place.node]) for place, _ in order} - {-1})
     names = readable_names([schema.names[f] for f in tested], language, [f + 1 for f in tested])

@@ -34,7 +34,7 @@ from treekit.export.lowering import (
 from treekit.model import links
 from treekit.model.fixed_point import scale_units, split_wide_units
 from treekit.model.model import Model
-from treekit.model.tree import DerivedColumns, make_derived_columns
+from treekit.model.tree import DerivedColumns
 
 # ---------------------------------------------------------------- values
 
@@ -55,7 +55,7 @@ ABILITIES = {
 def needs(model: Model) -> list[str]:
     """Return the keys of `ABILITIES` that a model needs."""
     asked = {
-        "sums": make_derived_columns(model).n_columns > 0,
+        "sums": model.derived.n_columns > 0,
         "parts": model.missing == "fractional",
         "costs": model.label_costs is not None,
         "targets": bool(model.schema.more),
@@ -75,6 +75,7 @@ def template_values(
     *,
     leaf_nodes: bool = False,
     cells: bool = False,
+    trees: tuple[LoweredTree, ...] | None = None,
 ) -> dict[str, Any]:
     """Compute the template values of a model.
 
@@ -167,7 +168,7 @@ def template_values(
     divides = model.part_bits > 0
     in_parts = model.has_wide_sums and language.wide == "double" and not divides
     units = split_wide_units(model.units) if in_parts else model.units
-    leaves, derived = leaf_table(units), make_derived_columns(model)
+    leaves, derived = leaf_table(units), model.derived
     start, column, units = leaves.sparse()
     arrays = make_arrays(tables, start=start, column=column) | {"units": tables(units, "i64")}
     numbered = leaves
@@ -205,7 +206,7 @@ def template_values(
             "derived_count": derived.n_columns,
             "single": int(schema.dtype == "float32"),
         }
-        | compute_form_values(model, numbered, derived, tables, forms, form, cells)
+        | compute_form_values(model, trees, numbered, tables, forms, form, cells)
     )
 
 
@@ -341,8 +342,8 @@ def _make_derived_arrays(derived: DerivedColumns, tables: Tables) -> dict[str, A
 
 def compute_form_values(
     model: Model,
+    trees: tuple[LoweredTree, ...] | None,
     leaves: LeafTable,
-    derived: DerivedColumns,
     tables: Tables,
     forms: Sequence[str],
     wanted: str,
@@ -363,7 +364,7 @@ def compute_form_values(
     """
     if model.missing == "fractional":
         reason = choose_fractional_form(wanted)[1]
-        divided = build_fractional_table(model, leaves, derived)
+        divided = build_fractional_table(model, leaves)
         names = ("value", "question", "child", "low", "high")
         return {
             "form": Code("parts"),
@@ -374,7 +375,7 @@ def compute_form_values(
             "deepest": divided.deepest,
             "asks_sets": 0,
         }
-    trees = lower(model, derived)
+    trees = lower(model) if trees is None else trees
     n_nodes = sum(tree.n_nodes for tree in trees)
     if "if_else" not in forms:
         form, reason = "table", "the only form of this target"
@@ -388,7 +389,7 @@ def compute_form_values(
             )
     chosen = {"form": Code(form), "reason": Code(reason)}
     if form == "if_else":
-        values = _compute_if_else_values(model, trees, leaves, derived, tables)
+        values = _compute_if_else_values(model, trees, leaves, tables)
         return chosen | values | ({"leaf_values": _list_leaf_values(model)} if cells else {})
     table = node_table(trees, leaves, model.schema)
     if cells:
@@ -455,13 +456,13 @@ def _compute_if_else_values(
     model: Model,
     trees: tuple[LoweredTree, ...],
     leaves: LeafTable,
-    derived: DerivedColumns,
     tables: Tables,
 ) -> dict[str, Any]:
     language, limits = tables.language, tables.language.limits
     columns = language.column_names(model.schema.names)
     functions = write_source_functions(
-        *(trees, model.schema, leaves, columns, derived, limits.depth, limits.function_nodes),
+        *(trees, model.schema, leaves, columns, model.derived),
+        *(limits.depth, limits.function_nodes),
         indent=language.indent,
         outer=language.outer,
     )

@@ -31,7 +31,7 @@ from treekit.model.fixed_point import (
     list_grid_limits,
 )
 from treekit.model.links import Combine, Link
-from treekit.model.tree import FIELD_DTYPES, Tree, batch_trees
+from treekit.model.tree import FIELD_DTYPES, DerivedColumns, Tree, batch_trees, make_derived_columns
 from treekit.model.validation import check_policies, check_trees
 
 if TYPE_CHECKING:
@@ -227,6 +227,11 @@ class Model:
     def tree_units(self, tree: int) -> npt.NDArray[np.int64]:
         """Return the integer leaf values (leaves, outputs) of one tree, in node order."""
         return self.units[self.leaf_offsets[tree] : self.leaf_offsets[tree + 1]]
+
+    @cached_property
+    def derived(self) -> DerivedColumns:
+        """The derived columns that tests of several columns read (cached)."""
+        return make_derived_columns(self)
 
     @cached_property
     def packed(self) -> PackedModel:

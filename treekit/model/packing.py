@@ -20,7 +20,6 @@ from treekit.model.tree import (
     concatenate_trees,
     fill_level_table,
     find_level_splits,
-    make_derived_columns,
     node_depths,
 )
 
@@ -62,7 +61,7 @@ def pack_model(model: Model) -> PackedModel:
 
     schema = model.schema
     divides = model.missing == "fractional"
-    derived = make_derived_columns(model)
+    derived = model.derived
     # Each None is another kernel variant to compile; avoid it where speed matters less.
     full = divides or derived.n_columns > 0
     columns = _find_split_columns(model, derived)

@@ -663,7 +663,7 @@ def make_derived_columns(model: Model) -> DerivedColumns:
     if not any(len(tree.surrogate_feature) or Split.OBLIQUE in tree.kind for tree in model.trees):
         # Do not concatenate all trees: that would double the memory of a large forest.
         nodes, _ = concatenate_trees(model.trees[:1])
-        column = np.full(sum(tree.n_nodes for tree in model.trees), -1)
+        column = np.broadcast_to(-1, sum(tree.n_nodes for tree in model.trees))
         return _make_columns(nodes, np.empty(0, np.int64), model.schema.nominal)._replace(
             column=column
         )

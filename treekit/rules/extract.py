@@ -13,7 +13,7 @@ import numpy.typing as npt
 from treekit.data.schema import Schema
 from treekit.model.fixed_point import MASS, compute_mass_bounds
 from treekit.model.model import Model, distribute_votes
-from treekit.model.tree import Split, Tree, concatenate_trees, make_derived_columns, take_slices
+from treekit.model.tree import Split, Tree, concatenate_trees, take_slices
 from treekit.rules.language import Language, load_language
 from treekit.rules.rule_list import (
     ConditionTable,
@@ -44,7 +44,7 @@ def rules(model: Model) -> RuleList:
     if is_rule_list(model):
         leaves = [tree.leaves for tree in model.trees]
         return _make_rule_list(model, leaves, *extract_listed_conditions(model), order="first")
-    column = make_derived_columns(model).column
+    column = model.derived.column
     first = np.cumsum([0] + [tree.n_nodes for tree in model.trees])
     found = [
         _extract_tree_conditions(model, tree, column[start:end])

@@ -25,7 +25,7 @@ from treekit.model.model import (
     fit_grid,
     predict_labels,
 )
-from treekit.model.tree import DerivedColumns, concatenate_slices, make_derived_columns
+from treekit.model.tree import DerivedColumns, concatenate_slices
 from treekit.model.validation import check_header, check_model
 from treekit.rules.language import ENGLISH, Language, load_language
 
@@ -458,7 +458,7 @@ Test = tuple[Clause, ...]
 
 def list_tests(model: Model) -> tuple[Test, ...]:
     """Return the tests of a model, one for each of its derived columns."""
-    columns = make_derived_columns(model)
+    columns = model.derived
     clauses = [_make_clause(columns, at) for at in range(len(columns.threshold))]
     starts = columns.test_start.tolist()
     return tuple(tuple(clauses[a:b]) for a, b in itertools.pairwise(starts))

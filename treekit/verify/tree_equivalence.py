@@ -98,13 +98,13 @@ _FORM_LINE = re.compile(r"^(?: \* )?Form: (\w+); (.*)\.$", re.MULTILINE)
 
 
 def find_source_settings(text: str) -> dict[str, str] | None:
-    """Return the settings ``form`` and ``api`` that a source names, None if it names none."""
+    """Return the setting ``form`` that a source names, None if it names none."""
     line = _FORM_LINE.search(text)
     if line is None:
         return None
     if line[1] == "readable" or UNREADABLE in line[2]:
-        return {"api": "auto"}
-    return {"api": "full", "form": line[1] if line[2] == FORM_REASON else "auto"}
+        return {"form": "auto"}
+    return {"form": line[1] if line[2] == FORM_REASON else "full"}
 
 
 def compare_with_export(
@@ -145,7 +145,7 @@ def make_lowered_tables(model: Model) -> BinaryTables:
     """Return the tables that `treekit.export.lowering` makes for a model."""
     derived = make_derived_columns(model)
     leaves = leaf_table(model.units)
-    table = node_table(lower(model, derived), leaves, model.schema)
+    table = node_table(lower(model), leaves, model.schema)
     kind = table.question & 3
     is_set = kind == 2
     number = np.where(is_set, table.value, 0).astype(np.int64)

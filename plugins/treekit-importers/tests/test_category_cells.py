@@ -122,7 +122,7 @@ def check_files(model: Model, folder: Path) -> None:
     model.save(folder / "m.treekit")
     loaded = treekit.load(folder / "m.treekit")
     assert loaded.schema == model.schema
-    (python,) = treekit.export(model, "python", folder / "m.py", api="full")
+    (python,) = treekit.export(model, "python", folder / "m.py", form="full")
     predict = runpy.run_path(str(python))["predict_proba"]
     for row, expected in zip(rows, wanted, strict=True):
         for cell in (row[first], str(row[first])):
@@ -135,7 +135,7 @@ def check_files(model: Model, folder: Path) -> None:
             text = {first: [str(row[first])], second: [0.25]}
             assert loaded.predict_proba(text)[0].tolist() == expected
     need("node")
-    (script,) = treekit.export(model, "javascript", folder / "m.mjs", api="full")
+    (script,) = treekit.export(model, "javascript", folder / "m.mjs", form="full")
     program = """
         import * as m from "./m.mjs";
         const rows = JSON.parse(process.argv[1]);

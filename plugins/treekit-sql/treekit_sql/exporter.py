@@ -14,9 +14,9 @@ from sqlglot import exp
 from treekit.data.schema import Schema
 from treekit.errors import ExportError
 from treekit.export.fractional import choose_fractional_form
-from treekit.export.lowering import FORM_REASON, LoweredTree, Step, lower
+from treekit.export.lowering import FORM_REASON, LoweredTree, Step, lower_unless_fractional
 from treekit.model.model import Model
-from treekit.model.tree import DerivedColumns, make_derived_columns
+from treekit.model.tree import DerivedColumns
 from treekit_sql.answers import add_label_steps, add_prediction_steps
 from treekit_sql.dialects import DIALECTS, Dialect
 from treekit_sql.inputs import (
@@ -110,8 +110,7 @@ def export_sql(
     engine = (DIALECTS | WAREHOUSES)[dialect]
     handed, place = parse_keys(keys), parse_table(table, engine)
     _check_limits(model, engine, place, handed)
-    derived = make_derived_columns(model)
-    trees = () if model.missing == "fractional" else lower(model, derived)
+    derived, trees = model.derived, lower_unless_fractional(model)
     answers = make_prediction_names(model.schema, label, probability, handed, engine)
     names = [*answers[0], *answers[1]]
     unreadable = _explain_unreadable(form, text, model, trees, engine)

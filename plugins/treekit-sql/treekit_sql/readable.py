@@ -39,7 +39,7 @@ _MAX_DEPTH = 12
 
 def explain_unreadable_sql(model: Model, trees: Sequence[LoweredTree], dialect: Dialect) -> str:
     """Return the reason why a model has no nested CASE for people; empty if it has one."""
-    if reason := explain_unreadable(model):
+    if reason := explain_unreadable(model, trees):
         return reason
     n_columns = 1 + len(model.schema.classes)
     if trees[0].n_nodes * n_columns > _MAX_LINES:

@@ -449,7 +449,7 @@ _BRANCH_DIGITS = 4
 def _add_fractional_steps(query: Query, cells: InputColumns, leaves: LeafTable) -> None:
     """Add the steps of a model with fractional instances: each branch gets a part of the mass."""
     dialect, source = cells.dialect, query.last_step
-    table = build_fractional_table(cells.model, leaves, cells.derived)
+    table = build_fractional_table(cells.model, leaves)
     inner = np.flatnonzero(table.question >= 0)
     kind = table.question[inner] % 4
     counts = np.concatenate([tree.n_children for tree in cells.model.trees]).astype(np.int64)

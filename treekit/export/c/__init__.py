@@ -46,7 +46,14 @@ from treekit.export.literals import (
     render_from,
     string_literals,
 )
-from treekit.export.lowering import FORM_REASON, LeafTable, choose_form, leaf_table
+from treekit.export.lowering import (
+    FORM_REASON,
+    LeafTable,
+    LoweredTree,
+    choose_form,
+    leaf_table,
+    lower_unless_fractional,
+)
 from treekit.export.readable import (
     ReadableLine,
     add_reason,
@@ -54,11 +61,12 @@ from treekit.export.readable import (
     explain_replaced,
     explain_unreadable,
     readable_values,
+    require_readable,
 )
 from treekit.export.template_values import format_exp_constants, needs_missing_markers
 from treekit.model.fixed_point import floor_to_dtype, scale_units
 from treekit.model.model import Model
-from treekit.model.tree import DerivedColumns, make_derived_columns
+from treekit.model.tree import DerivedColumns
 
 # ---------------------------------------------------------------- c answers
 
@@ -239,18 +247,18 @@ _C = Language(
 """Identifiers avoid the words of C++, which may include the header."""
 
 
-def explain_unreadable_c(model: Model) -> str:
+def explain_unreadable_c(model: Model, trees: tuple[LoweredTree, ...]) -> str:
     """Return the reason why a model has no readable form in C; empty if it has one."""
     most = max((len(column.levels) for column in model.schema.columns), default=0)
-    return explain_unreadable(model) or (
+    return explain_unreadable(model, trees) or (
         f"a column has more than {MAX_LEVELS} categories" if most > MAX_LEVELS else ""
     )
 
 
-def readable_c_values(model: Model, name: str) -> dict[str, Any]:
+def readable_c_values(model: Model, tree: LoweredTree, name: str) -> dict[str, Any]:
     """Compute the values of the templates ``c/readable_*.jinja``."""
     schema, prefix = model.schema, identifier(name, "model")
-    values = readable_values(model, name, _C)
+    values = readable_values(model, tree, name, _C)
     labels = [str(label) for label in schema.classes]
     taken = {f"{prefix.upper()}_H"}
     class_names = _name_constants(labels, prefix, taken)
@@ -341,7 +349,6 @@ def export_c(
     form: str = "auto",
     input: str = "double",  # noqa: A002 - the name of the setting
     arithmetic: str = "float",
-    api: str = "auto",
     templates: str = "",
 ) -> dict[str, bytes]:
     """Write ``name.c`` and ``name.h``.
@@ -351,20 +358,19 @@ def export_c(
     model : Model
     name : str
         Stem of the files; all global names begin with ``identifier(name, "model")``.
-    form : {"auto", "if_else", "hybrid", "table"}
-        Nested if/else, or tables and a short loop; "hybrid": nested tests for the nodes
-        that most training rows visit, tables for the others.  "auto": the smaller form for
-        integers, which is an estimate, else the faster; see `choose_c_layout`.
+    form : {"auto", "readable", "full", "if_else", "hybrid", "table"}
+        "readable": a single function with nested tests on the members of a struct, for a small
+        tree; see `treekit.export.readable`.  The others have functions for predictions,
+        batches of rows, leaves, names and category codes: nested if/else, or tables and a
+        short loop; "hybrid": nested tests for the nodes that most training rows visit, tables
+        for the others; "full": the smaller of them for integers, which is an estimate, else the
+        faster, see `choose_c_layout`.  "auto": "readable" if the model has that form and the
+        other settings have their defaults, else "full".
     input : {"double", "float"}
         Type of the cells of a row.
     arithmetic : {"float", "integer"}
         "integer": no floating point at all; rows are order-preserving integers, which a
         function of the source computes from IEEE 754 bits, and predictions are integer sums.
-    api : {"auto", "full"}
-        "auto": a small tree becomes a single function with nested tests on the members of a
-        struct, if the other settings have their defaults; see `treekit.export.readable`.
-        Other models are written as for "full".  "full": functions for predictions, batches
-        of rows, leaves, names and category codes.
     templates : str
         Folder whose ``c/*.jinja`` replace the shipped ones; "" = none.
 
@@ -380,28 +386,32 @@ def export_c(
             "slashes, question marks and control characters"
         )
     folders, unreadable = list_template_folders(templates), ""
-    readable = (form, input, arithmetic, api) == ("auto", "double", "float", "auto")
-    if readable:
-        unreadable = explain_unreadable_c(model) or explain_replaced(folders, "c")
-    if readable and not unreadable:
-        values = readable_c_values(model, name)
-        return {
-            f"{name}.{ending}": render_from(folders, f"c/readable_{part}.jinja", **values)
-            for ending, part in (("c", "source"), ("h", "header"))
-        }
+    trees = lower_unless_fractional(model)
+    usual = (input, arithmetic) == ("double", "float")
+    if form == "readable" or (form == "auto" and usual):
+        unreadable = "" if usual else "input or arithmetic is set"
+        unreadable = unreadable or explain_unreadable_c(model, trees)
+        unreadable = require_readable(form, unreadable or explain_replaced(folders, "c"))
+        if not unreadable:
+            values = readable_c_values(model, trees[0], name)
+            return {
+                f"{name}.{ending}": render_from(folders, f"c/readable_{part}.jinja", **values)
+                for ending, part in (("c", "source"), ("h", "header"))
+            }
+    form = "auto" if form == "full" else form
     if model.schema.n_values > _MAX_CLASSES:
         raise ExportError(
             f"the target 'c' supports up to {_MAX_CLASSES} classes, got {model.schema.n_values}"
         )
     prefix = identifier(name, "model")
     types = choose_c_types(model, prefix, input, arithmetic)
-    leaves, derived = leaf_table(model.units), make_derived_columns(model)
+    leaves, derived = leaf_table(model.units), model.derived
     if types.integers_only and _find_sums(derived).any():
         raise ExportError(
             "arithmetic='integer' does not support splits on sums of columns, which this model "
             "has: choose arithmetic='float', or train without oblique splits"
         )
-    made = choose_c_layout(model, leaves, derived, form, types)
+    made = choose_c_layout(model, trees, leaves, form, types)
     leaf_template, values, leaf_tables = make_leaf_source(model, leaves)
     answers, answer_tables, uses = compute_prediction_values(model, types)
     schema = model.schema
@@ -425,7 +435,7 @@ def export_c(
     values["integer_saving"] = 0
     if not types.integers_only and not oblique:
         chosen = form == "auto" and made.name == "if_else"
-        packed = make_packed_layout(model, leaves, derived, "", types) if chosen else None
+        packed = make_packed_layout(model, leaves, "", types) if chosen else None
         values["integer_saving"] = estimate_integer_saving(model, made, packed, types, uses)
     values["parts"] = _list_parts(made, leaf_template, uses, types)
     values |= compute_size_values(model, made, tables, types, uses)
@@ -549,7 +559,7 @@ def _list_parts(made: CLayout, leaf_template: str, uses: set[str], types: CTypes
 
 
 def choose_c_layout(
-    model: Model, leaves: LeafTable, derived: DerivedColumns, wanted: str, types: CTypes
+    model: Model, trees: tuple[LoweredTree, ...], leaves: LeafTable, wanted: str, types: CTypes
 ) -> CLayout:
     """Choose the layout of the source (nested tests, tables or both) and build it.
 
@@ -572,20 +582,20 @@ def choose_c_layout(
         If the model cannot have that form, or exceeds 32-bit tables.
     """
     if model.missing == "fractional":
-        return make_fractional_layout(model, leaves, derived, wanted, types)
+        return make_fractional_layout(model, leaves, wanted, types)
     if wanted == "hybrid":
-        return make_hybrid_layout(model, leaves, derived, FORM_REASON, types)
+        return make_hybrid_layout(model, leaves, FORM_REASON, types)
     name, reason = choose_form(wanted, model.n_nodes)
     if name == "if_else":
-        nested = make_if_else_layout(model, leaves, derived, reason, types)
+        nested = make_if_else_layout(model, trees, leaves, reason, types)
         if wanted == "auto" and types.integers_only:
-            packed = make_packed_layout(model, leaves, derived, reason, types)
+            packed = make_packed_layout(model, leaves, reason, types)
             return _choose_smaller(model, nested, packed, types)
         return nested
     if wanted == "auto" and model.n_trees < INTERLEAVED_TREES and not types.integers_only:
         reason = f"the model has {model.n_nodes} nodes, and fewer than {INTERLEAVED_TREES} trees"
-        return make_hybrid_layout(model, leaves, derived, reason, types)
-    return make_packed_layout(model, leaves, derived, reason, types)
+        return make_hybrid_layout(model, leaves, reason, types)
+    return make_packed_layout(model, leaves, reason, types)
 
 
 def _choose_smaller(model: Model, nested: CLayout, packed: CLayout, types: CTypes) -> CLayout:

@@ -25,20 +25,17 @@ _MAX_NESTED_TESTS = 5000
 """Nested tests: gcc 12 compiles them in 1.4 s; 13,000 take 3 s and run 12% faster (measured)."""
 
 
-def make_hybrid_layout(
-    model: Model, leaves: LeafTable, derived: DerivedColumns, reason: str, types: CTypes
-) -> CLayout:
+def make_hybrid_layout(model: Model, leaves: LeafTable, reason: str, types: CTypes) -> CLayout:
     """Make the hybrid layout: nested tests for the most visited nodes, a table for the others.
 
     Cells are converted on demand, because a row needs few of them.  Batches use only the
     table, with eight rows in turns, which is faster still.
     """
-    made = make_packed_layout(model, leaves, derived, reason, types)
+    made = make_packed_layout(model, leaves, reason, types)
     values, functions = compute_nested_values(
         model,
-        extract_frequent_subtrees(model.trees, derived, _MAX_NESTED_TESTS),
+        extract_frequent_subtrees(model.trees, model.derived, _MAX_NESTED_TESTS),
         replace(leaves, row=np.arange(model.n_nodes)),
-        derived,
         types,
         "The upper tests of each tree; what they return is the number of the next node.",
     )

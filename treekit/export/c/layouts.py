@@ -27,7 +27,6 @@ from treekit.export.lowering import (
     Step,
     check_table_size,
     format_double_thresholds,
-    lower,
     replace_large_sets,
     write_source_functions,
 )
@@ -446,12 +445,12 @@ _CALLED_HELPERS = {
 
 
 def make_if_else_layout(
-    model: Model, leaves: LeafTable, derived: DerivedColumns, reason: str, types: CTypes
+    model: Model, trees: tuple[LoweredTree, ...], leaves: LeafTable, reason: str, types: CTypes
 ) -> CLayout:
     """Make the layout of nested tests: functions that return the number of a leaf."""
     numbered = replace(leaves, row=np.arange(model.n_leaves))
     values, functions = compute_nested_values(
-        *(model, lower(model, derived), numbered, derived, types),
+        *(model, trees, numbered, types),
         "Each tree as nested tests; what it returns is the number of a leaf.",
     )
     functions, sets = replace_large_sets(functions, _MAX_INLINE_CODES)
@@ -481,11 +480,9 @@ INTERLEAVED_TREES = 8
 """Number of trees traversed in turns for a row: 1.29 us, against 1.69 us with four (measured)."""
 
 
-def make_packed_layout(
-    model: Model, leaves: LeafTable, derived: DerivedColumns, reason: str, types: CTypes
-) -> CLayout:
+def make_packed_layout(model: Model, leaves: LeafTable, reason: str, types: CTypes) -> CLayout:
     """Make the layout of packed tables; rows are converted to integer cells first."""
-    packed = pack_nodes(model, leaves, derived)
+    packed, derived = pack_nodes(model, leaves), model.derived
     nominal = np.flatnonzero(model.schema.nominal).astype(np.int32)
     levels = "" if not len(packed.levels) else "set" if packed.binary else "branch"
     block, block_bytes = (0, 0) if derived.n_columns else _size_block(model, types)
@@ -560,12 +557,10 @@ _LE, _LEVELS = 0, 2
 _DIVISION_BYTES = 16  # bytes of a mass and a node with C alignment
 
 
-def make_fractional_layout(
-    model: Model, leaves: LeafTable, derived: DerivedColumns, wanted: str, types: CTypes
-) -> CLayout:
+def make_fractional_layout(model: Model, leaves: LeafTable, wanted: str, types: CTypes) -> CLayout:
     """Make the layout of fractional instances: a table of nodes and a stack of parts of the row."""
     name, reason = choose_fractional_form(wanted)
-    table = build_fractional_table(model, leaves, derived)
+    table = build_fractional_table(model, leaves)
     others = (table.question, table.child, table.low, table.high)
     members = [_compute_keys(model, table, types), *(other.astype(np.int32) for other in others)]
     return CLayout(
@@ -578,7 +573,7 @@ def make_fractional_layout(
             make_c_table("roots", table.root.astype(np.int32)),
             make_c_table("branches", table.level_branch.astype(np.int32)),
         ],
-        helpers={"is_missing"} | ({"derived"} if derived.n_columns else set()),
+        helpers={"is_missing"} | ({"derived"} if model.derived.n_columns else set()),
         row_stack=_DIVISION_BYTES * table.deepest,
     )
 
@@ -606,7 +601,6 @@ def compute_nested_values(
     model: Model,
     trees: tuple[LoweredTree, ...],
     leaves: LeafTable,
-    derived: DerivedColumns,
     types: CTypes,
     description: str,
 ) -> tuple[dict[str, Any], list[SourceFunction]]:
@@ -621,7 +615,8 @@ def compute_nested_values(
     """
     columns = identifiers(model.schema.names, f"{types.prefix}_in_")
     functions = write_source_functions(
-        *(trees, model.schema, leaves, columns, derived, _MAX_DEPTH_NESTED, _MAX_FUNCTION_TESTS),
+        *(trees, model.schema, leaves, columns, model.derived),
+        *(_MAX_DEPTH_NESTED, _MAX_FUNCTION_TESTS),
         thresholds=lambda tree: types.format_thresholds(model, tree),
     )
     numbered = list(enumerate(columns))
@@ -687,7 +682,7 @@ class PackedNodes:
     depth: npt.NDArray[np.int64]
 
 
-def pack_nodes(model: Model, leaves: LeafTable, derived: DerivedColumns) -> PackedNodes:
+def pack_nodes(model: Model, leaves: LeafTable) -> PackedNodes:
     """Pack the nodes of all trees; the model must not use fractional instances.
 
     Trees are packed in groups: concatenated, the nodes of a large forest would take as much
@@ -698,7 +693,7 @@ def pack_nodes(model: Model, leaves: LeafTable, derived: DerivedColumns) -> Pack
     ExportError
         If the number of nodes or of category branches exceeds 32 bits.
     """
-    sizes = np.array([tree.n_nodes for tree in model.trees])
+    sizes, derived = np.array([tree.n_nodes for tree in model.trees]), model.derived
     check_table_size(int(sizes.sum()))
     single, n_features = model.schema.dtype == "float32", model.schema.n_features
     key = np.empty(sizes.sum(), np.uint32 if single else np.uint64)

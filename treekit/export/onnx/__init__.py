@@ -198,10 +198,10 @@ def add_sums(
     """
     form = lower_model(model) if form is None else form
     columns = add_inputs(graph, model, clean=clean)
-    if form.derived.n_columns:
-        columns = add_derived_columns(graph, form.derived, columns)
+    if model.derived.n_columns:
+        columns = add_derived_columns(graph, model.derived, columns)
     if model.missing == "fractional":
-        masses, row = add_masses(graph, model, columns, form.derived.column)
+        masses, row = add_masses(graph, model, columns, model.derived.column)
         return add_largest_leaves(graph, model, masses, row) if need_leaves else ""
     return add_tree_sums(graph, model, form, columns, need_leaves=need_leaves)
 

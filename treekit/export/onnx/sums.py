@@ -23,7 +23,7 @@ import numpy as np
 import numpy.typing as npt
 
 from treekit.errors import ExportError
-from treekit.export.lowering import LoweredTree, Step, lower, require_depth
+from treekit.export.lowering import LoweredTree, Step, lower_unless_fractional, require_depth
 from treekit.export.onnx.graph import Graph
 from treekit.export.onnx.trees import (
     OnnxNodes,
@@ -32,7 +32,7 @@ from treekit.export.onnx.trees import (
     convert_to_onnx_nodes,
 )
 from treekit.model.model import Model
-from treekit.model.tree import MAX_DEPTH, DerivedColumns, make_derived_columns
+from treekit.model.tree import MAX_DEPTH
 
 _MAX_EXACT = 2**24
 """Integers up to this are exact in float32."""
@@ -50,12 +50,10 @@ class LoweredModel:
 
     Attributes
     ----------
-    derived : DerivedColumns
     trees : tuple of LoweredTree
         Empty if the model uses fractional instances.
     """
 
-    derived: DerivedColumns
     trees: tuple[LoweredTree, ...]
 
     @cached_property
@@ -71,12 +69,9 @@ class LoweredModel:
 
 def lower_model(model: Model) -> LoweredModel:
     """Lower the trees of a model, unless it uses fractional instances."""
-    derived = make_derived_columns(model)
-    if model.missing == "fractional":
-        return LoweredModel(derived, ())
-    trees = lower(model, derived)
+    trees = lower_unless_fractional(model)
     require_depth(trees, "onnx")
-    return LoweredModel(derived, trees)
+    return LoweredModel(trees)
 
 
 def add_tree_sums(
