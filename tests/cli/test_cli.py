@@ -889,7 +889,10 @@ def test_the_settings_of_targets_are_listed():
         (["--to", "js"], "did you mean 'javascript'?"),
         (["--to", "py"], "did you mean 'python'?"),
         (["--to", "pyhton"], "did you mean 'python'?"),
-        (["--to", "c", "--set", "form=tabel"], "must be one of auto, if_else, hybrid, table"),
+        (
+            ["--to", "c", "--set", "form=tabel"],
+            "must be one of auto, readable, full, if_else, hybrid, table",
+        ),
         (["--to", "c", "--set", "from=table"], "did you mean 'form'?"),
         (["--to", "c", "-o", "m.onnx"], "must end in '.c'"),
         (["--to", "javascript", "-o", "m.js"], "must end in '.mjs'"),
