@@ -60,6 +60,21 @@ _missing: set[str] = set()
 """Variants that workers called and the library has not."""
 
 
+@pytest.fixture(autouse=True)
+def _marked_if_kernels_compile(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Fail if a test without the marker ``kernels`` compiles the loop over nodes."""
+    library = sys.modules.get("treekit.kernels.library")
+    before = set(library.list_missing()) if library is not None else set()
+    yield
+    library = sys.modules.get("treekit.kernels.library")
+    if library is None or request.node.get_closest_marker("kernels"):
+        return
+    loaded = library.get_library()
+    if loaded is not None and loaded.manifest["variants"] == "usual":
+        compiled = {one.partition("(")[0] for one in set(library.list_missing()) - before}
+        assert "grow_tree.grow_nodes" not in compiled, "mark this test by pytest.mark.kernels"
+
+
 @pytest.hookimpl(optionalhook=True)
 def pytest_testnodedown(node: Any) -> None:
     """Collect what a worker called."""
@@ -84,6 +99,8 @@ def _find_unlisted(called: set[str]) -> list[str]:
     ]
 
 
+_FIRST_TIER = "not matrix and not system"
+
 _LATER = re.compile(r"^pytestmark = (\[\s*)?pytest\.mark\.(matrix|system)\b", re.MULTILINE)
 """The line of a file whose tests are all of a later tier."""
 
@@ -93,7 +110,7 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
     A file that is named on the command line is imported.
     """
-    if config.option.markexpr.strip() != "not matrix and not system":
+    if config.option.markexpr.strip() != _FIRST_TIER:
         return None
     named = {Path(argument.partition("::")[0]).resolve() for argument in config.args}
     if collection_path.suffix != ".py" or collection_path in named:
@@ -101,10 +118,38 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     return True if _LATER.search(collection_path.read_text(encoding="utf-8")) else None
 
 
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node: Any) -> None:
+    """Tell a worker whether tests were named."""
+    node.workerinput["whole_suite"] = _runs_whole_suite(node.config)
+
+
+def _runs_whole_suite(config: pytest.Config) -> bool:
+    """Whether no file and no test was named on the command line."""
+    told = getattr(config, "workerinput", {}).get("whole_suite")
+    return config.args_source is not pytest.Config.ArgsSource.ARGS if told is None else told
+
+
+def _has_all_kernels() -> bool:
+    """Whether no kernel of a built-in component must be compiled."""
+    from treekit.kernels.library import get_library
+
+    library = get_library()
+    return library is not None and library.manifest["variants"] == "all"
+
+
 @pytest.hookimpl(tryfirst=True)  # before tests are deselected by their markers
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Run hypothesis tests again in the system tier, with all their examples."""
-    if config.getoption("markexpr") != "system":
+    """Leave out trainings that would compile kernels for minutes, except those asked for.
+
+    In the system tier hypothesis tests run again, with all their examples.
+    """
+    markexpr = config.getoption("markexpr").strip()
+    if _runs_whole_suite(config) and markexpr == _FIRST_TIER and not _has_all_kernels():
+        left_out = [item for item in items if item.get_closest_marker("kernels")]
+        items[:] = [item for item in items if not item.get_closest_marker("kernels")]
+        config.hook.pytest_deselected(items=left_out)
+    if markexpr != "system":
         return
     for item in items:
         later = item.get_closest_marker("matrix") or item.get_closest_marker("system")

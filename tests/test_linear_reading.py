@@ -147,6 +147,7 @@ def test_model_files(made: Callable[..., bytes], twice: bool) -> None:
     check_doubling(partial(made, twice=twice), partial(parse_model_file, path="m.treekit"), 1000)
 
 
+@pytest.mark.kernels
 @pytest.mark.parametrize("read", [parse_rules, read_edited])
 @pytest.mark.parametrize("made", [rules_text, spoiled_text])
 def test_texts_of_rules(read: Callable[[str], Any], made: Callable[[int], str]) -> None:

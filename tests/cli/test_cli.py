@@ -1122,6 +1122,7 @@ def test_the_demo_names_what_it_cannot_try_without_a_compiler(
     assert (tmp_path / "forest.c").is_file()
 
 
+@pytest.mark.kernels
 def test_train_like_a_model_takes_its_settings_under_those_given(tmp_path: Path):
     table, first, again = MELONS / "watermelon_3.0_en.csv", tmp_path / "a", tmp_path / "b"
     own = ["--algorithm", "c45", "--set", "max_depth=2", "--seed", "3"]

@@ -177,6 +177,7 @@ def compare(
     return count
 
 
+@pytest.mark.kernels
 @pytest.mark.parametrize(("make", "name", "values"), CRITERIA.values(), ids=CRITERIA)
 def test_a_grid_compiles_once_and_models_are_those_of_constants(
     table: Any, make: Any, name: str, values: list[Any], monkeypatch: pytest.MonkeyPatch
@@ -192,6 +193,7 @@ def test_numbers_that_must_be_constants_are(
     assert compare(table, make, name, values, monkeypatch) > 0
 
 
+@pytest.mark.kernels
 def test_trainings_at_a_time_have_their_own_values(table: Any) -> None:
     values = [0.05 * k for k in range(12)]
     expected = [digest_model(train(table, make_linear, balance=value)) for value in values]
@@ -218,6 +220,7 @@ def test_pointers_keep_their_values_while_others_are_loaded() -> None:
         np.testing.assert_equal(pointer(parent, children), score(parent, children))
 
 
+@pytest.mark.kernels
 def test_a_changed_constant_or_type_compiles_anew(
     table: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -229,6 +232,7 @@ def test_a_changed_constant_or_type_compiles_anew(
     assert count_compilations(lambda: train(table, make_linear, balance=1)) > 0
 
 
+@pytest.mark.kernels
 def test_an_int_that_is_not_a_setting_is_a_constant(table: Any) -> None:
     def make(steps: int) -> CriterionFunctions:
         doubled = 2 * steps
@@ -238,6 +242,7 @@ def test_an_int_that_is_not_a_setting_is_a_constant(table: Any) -> None:
     assert count_compilations(lambda: train(table, make, steps=2)) > 0
 
 
+@pytest.mark.kernels
 def test_python_objects_of_a_function_are_those_of_constants(table: Any, capfd: Any) -> None:
     def make(balance: float) -> CriterionFunctions:
         def score(parent: Any, children: Any) -> float:
@@ -251,6 +256,7 @@ def test_python_objects_of_a_function_are_those_of_constants(table: Any, capfd: 
     assert "one row and 0.25" in capfd.readouterr().out
 
 
+@pytest.mark.kernels
 def test_an_exception_names_the_statistics(table: Any) -> None:
     def make(limit: float) -> CriterionFunctions:
         def score(parent: Any, children: Any) -> float:

@@ -423,6 +423,7 @@ def has_raised(tree: Tree, node: reference_error_based.Node) -> bool:
     )
 
 
+@pytest.mark.kernels
 @pytest.mark.parametrize(
     ("raising", "collapsing", "missing"),
     [

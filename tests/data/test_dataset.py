@@ -577,6 +577,7 @@ def test_a_validation_table_that_nothing_looks_at_is_refused():
         treekit.train(table, target="y", validation=table)
 
 
+@pytest.mark.kernels
 @pytest.mark.parametrize("splitter", ["exact", "histogram"])
 @pytest.mark.parametrize("criterion", ["gini", "squared_error"])
 @pytest.mark.parametrize("placement", [MIDPOINT, READABLE_FLOAT32])
@@ -725,6 +726,7 @@ def test_the_command_line_takes_a_validation_table(tmp_path: Path):
     assert model.trees[0].weight[0] == 80
 
 
+@pytest.mark.kernels
 @pytest.mark.parametrize("holdout", [0.25, None])
 def test_rows_in_parts_are_judged_in_parts_before_and_after_pruning(holdout):
     table, other = noisy(150, 0), noisy(150, 1)

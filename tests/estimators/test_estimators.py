@@ -230,6 +230,7 @@ def test_an_estimator_grows_the_trees_of_the_front_door(cls, settings):
         np.testing.assert_array_equal(estimator.predict_proba(frame), model.predict_proba(frame))
 
 
+@pytest.mark.kernels
 def test_scikit_learn_s_parameters_are_the_front_door_s_settings():
     frame, y, _ = table()
     estimator = DecisionTreeClassifier(
@@ -817,6 +818,7 @@ def test_min_impurity_decrease_is_scikit_learn_s(decrease, weighted):
     assert ours.fit(x, y, weights).get_n_leaves() == leaves > 1
 
 
+@pytest.mark.kernels
 @pytest.mark.parametrize("missing", ["direction", "surrogate", "error"])
 @pytest.mark.parametrize("pruner", [None, "reduced_error", "cost_complexity", "holdout"])
 def test_rows_are_counted_in_the_nodes_they_reach(missing, pruner):

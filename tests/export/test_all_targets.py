@@ -142,7 +142,9 @@ def test_a_release_leaves_the_digests_as_they_are(monkeypatch: pytest.MonkeyPatc
 @pytest.mark.parametrize(
     "name",
     [
-        name if name in QUICK else pytest.param(name, marks=pytest.mark.system)
+        pytest.param(name, marks=pytest.mark.kernels if name in QUICK else pytest.mark.system)
+        if name not in QUICK or "surrogates" in name
+        else name
         for name in TRAINED
         if not name.startswith(("read_", "learned_"))  # in the tests of their plugins
     ],

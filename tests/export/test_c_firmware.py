@@ -121,6 +121,7 @@ def test_no_saving_is_stated_where_integers_are_impossible():
     assert stated_saving(header) == 0
 
 
+@pytest.mark.kernels
 @pytest.mark.parametrize(
     ("trees", "depth", "form"), [(1, 3, "if_else"), (10, 9, "table"), (60, 9, "table")]
 )

@@ -103,6 +103,7 @@ def test_trees_of_wide_tables_equal_the_oracle(criterion: str) -> None:
         check(problem_of(rng, criterion, wide=True, multiway=rng.random() < 0.5))
 
 
+@pytest.mark.kernels
 @pytest.mark.parametrize(
     ("criterion", "max_bins"),
     [

@@ -100,6 +100,7 @@ def small_problem(rng: random.Random, criterion: str, n_classes: int, **changes:
             return problem
 
 
+@pytest.mark.kernels
 @pytest.mark.parametrize(
     ("criterion", "n_classes"),
     [
@@ -165,6 +166,7 @@ def with_levels_for_numbers(rng: random.Random, p: Problem) -> Problem:
     return replace(p, columns=columns, levels=[size or 5 for size in p.levels])
 
 
+@pytest.mark.kernels
 @pytest.mark.parametrize("level_by", [pytest.param("gain", marks=pytest.mark.matrix), "ratio"])
 @pytest.mark.parametrize("tolerance", [0.0, pytest.param(0.1, marks=pytest.mark.matrix)])
 def test_parts_split_one_level_from_the_rest_as_the_oracle(level_by: str, tolerance: float) -> None:
@@ -196,6 +198,7 @@ def problems(draw: st.DrawFn, missing: bool = True) -> Problem:
 few = settings(max_examples=examples(40), deadline=None)
 
 
+@pytest.mark.kernels
 @few
 @given(problems())
 def test_the_parts_of_a_row_add_up_exactly(problem: Problem) -> None:
@@ -211,6 +214,7 @@ def test_the_parts_of_a_row_add_up_exactly(problem: Problem) -> None:
     assert np.bincount(reached.ids, reached.share).tolist() == [1.0] * len(ids)
 
 
+@pytest.mark.kernels
 @few
 @given(problems())
 def test_rows_led_through_a_tree_again_leave_its_statistics(problem: Problem) -> None:
@@ -221,6 +225,7 @@ def test_rows_led_through_a_tree_again_leave_its_statistics(problem: Problem) ->
     np.testing.assert_array_equal(again, grown.stats)
 
 
+@pytest.mark.kernels
 @few
 @given(problems())
 def test_rows_of_twice_the_weight_grow_the_same_tree(problem: Problem) -> None:
@@ -234,6 +239,7 @@ def test_rows_of_twice_the_weight_grow_the_same_tree(problem: Problem) -> None:
     np.testing.assert_allclose(twice.stats, 2 * once.stats, atol=1e-9)
 
 
+@pytest.mark.kernels
 @few
 @given(problems(missing=False))
 def test_without_missing_values_the_tree_is_that_of_learned_sides(problem: Problem) -> None:
@@ -242,6 +248,7 @@ def test_without_missing_values_the_tree_is_that_of_learned_sides(problem: Probl
         np.testing.assert_array_equal(getattr(parts.tree, name), getattr(sides.tree, name), name)
 
 
+@pytest.mark.kernels
 @few
 @given(problems(), st.randoms())
 def test_the_order_of_rows_does_not_matter(problem: Problem, rng: random.Random) -> None:
@@ -264,6 +271,7 @@ def holes(rng: random.Random, rows: int, share: float) -> Problem:
     return Problem(columns, y, [None, None, None, 9, 9, 9], "gini", 2, multiway=True)
 
 
+@pytest.mark.kernels
 @pytest.mark.parametrize("max_depth", [3, 4])
 def test_best_first_growth_of_all_leaves_is_depth_first_growth(max_depth: int) -> None:
     # With a bound on leaves slices lie anywhere, and are squeezed together.
@@ -276,6 +284,7 @@ def test_best_first_growth_of_all_leaves_is_depth_first_growth(max_depth: int) -
         np.testing.assert_array_equal(ours[np.lexsort(ours.T)], theirs[np.lexsort(theirs.T)])
 
 
+@pytest.mark.kernels
 def test_held_out_rows_go_in_parts_and_shape_nothing() -> None:
     problem = holes(random.Random(2), 200, 0.3)
     recipe = parts_recipe(problem)
@@ -312,6 +321,7 @@ def test_an_empty_branch_predicts_as_its_parent_with_weight_0() -> None:
         assert tree.missing[0] == 0
 
 
+@pytest.mark.kernels
 def test_a_nominal_column_is_tested_once_on_a_path_even_with_missing_values() -> None:
     rng = random.Random(3)
     for parts in (False, True):
@@ -407,6 +417,7 @@ def with_category(problem: reference.Problem) -> reference.Problem:
     return replace(problem, columns=columns, levels=[*problem.levels, 1])
 
 
+@pytest.mark.kernels
 @pytest.mark.parametrize("criterion", ["gini", "squared_error"])
 def test_surrogates_and_the_rows_they_send_equal_the_slow_search(criterion: str) -> None:
     rng = random.Random(f"surrogates {criterion}")
@@ -444,6 +455,7 @@ def test_surrogates_of_numbers_alone_equal_the_slow_search(criterion: str) -> No
         surrogates_check(problem, grow(problem, surrogates=rule), rule)
 
 
+@pytest.mark.kernels
 def test_a_reversed_copy_stands_in_with_the_larger_values_left() -> None:
     values = [float(i) for i in range(8)]
     columns: list[list[Any]] = [[*values, None], [*(7.0 - v for v in values), 6.0]]
@@ -455,6 +467,7 @@ def test_a_reversed_copy_stands_in_with_the_larger_values_left() -> None:
     assert tree.value[tree.leaves].tolist() == [[0.0, 4.0], [5.0, 0.0]]
 
 
+@pytest.mark.kernels
 def test_a_column_that_is_often_missing_itself_comes_after_one_that_agrees_less() -> None:
     """As in rpart: rows where the candidate is missing count against it."""
     primary: list[Any] = [0.0] * 10 + [1.0] * 10
@@ -469,6 +482,7 @@ def test_a_column_that_is_often_missing_itself_comes_after_one_that_agrees_less(
     assert tree.surrogate_feature[:2].tolist() == [1, 2]
 
 
+@pytest.mark.kernels
 def test_a_surrogate_cuts_between_values_of_all_rows_of_the_node() -> None:
     """Rows whose own value is missing are of the node, too; of equal cuts the first."""
     primary: list[Any] = [0.0] * 4 + [1.0] * 4 + [None] * 2
@@ -480,6 +494,7 @@ def test_a_surrogate_cuts_between_values_of_all_rows_of_the_node() -> None:
     assert kept(grow(with_category(problem), surrogates=5).tree, 0) == [(1, 4.0, 0)]
 
 
+@pytest.mark.kernels
 def test_rpart_wants_nominal_surrogates_that_err_twice() -> None:
     primary: list[Any] = [0.0] * 8 + [1.0] * 8
     faultless: list[Any] = [0] * 8 + [1] * 8
@@ -493,6 +508,7 @@ def test_rpart_wants_nominal_surrogates_that_err_twice() -> None:
     assert grow(problem, surrogates=rule).tree.surrogate_feature.tolist() == [2]
 
 
+@pytest.mark.kernels
 def test_a_column_no_better_than_the_majority_is_not_a_surrogate() -> None:
     primary: list[Any] = [0.0] * 8 + [1.0] * 3
     other: list[Any] = [0.0, 1.0] * 4 + [0.0, 1.0, 1.0]
@@ -518,6 +534,7 @@ def mixed_table(rows: int, seed: int) -> dict[str, Any]:
     return table
 
 
+@pytest.mark.kernels
 @pytest.mark.parametrize("splitter", [pytest.param("exact", marks=pytest.mark.matrix), "histogram"])
 def test_rows_go_in_growth_where_the_model_sends_them(splitter: str) -> None:
     dataset = make_dataset(mixed_table(400, 1), "y")
@@ -531,6 +548,7 @@ def test_rows_go_in_growth_where_the_model_sends_them(splitter: str) -> None:
     )
 
 
+@pytest.mark.kernels
 @pytest.mark.parametrize("splitter", [pytest.param("exact", marks=pytest.mark.matrix), "histogram"])
 def test_held_out_rows_go_where_the_model_sends_them(splitter: str) -> None:
     dataset = make_dataset(mixed_table(400, 2), "y")

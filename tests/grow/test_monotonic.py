@@ -129,6 +129,7 @@ HOW: list[Any] = [
 ]
 
 
+@pytest.mark.kernels
 @pytest.mark.parametrize("how", HOW, ids=lambda how: " ".join(map(str, how.values())))
 @pytest.mark.parametrize("task", ["classification", "regression"])
 def test_no_answer_falls_along_a_rising_column(task: Any, how: dict[str, Any]) -> None:

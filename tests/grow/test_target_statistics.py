@@ -269,6 +269,7 @@ def test_whole_weights_count_as_copies_and_rows_in_any_order():
     assert same_answers(trained(UPLIFT), trained(UPLIFT, data=shuffled))
 
 
+@pytest.mark.kernels
 @pytest.mark.parametrize(
     "settings",
     [
@@ -385,6 +386,7 @@ def test_classes_counted_by_indicators_grow_the_trees_of_the_classes(settings):
     assert same_answers(own, plain)
 
 
+@pytest.mark.kernels
 def test_bootstrap_samples_of_indicators_add_up_whatever_rows_and_classes_weigh():
     data = table()
     data["weight"] = np.random.default_rng(3).random(400) * 0.1
@@ -862,6 +864,7 @@ def test_a_row_of_weight_two_is_two_rows(targets: list[str]) -> None:
         np.testing.assert_array_equal(mine, theirs)
 
 
+@pytest.mark.kernels
 @pytest.mark.parametrize(
     "targets",
     [pytest.param(CLASSES, marks=pytest.mark.matrix), NUMBERS],
@@ -989,6 +992,7 @@ PARTS: dict[str, Any] = {"missing": "fractional"}
 SUMS: dict[str, Any] = {"missing": "surrogate", "splitter": "oblique"}
 
 
+@pytest.mark.kernels
 @pytest.mark.parametrize(
     ("settings", "targets"),
     [

@@ -399,6 +399,7 @@ def grown_by(recipe: Recipe) -> GrownTree:
 COMPILED = ("histogram", "surrogates", "parts")
 
 
+@pytest.mark.kernels
 @pytest.mark.parametrize(
     "kind", [k if k in COMPILED else pytest.param(k, marks=pytest.mark.matrix) for k in KINDS]
 )

@@ -48,6 +48,7 @@ def test_every_variant_is_listed_once() -> None:
     assert len(set(listed)) == len(listed)
 
 
+@pytest.mark.kernels
 def test_a_kernel_looks_up_its_variant_by_its_place(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(library, "get_library", lambda: None)
     monkeypatch.setattr(library, "_missing", set())

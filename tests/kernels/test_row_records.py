@@ -121,6 +121,7 @@ CASES: dict[str, tuple[dict[str, Any], dict[str, Any], int]] = {
 }  # fmt: skip
 
 
+@pytest.mark.kernels
 @pytest.mark.parametrize("held_out", [False, True])
 @pytest.mark.parametrize("case", CASES)
 def test_trees_are_those_of_row_numbers(case: str, held_out: bool) -> None:
@@ -158,6 +159,7 @@ def gini(stats: Any) -> float:
     return float(1.0 - (stats * stats).sum() / (weight * weight))
 
 
+@pytest.mark.kernels
 @pytest.mark.parametrize("max_bins", [None, 40])
 @pytest.mark.parametrize("missing", [0, 3])
 def test_a_tolerance_is_for_the_cuts_of_one_column(max_bins: int | None, missing: int) -> None:
@@ -186,6 +188,7 @@ def test_tables_that_records_do_not_suit() -> None:
     assert recipe_of(problem(classes=2, known_only=True), fractional=True).records is None
 
 
+@pytest.mark.kernels
 @pytest.mark.parametrize("max_bins", [None, 200])
 def test_columns_without_a_cut_that_is_heavy_enough(max_bins: int | None) -> None:
     """More of them than a batch has cuts."""

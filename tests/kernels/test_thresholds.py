@@ -138,6 +138,7 @@ def mean_digits(model):
     return np.mean([len(digits_of(number, dtype)) for number in numbers])
 
 
+@pytest.mark.kernels
 @pytest.mark.parametrize(
     ("name", "missing"),
     [
@@ -163,6 +164,7 @@ def test_no_training_row_changes_sides(name, missing):
     assert mean_digits(models[0]) < mean_digits(models[1])
 
 
+@pytest.mark.kernels
 @pytest.mark.parametrize("splitter", [later("exact"), "histogram"])
 @pytest.mark.parametrize("missing", ["direction", later("surrogate")])
 def test_validation_rows_follow_readable_thresholds(splitter, missing):

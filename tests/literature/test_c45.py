@@ -55,6 +55,7 @@ def train_on(name: str, **settings: Any) -> Model:
 RUNS = json.loads((TABLES / "j48.json").read_text(encoding="utf-8"))["runs"]
 
 
+@pytest.mark.kernels
 @pytest.mark.parametrize("run", RUNS, ids=lambda run: f"{run['data']} {run['options']}")
 def test_trees_are_those_of_j48(run: dict[str, Any]) -> None:
     options = run["options"].split()
@@ -77,6 +78,7 @@ def test_trees_are_those_of_j48(run: dict[str, Any]) -> None:
         np.testing.assert_allclose(shares, run["second_class"], atol=1e-4)
 
 
+@pytest.mark.kernels
 def test_the_algorithm_c45_becomes_j48_by_the_settings_that_it_names() -> None:
     # `treekit.training.settings`
     j48 = {"criterion.tolerance": 1e-6, "min_gain": 0.0, "pruner.limit": "j48", "dtype": "float64"}
@@ -88,6 +90,7 @@ def test_the_algorithm_c45_becomes_j48_by_the_settings_that_it_names() -> None:
     np.testing.assert_allclose(shares, run["second_class"], atol=1e-4)
 
 
+@pytest.mark.kernels
 @pytest.mark.parametrize(("column", "gain"), [("color", 0.252), ("texture", 0.424)])
 def test_gains_of_table_4_4_count_the_known_rows_and_their_share(column: str, gain: float) -> None:
     # Page 87.
@@ -103,6 +106,7 @@ def test_gains_of_table_4_4_count_the_known_rows_and_their_share(column: str, ga
     assert round(float(model.trees[0].gain[0]), 3) == gain
 
 
+@pytest.mark.kernels
 def test_table_4_4_splits_by_texture_and_divides_the_melons_that_miss_it() -> None:
     # Page 88: 7/15, 5/15 and 3/15 of melon 8 (and 10) go down the three branches.
     model = treekit.train(
@@ -269,6 +273,7 @@ def test_a_negative_least_gain_makes_splits_that_gain_nothing() -> None:
         assert list(model.predict(table)) == table["good"]
 
 
+@pytest.mark.kernels
 def test_out_of_bag_rows_vote_with_their_parts() -> None:
     forest = J48 | {"ensemble": "forest", "trees": 8, "criterion.mdl": False}
     model = train_on("labor", **forest)
@@ -278,6 +283,7 @@ def test_out_of_bag_rows_vote_with_their_parts() -> None:
     assert train_on("labor", **forest, n_jobs=2).provenance["oob"] == oob
 
 
+@pytest.mark.kernels
 def test_the_estimates_of_parts_of_a_number_average_to_the_mean() -> None:
     rng = np.random.default_rng(0)
     x = np.where(rng.random(250) < 0.3, np.nan, rng.normal(size=250))

@@ -86,6 +86,7 @@ def runs_with(key: str) -> list[Any]:
     ]
 
 
+@pytest.mark.kernels
 @pytest.mark.parametrize("run", runs_with("leaves"), ids=name_of)
 def test_trees_have_the_leaves_and_the_training_error_of_rpart(run: dict[str, Any]) -> None:
     alpha = run["cp"] * root_risk(cart(run, 1e9)) if run["cp"] else 0.0
@@ -103,6 +104,7 @@ def test_trees_have_the_leaves_and_the_training_error_of_rpart(run: dict[str, An
         assert np.sqrt((error**2).mean()) == pytest.approx(run["train_rmse"], abs=1e-6)
 
 
+@pytest.mark.kernels
 @pytest.mark.parametrize("run", runs_with("train_prob"), ids=name_of)
 def test_rows_with_missing_values_get_the_probabilities_of_rpart(run: dict[str, Any]) -> None:
     """Many rows have missing values: surrogates send them."""
@@ -111,6 +113,7 @@ def test_rows_with_missing_values_get_the_probabilities_of_rpart(run: dict[str, 
     np.testing.assert_allclose(shares, run["train_prob"], atol=1e-6)
 
 
+@pytest.mark.kernels
 @pytest.mark.parametrize("run", runs_with("cptable"), ids=name_of)
 def test_the_sequence_of_pruned_trees_is_the_cptable_of_rpart(run: dict[str, Any]) -> None:
     """Pruned a little above each CP, as many splits are left as rpart's table says."""

@@ -277,6 +277,7 @@ def xor_table():
     return side.T.astype(float), (side >= 5).sum(axis=0) % 2
 
 
+@pytest.mark.kernels
 @pytest.mark.parametrize("splitter", ["exact", "histogram", "random"])
 @pytest.mark.parametrize("criterion", ["gini", "entropy"])
 @pytest.mark.parametrize("max_features", [None, 1])
@@ -298,6 +299,7 @@ def test_impure_nodes_are_split_without_a_gain(splitter, criterion, max_features
     assert treekit.train(table, "target", criterion=criterion, min_gain=None).n_leaves > 3
 
 
+@pytest.mark.kernels
 @pytest.mark.parametrize("splitter", ["exact", "histogram", "random"])
 @pytest.mark.parametrize(
     "criterion", ["squared_error", "friedman_mse", "poisson", "absolute_error"]
@@ -312,6 +314,7 @@ def test_nodes_of_different_numbers_are_split_without_a_gain(splitter, criterion
     np.testing.assert_array_equal(own.predict(x), y + 1.0)
 
 
+@pytest.mark.kernels
 def test_forests_and_several_outputs_are_split_without_a_gain():
     x, y = xor_table()
     both = np.column_stack([y, x[:, 0] >= 5]).astype(int)
@@ -342,6 +345,7 @@ def test_equal_rows_and_pure_nodes_are_not_split():
         DecisionTreeRegressor(criterion="absolute_error").fit(x, x)
 
 
+@pytest.mark.kernels
 def test_trees_of_absolute_errors_are_scikit_learn_s():
     x, y = [[3], [5], [3], [8], [5]], [6, 7, 3, 4, 3]
     cases = [
@@ -357,6 +361,7 @@ def test_trees_of_absolute_errors_are_scikit_learn_s():
         np.testing.assert_array_equal(own.tree_.value.ravel(), value)
 
 
+@pytest.mark.kernels
 @pytest.mark.parametrize(
     "criterion", ["squared_error", "friedman_mse", "poisson", "absolute_error"]
 )
@@ -371,6 +376,7 @@ def test_missing_cells_follow_the_heavier_branch_and_of_equal_ones_the_right(cri
     assert labels.predict([[np.nan]]).tolist() == [True]
 
 
+@pytest.mark.kernels
 @pytest.mark.parametrize("max_samples", [None, 0.2, 200, 2.0])
 def test_a_share_of_the_weight_is_one_of_the_drawn_rows(max_samples):
     rng = np.random.default_rng(0)

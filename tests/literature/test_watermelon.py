@@ -253,10 +253,11 @@ FIGURE_4_10 = {
     [
         ("2.0", {}, FIGURE_4_4),
         ("3.0", {}, FIGURE_4_8),
-        (
+        pytest.param(
             "2.0_alpha",
             {"missing": "fractional", "min_weight_leaf": 0.0, "min_weight_split": 0.0},
             FIGURE_4_9,
+            marks=pytest.mark.kernels,
         ),
         ("3.0_alpha", {}, FIGURE_4_10),
     ],

@@ -282,6 +282,7 @@ def test_a_preset_holds_settings_that_training_and_components_declare(name, task
             assert key in names
 
 
+@pytest.mark.kernels
 @pytest.mark.parametrize("name", TRAINED)
 def test_the_name_changes_nothing_that_its_settings_do_not(name):
     by_name = treekit.train(whole(), "y", algorithm=name, seed=3, **few(name))
@@ -292,6 +293,7 @@ def test_the_name_changes_nothing_that_its_settings_do_not(name):
         same_tree(one, other)
 
 
+@pytest.mark.kernels
 @pytest.mark.parametrize("name", TRAINED)
 def test_the_recorded_settings_train_the_same_model_again(name):
     model = treekit.train(whole(), "y", algorithm=name, seed=1, **few(name))
@@ -302,6 +304,7 @@ def test_the_recorded_settings_train_the_same_model_again(name):
         same_tree(one, other)
 
 
+@pytest.mark.kernels
 def test_explicit_settings_win():
     model = treekit.train(whole(), "y", algorithm="stump", max_depth=2, seed=0)
     assert (model.depth, model.settings["algorithm"]) == (2, "stump")
@@ -310,6 +313,7 @@ def test_explicit_settings_win():
     assert not any(key.startswith("pruner.") for key in model.settings)
 
 
+@pytest.mark.kernels
 def test_another_component_leaves_the_settings_of_the_preset_s_own():
     model = treekit.train(whole(), "y", algorithm="c45", criterion="gini", seed=0)
     assert model.settings["criterion"] == "gini"
@@ -318,6 +322,7 @@ def test_another_component_leaves_the_settings_of_the_preset_s_own():
     assert (model.settings["criterion"], model.settings["criterion.slack"]) == ("gain_ratio", 0.0)
 
 
+@pytest.mark.kernels
 def test_a_forest_of_an_algorithm_s_trees_leaves_out_what_holds_for_a_single_tree():
     alone = treekit.train(whole(), "y", algorithm="cart", seed=0)
     assert alone.settings["pruner"] == "cost_complexity"

@@ -131,6 +131,7 @@ ORDINARY = {
 }
 
 
+@pytest.mark.kernels
 @pytest.mark.parametrize("missing", ["direction", "fractional"])
 @pytest.mark.parametrize("n_trees", [1, 100, pytest.param(1000, marks=pytest.mark.matrix)])
 @pytest.mark.parametrize("name", ORDINARY)
@@ -170,12 +171,14 @@ def test_sizes_over_many_powers_of_ten_keep_their_digits_or_are_named(
     np.testing.assert_allclose(found, y[known], rtol=1e-9)
 
 
+@pytest.mark.kernels
 def test_numbers_of_both_signs_keep_nine_digits_except_those_near_0():
     y = np.random.default_rng(1).choice([-1, 1], size=1000) * 10 ** _RNG.uniform(0, 9, size=1000)
     found = train(y).predict({"x": np.arange(1000.0)})
     assert np.quantile(np.abs(found / y - 1.0), 0.95) <= 1e-9
 
 
+@pytest.mark.kernels
 def test_whole_sizes_from_1_to_1e9_are_exact():
     y = np.rint(10 ** _RNG.uniform(0, 9, size=1000))
     found = train(y, dtype="float64").predict({"x": np.arange(1000.0)})
@@ -206,6 +209,7 @@ def train_sizes(weights=None, *, holes=False, **settings):
     return treekit.train(table, "y", weights=weights, seed=0, min_weight_leaf=2, **settings)
 
 
+@pytest.mark.kernels
 @pytest.mark.parametrize("weights", [None, "w", "part"])
 @pytest.mark.parametrize("splitter", ["exact", "histogram"])
 def test_leaves_are_the_means_of_their_rows(weights, splitter):
@@ -237,6 +241,7 @@ def divide(tree, parts, node=0):
         yield from divide(tree, mine, tree.first_child[node] + side)
 
 
+@pytest.mark.kernels
 @pytest.mark.parametrize("weights", [None, "part"])
 @pytest.mark.parametrize("splitter", ["exact", "histogram"])
 def test_leaves_are_the_means_of_parts_of_rows(weights, splitter):
@@ -253,6 +258,7 @@ def test_leaves_are_the_means_of_parts_of_rows(weights, splitter):
         assert abs(value / float(mean) - 1.0) <= 1e-9, node
 
 
+@pytest.mark.kernels
 @pytest.mark.parametrize("both", [False, True])
 def test_fractional_leaves_of_forests_keep_nine_digits(both):
     rng = np.random.default_rng(7)
@@ -267,12 +273,14 @@ def test_fractional_leaves_of_forests_keep_nine_digits(both):
     assert np.quantile(np.abs(kept / values - 1.0), 0.95 if both else 1.0) <= 1e-9
 
 
+@pytest.mark.kernels
 def test_fractional_sizes_over_too_many_powers_of_ten_are_named():
     y = 10.0 ** np.linspace(0, 10.5, 400)  # refused by the leaves, not by the numbers
     with pytest.raises(DataError, match=r"row 3\d+ is .*transform the target"):
         train(y, missing="fractional")
 
 
+@pytest.mark.kernels
 @pytest.mark.parametrize(
     "settings", [{}, {"ensemble": "forest", "trees": 8}], ids=["tree", "forest"]
 )
@@ -291,18 +299,21 @@ def test_wide_sizes_give_one_model_for_weights_copies_threads_and_orders(setting
         assert hash_model(other) == hash_model(model)
 
 
+@pytest.mark.kernels
 def test_constraints_hold_for_exact_means():
     model = train_sizes(monotonic={"x": 1}, max_depth=4)
     found = model.predict({"x": np.arange(140.0), "z": np.zeros(140)})
     assert (np.diff(found) >= 0).all()
 
 
+@pytest.mark.kernels
 def test_pruning_keeps_exact_means():
     full, pruned = train_sizes(), train_sizes(pruner="cost_complexity")
     assert pruned.n_leaves < full.n_leaves
     np.testing.assert_allclose(pruned.trees[0].value[0], SIZES["y"].mean(), rtol=1e-15)
 
 
+@pytest.mark.kernels
 @pytest.mark.parametrize("missing", ["direction", "fractional"])
 @pytest.mark.parametrize("count", [1, 5])
 def test_wide_sums_give_the_same_bits_everywhere(count, missing, tmp_path):
@@ -328,6 +339,7 @@ def test_wide_sums_give_the_same_bits_everywhere(count, missing, tmp_path):
     assert parse_rules("".join(rules.text())).units.tolist() == rules.units.tolist()
 
 
+@pytest.mark.kernels
 @pytest.mark.parametrize("criterion", ["absolute_error", "poisson"])
 def test_other_criteria_are_checked(criterion):
     train(ORDINARY["incomes"], criterion=criterion, max_depth=3)

@@ -137,6 +137,7 @@ def cuts_of(**settings):
     return len(set(model.trees[0].threshold[model.trees[0].kind == Split.THRESHOLD]))
 
 
+@pytest.mark.kernels
 def test_max_bins_bounds_the_cuts_of_the_histogram_splitter():
     assert cuts_of(splitter="histogram", max_bins=16) <= 15
     assert 16 < cuts_of(splitter="histogram") <= 254
@@ -147,6 +148,7 @@ def test_nothing_bounds_the_cuts_of_the_exact_splitter():
     assert cuts_of(splitter="exact") > 254
 
 
+@pytest.mark.kernels
 def test_auto_is_exact_for_small_tables_and_histogram_for_large_ones():
     for n, name in [(50, "exact"), (10_001, "histogram")]:
         table = {"x": np.arange(float(n)), "y": (np.arange(n) > n // 3).astype(int)}
@@ -439,6 +441,7 @@ def test_a_forest_of_a_few_categories_does_not_depend_on_the_order_of_the_rows()
 # ------------------------------------------------------------------ weights
 
 
+@pytest.mark.kernels
 @pytest.mark.parametrize("task", ["classification", "regression"])
 @pytest.mark.parametrize(
     "settings",
@@ -544,6 +547,7 @@ def test_a_target_of_thousands_of_classes_compiles_at_once():
 # ------------------------------------------------------------------ odd tables
 
 
+@pytest.mark.kernels
 def test_an_all_missing_column_is_never_tested():
     table = noisy() | {"void": [None] * 240}
     for settings in ({}, {"splitter": "histogram"}, {"ensemble": "forest", "trees": 3}):
@@ -703,6 +707,7 @@ def test_a_class_weight_multiplies_what_was_drawn():
         assert ratio[1] / ratio[0] == pytest.approx(5)
 
 
+@pytest.mark.kernels
 @pytest.mark.parametrize("splitter", ["exact", "histogram"])
 def test_a_class_of_weight_0_is_left_out(splitter):
     # Three classes, of which one neither is drawn nor shapes codes.

@@ -46,6 +46,7 @@ SETTINGS = {
 }
 
 
+@pytest.mark.kernels
 @pytest.mark.parametrize("task", ["classification", "regression"])
 @pytest.mark.parametrize("settings", SETTINGS.values(), ids=SETTINGS)
 def test_a_constant_factor_of_weights_does_not_change_the_model(settings, task, tmp_path):
