@@ -154,6 +154,7 @@ def test_texts_of_rules(read: Callable[[str], Any], made: Callable[[int], str]) 
     check_doubling(made, read, 200)
 
 
+@pytest.mark.kernels
 def test_rules_as_json(tmp_path: Path) -> None:
     check_doubling(partial(rules_json, folder=tmp_path), read_json, 200)
     check_doubling(lambda n: json_keys(names(n, twice=True)), read_json, 500)

@@ -77,7 +77,7 @@ def test_an_exporter_may_be_given_itself(tmp_path):
 def test_settings_reach_the_exporter_checked(tmp_path):
     export(MODEL, BUILTIN["c"], tmp_path / "m.c", form="table")
     assert '"table"' in (tmp_path / "m.h").read_text()
-    with pytest.raises(SettingError, match="one of auto, if_else, hybrid, table"):
+    with pytest.raises(SettingError, match="one of auto, readable, full, if_else, hybrid, table"):
         export(MODEL, BUILTIN["c"], tmp_path / "m.c", form="tables")
     with pytest.raises(SettingError, match="no setting 'shape'"):
         export(MODEL, BUILTIN["python"], tmp_path / "m.py", shape=1)
