@@ -145,6 +145,7 @@ function open(model, row, tree = 1) {
   showModel(model);
   for (const part of ["rule-part", "change-part", "adds-part", "votes-part"]) find(part).hidden = true;
   find("answer").replaceChildren();
+  markStale(null);
   showKept();
   if (model.state !== "READY") return;
   state.form = new Form(find("fields"), model, later);
@@ -183,6 +184,7 @@ async function predict() {
   if (row === null) {
     done("work", "rule-part", "change-part");
     find("said").textContent = say("serve_fault_somewhere");
+    markStale("serve_stale_fault");
     return;
   }
   link();
@@ -192,6 +194,7 @@ async function predict() {
     const said = await ask("predict", { body: { model: model.name, rows: [row] }, signal });
     if (isOther(said.version)) return await anew();
     find("trouble").hidden = true;
+    markStale(null);
     state.answers = answersOf(model, said.rows[0]);
     state.row = form.texts();
     find("said").textContent = sentence(state.answers);
@@ -206,6 +209,14 @@ async function predict() {
       find("waiting").hidden = true;
     }
   }
+}
+
+// Dim what is shown of an earlier row, with the reason; null: it is that of the present row.
+function markStale(reason) {
+  const stale = reason !== null && state.answers !== null;
+  find("found").classList.toggle("stale", stale);
+  find("stale").hidden = !stale;
+  find("stale").textContent = stale ? say(reason) : "";
 }
 
 async function explain(row, signal) {
@@ -296,6 +307,8 @@ async function fail(error) {
   const again = el("button", { type: "button", onclick: retry }, say("serve_again"));
   const message = el("bdi", {}, visible(error.message, 600));
   find("said").textContent = "";
+  find("loading").hidden = true;
+  markStale("serve_stale_error");
   if (error.status === 0) return complain(el("p", {}, say("serve_gone")), again);
   if ((error.status === 503 || error.status === 404) && await wentAway()) return undefined;
   if (error.status === 429 || error.status === 503) {
@@ -329,6 +342,7 @@ function retry() {
 }
 
 function askToken() {
+  find("loading").hidden = true;
   find("token").hidden = false;
   find("trouble").hidden = true;
   find("token-text").focus();
@@ -380,7 +394,7 @@ function showLanguages(codes) {
 async function start() {
   try {
     await readModels();
-    find("token").hidden = true;
+    find("token").hidden = find("loading").hidden = true;
     follow();
   } catch (error) { fail(error); }
 }

@@ -345,6 +345,8 @@ def test_the_form_is_made_from_the_schema_and_filled_in(page):
     assert page.shares() == shares_of(page.served.models["melon"], **row)
     assert "4" in page.text("#facts")
     assert page.text("#facts").count("no, yes") == 1
+    assert "an example made from the columns, not a real row" in page.text(".ask")
+    assert not page.seen("#loading")
 
 
 @pytest.mark.system
@@ -402,7 +404,14 @@ def test_an_invalid_number_is_reported_at_its_field_and_not_sent(page):
     page.press("Enter", "\r")
     page.wait("document.activeElement.ariaInvalid === 'true'")
     assert page.text("#field-0-fault") == "This is not a number; write, for example, 12.5 or 1e-3."
+    assert "an earlier row: correct the marked field" in page.text("#stale")
+    dimmed = "getComputedStyle(document.getElementById('answer')).opacity"
+    assert page.ask(dimmed) == "0.4"
     assert len(page.served.moods.asked) == before
+    page.ask("document.getElementById('field-0').select()")
+    page.browser.type("1.5")
+    page.wait("document.getElementById('stale').hidden")
+    assert page.ask(dimmed) == "1"
 
 
 # ---------------------------------------------------------------- reasons
@@ -692,10 +701,12 @@ def test_an_unreachable_server_is_reported_and_retried(faulty):
     faulty.browser.type("0.1")
     faulty.wait("!document.getElementById('trouble').hidden")
     assert "does not respond" in faulty.text("#trouble")
+    assert "the server did not answer" in faulty.text("#stale")
     faulty.browser.online(True)
     faulty.click("#trouble button")
     faulty.settle()
     assert not faulty.seen("#trouble")
+    assert not faulty.seen("#stale")
     assert faulty.shares() == shares_of(faulty.served.models["melon"], **ROW | {"density": 0.1})
 
 

@@ -16,6 +16,8 @@ from sklearn.model_selection import StratifiedKFold
 
 import treekit
 from tests.cli.test_cli import call
+from tests.reference.browser import Browser
+from tests.runtimes import need
 from tests.training.test_training import noisy
 from treekit.cli import main
 from treekit.data import DEMO_TARGET, demo_table
@@ -24,6 +26,7 @@ from treekit.errors import SettingError
 from treekit.evaluation import cross_validate, run_folds
 from treekit.evaluation.groups import score_groups
 from treekit.evaluation.settings import compare_settings
+from treekit.model.model import hash_model
 
 
 def table(rows: int = 240, seed: int = 0) -> dict[str, Any]:
@@ -102,6 +105,58 @@ def test_scores_of_two_classes_are_of_the_second_one() -> None:
     page = found.to_html()
     assert page.count("<svg") == 2
     assert 'aria-label="ROC curves of yes"' in page
+    assert found.classes[1].auc == found.scores["roc_auc"].value
+    assert f"yes vs. rest, AUC {found.classes[1].auc:.4f}" in page
+
+
+def test_an_evaluation_says_what_was_trained() -> None:
+    data = table()
+    model = treekit.train(data, "kind", max_depth=3, criterion="entropy", seed=7)
+    found = treekit.evaluate(model, table(300, 5))
+    digest = hash_model(model)
+    assert found.trained["model_sha256"] == digest
+    assert (found.trained["rows"], found.trained["trees"]) == (240, 1)
+    settings = found.trained["settings"]
+    assert (settings["criterion"], settings["max_depth"], settings["seed"]) == ("entropy", 3, 7)
+    assert "min_gain" not in settings
+    assert json.loads(found.to_json())["trained"]["settings"]["max_depth"] == 3
+    page = found.to_html()
+    assert f'<code title="{digest}">{digest[:12]}</code>' in page
+    assert "<dt>max_depth</dt><dd>3</dd>" in page
+    folds = treekit.evaluate(data, target="kind", cv=3, max_depth=2, criterion="entropy")
+    assert folds.trained["settings"] == {"max_depth": 2, "criterion": "entropy", "seed": 0}
+
+
+@pytest.mark.system
+def test_the_page_fits_a_telephone_and_uses_the_width_of_a_desk(tmp_path: Path) -> None:
+    need("chromium")
+    model = treekit.train(table(), "kind", max_depth=3)
+    page = tmp_path / "page.html"
+    fresh = table(300, 5)
+    page.write_text(treekit.evaluate(model, fresh, by="kind").to_html(), encoding="utf-8")
+    browser = Browser(tmp_path / "browser")
+    try:
+        for width in (390, 1400):
+            browser.show(width)
+            browser.open(page)
+            assert browser.ask("document.documentElement.scrollWidth") == width
+            cells = "[...document.querySelectorAll('table.scores td')]"
+            assert browser.ask(
+                f"{cells}.every((c) => getComputedStyle(c).display === 'table-cell')"
+            )
+            # A row of a table, its name first, is one line of cells.
+            top = "(c) => c.parentElement.cells[0].getBoundingClientRect().top"
+            assert browser.ask(
+                f"{cells}.every((c) => c.getBoundingClientRect().top === ({top})(c))"
+            )
+            wide = browser.ask("document.querySelector('svg').getBoundingClientRect().width")
+            assert 300 < wide <= width
+        assert wide > 400
+        tops = "[...document.querySelectorAll('h2')].map((h) => h.getBoundingClientRect().top)"
+        assert len(set(browser.ask(tops))) < len(browser.ask(tops))  # parts stand side by side
+        assert browser.complaints == []
+    finally:
+        browser.close()
 
 
 def test_scores_of_numbers_are_those_of_scikit_learn() -> None:
@@ -475,7 +530,7 @@ def test_more_than_two_classes_have_no_rate() -> None:
     rows = {"x": list(range(60)), "g": ["a", "b"] * 30, "y": ["u", "v", "w"] * 20}
     found = treekit.evaluate(rows, target="y", cv=2, by="g")
     assert [one.rate for one in found.groups] == [None, None]
-    assert found.list_group_rows()[0] == ["g", "rows", "accuracy", "difference", ""]
+    assert found.list_group_rows()[0] == ["g", "rows", "accuracy", "difference", "95% interval"]
 
 
 def test_the_command_scores_groups(tmp_path: Path) -> None:

@@ -152,19 +152,10 @@ def _find_pruner_risk(found: dict[str, Any]) -> tuple[float | None, str]:
 
 def _list_chosen_settings(model: Model) -> list[tuple[str, str]]:
     """Return the settings that differ from their defaults, the components and the seed."""
-    from treekit.training.settings import SETTINGS
+    from treekit.training.settings import select_chosen_settings
 
-    settings = model.settings
-    defaults = {setting.name: setting.default for setting in SETTINGS} | {
-        "min_weight_leaf": 1.0,
-        "min_weight_split": 2.0,
-    }
-    always = ("ensemble", "criterion", "splitter", "pruner", "seed")
-    return [
-        (key, text)
-        for key, text in _list_settings(model)
-        if key in always or "." in key or settings[key] != defaults.get(key)
-    ]
+    chosen = select_chosen_settings(model.settings)
+    return [(key, text) for key, text in _list_settings(model) if key in chosen]
 
 
 def _list_settings(model: Model) -> list[tuple[str, str]]:

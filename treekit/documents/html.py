@@ -104,7 +104,7 @@ def _make_cells(figure: Figure) -> list[tuple[str, str, str]]:
 def _render_label_css(heads: list[str]) -> str:
     """Return CSS that repeats the column heading in each cell on narrow screens."""
     labels = "".join(
-        f"tbody td:nth-child({k})::before{{content:{_quote_css(head)}}}"
+        f"#rules tbody td:nth-child({k})::before{{content:{_quote_css(head)}}}"
         for k, head in enumerate(heads, 1)
     )
     return f"@media screen and (max-width:44rem){{{labels}}}\n"

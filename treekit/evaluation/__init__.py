@@ -28,11 +28,11 @@ from treekit.distributed.parquet_files import ParquetFiles, read_file
 from treekit.errors import DataError, SettingError
 from treekit.evaluation.groups import Estimate, GroupScores, score_groups
 from treekit.model.links import convert_sums
-from treekit.model.model import as_model
+from treekit.model.model import as_model, hash_model
 from treekit.model.scoring import compute_label_codes, sum_leaf_values
 from treekit.settings import check_integer
 from treekit.training import fit, has_training_digest
-from treekit.training.settings import expand_settings
+from treekit.training.settings import expand_settings, select_chosen_settings
 from treekit.training.tasks import check_scorable, get_reading_options, predicts_numbers
 
 if TYPE_CHECKING:
@@ -77,6 +77,10 @@ _DATASET_OPTIONS = (
 )
 
 
+_FACTS = {"model_sha256": "digest of the model", "rows": "training rows"}
+"""Names of parts of `Evaluation.trained` on a page."""
+
+
 @dataclass(frozen=True)
 class Score:
     """A score, its 95% interval and the baseline's score; None where undefined."""
@@ -101,6 +105,8 @@ class ClassScores:
         False positive rate and true positive rate.
     calibration : list of (float, float)
         Mean predicted probability and observed share of each bin of equally many rows.
+    auc : float or None
+        Area under the ROC curve.
     """
 
     label: Label
@@ -109,6 +115,7 @@ class ClassScores:
     recall: Score
     roc: list[tuple[float, float]]
     calibration: list[tuple[float, float]]
+    auc: float | None = None
 
 
 @dataclass(frozen=True)
@@ -139,6 +146,9 @@ class Evaluation:
         Column of the groups.
     groups : list of GroupScores
         Of a repeated cross-validation, those of the first repeat.
+    trained : dict
+        What is scored: ``settings`` (those that differ from their defaults, and components); of
+        a model also ``model_sha256``, ``trees``, ``leaves`` and ``rows`` of the training table.
     """
 
     target: str
@@ -153,6 +163,7 @@ class Evaluation:
     confusion: list[list[float]]
     by: str | None = None
     groups: list[GroupScores] = field(default_factory=list)
+    trained: dict[str, Any] = field(default_factory=dict)
 
     @property
     def title(self) -> str:
@@ -196,9 +207,10 @@ class Evaluation:
 
     def list_group_rows(self) -> list[list[str]]:
         """Return the head and the rows of the table of groups."""
-        head = [str(self.by), "rows", "accuracy" if self.classes else "MAE", "difference", ""]
+        differs = ["difference", "95% interval"]
+        head = [str(self.by), "rows", "accuracy" if self.classes else "MAE", *differs]
         with_rate = bool(self.groups) and self.groups[0].rate is not None
-        rows = [[*head, *(["rate", "difference", "", "observed"] if with_rate else [])]]
+        rows = [[*head, *(["rate", *differs, "observed"] if with_rate else [])]]
         for one in self.groups:
             cells = [one.group, _format_count(one.rows), format_number(one.score.value)]
             cells += format_difference(one.score_difference)
@@ -231,11 +243,22 @@ class Evaluation:
         return render_page(
             "evaluation",
             found=self,
+            facts=self._list_facts(),
             title=title or self.title,
             number=format_number,
             interval=format_interval,
             count=_format_count,
         )
+
+    def _list_facts(self) -> list[tuple[str, str]]:
+        """Return the names and texts of what is scored."""
+        own = {_FACTS.get(key, key): value for key, value in self.trained.items()}
+        facts = own | own.pop("settings", {})
+        return [
+            (name, f"{value:,}" if type(value) is int and name != "seed" else str(value))
+            for name, value in facts.items()
+            if value is not None
+        ]
 
     def __str__(self) -> str:
         lines = [self.title, *([self.warning] if self.warning else []), ""]
@@ -484,7 +507,8 @@ def _score_rows(
         low, high = _compute_wilson_interval(right, len(y))
         found["accuracy"] = Score(whole["accuracy"], low, high, baseline["accuracy"])
     seen = has_training_digest(model, digest_rows(model.schema, [np.sort(hashes)]))
-    return rows.add_groups(rows.make_evaluation(found, "table", trained_on=seen), groups)
+    made = rows.make_evaluation(found, "table", trained_on=seen)
+    return rows.add_groups(replace(made, trained=_describe_model(model)), groups)
 
 
 def cross_validate(
@@ -511,7 +535,35 @@ def cross_validate(
     }
     pooled = _concatenate_rows(parts[:cv])  # each row once
     whole = pooled.make_evaluation(found, "cross-validation", folds=cv, repeats=repeats)
+    whole = replace(whole, trained={"settings": _describe_settings(settings)})
     return pooled.add_groups(whole, by)
+
+
+def _describe_model(model: Model) -> dict[str, Any]:
+    """Return the digest, the size and the settings of a model."""
+    rows = model.provenance.get("training_table", {}).get("rows")
+    return {
+        "model_sha256": hash_model(model),
+        **({} if rows is None else {"rows": rows}),
+        "trees": model.n_trees,
+        "leaves": model.n_leaves,
+        "settings": _describe_settings(model.settings),
+    }
+
+
+def _describe_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the chosen settings as plain values; a component by its name."""
+    return {key: _get_plain(value) for key, value in select_chosen_settings(settings).items()}
+
+
+def _get_plain(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {str(key): _get_plain(own) for key, own in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_get_plain(own) for own in value]
+    if value is None or isinstance(value, (str, int, float, bool)):
+        return value
+    return str(getattr(value, "name", value))
 
 
 def run_folds(
@@ -674,8 +726,10 @@ class PredictedRows:
         mine = (self.y == code).astype(int)
         share = self.shares[:, code]
         roc: list[tuple[float, float]] = []
+        auc: float | None = None
         if 0 < mine.sum() < len(mine):
             false, true, _ = metrics.roc_curve(mine, share, sample_weight=self.weights)
+            auc = float(metrics.auc(false, true))
             at = np.unique(np.linspace(0, len(false) - 1, _MAX_ROC_POINTS).round().astype(int))
             roc = list(zip(false[at].tolist(), true[at].tolist(), strict=True))
         calibration: list[tuple[float, float]] = []
@@ -691,6 +745,7 @@ class PredictedRows:
             recall=self._make_share_score(right, rows),
             roc=roc,
             calibration=calibration,
+            auc=auc,
         )
 
     def _make_share_score(self, right: float, rows: float) -> Score:

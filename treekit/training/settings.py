@@ -314,6 +314,20 @@ def select_settings(kind: str, settings: Mapping[str, Any]) -> dict[str, Any]:
     return {key[len(prefix) :]: v for key, v in settings.items() if key.startswith(prefix)}
 
 
+_ALWAYS_CHOSEN = ("ensemble", "criterion", "splitter", "pruner", "seed")
+
+
+def select_chosen_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Select the settings that differ from their defaults, the components and the seed."""
+    usual = {setting.name: setting.default for setting in SETTINGS}
+    usual |= {"min_weight_leaf": 1.0, "min_weight_split": 2.0}
+    return {
+        key: value
+        for key, value in settings.items()
+        if key in _ALWAYS_CHOSEN or "." in key or value != usual.get(key)
+    }
+
+
 def expand_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
     """Return settings with those in ``criterion_settings={...}`` under dotted names.
 

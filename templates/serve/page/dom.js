@@ -64,5 +64,7 @@ export function visible(text, most = LONGEST) {
 export function name(text, most = LONGEST) {
   const shown = visible(text, most);
   const all = visible(text, 1000);
-  return el("bdi", { class: "name", title: shown === all ? null : all }, shown);
+  // Long names break after their separators first.
+  const parts = shown.split(/(?<=[_.:/-])/u).flatMap((part, at) => (at ? [el("wbr"), part] : [part]));
+  return el("bdi", { class: "name", title: shown === all ? null : all }, parts);
 }
