@@ -1,16 +1,18 @@
-"""Rules and trees as files of decision and model engines: DMN 1.3 and PMML 4.4."""
+"""Rules and models as files of other engines: DMN 1.3, PMML 4.4 and Treelite checkpoints."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from treekit import Document, hookimpl
+from treekit import Document, Exporter, hookimpl
 
 if TYPE_CHECKING:
     from treekit.documents import Listing
+    from treekit.model.model import Model
+    from treekit.verify.runtime import Runner
 
-__all__ = ["treekit_documents"]
+__all__ = ["treekit_documents", "treekit_exporters"]
 
 treekit_contract = 2
 
@@ -45,4 +47,30 @@ def treekit_documents() -> list[Document]:
             _render_pmml_rules,
             summary="a PMML 4.4 rule set, for classes",
         ),
+    ]
+
+
+def _export_treelite(model: Model, name: str) -> dict[str, bytes]:
+    from treekit_interchange.treelite import export_treelite
+
+    return export_treelite(model, name)
+
+
+def _get_runner() -> Runner:
+    from treekit_interchange.run_treelite import TREELITE_RUNNER
+
+    return TREELITE_RUNNER
+
+
+@hookimpl
+def treekit_exporters() -> list[Exporter]:
+    """Register the target of models."""
+    return [
+        Exporter(
+            "treelite",
+            ".tl",
+            _export_treelite,
+            summary="a Treelite checkpoint, which nvForest and Triton's FIL run on GPUs",
+            runner=_get_runner,
+        )
     ]
