@@ -1,9 +1,10 @@
-"""Importers of the models of ONNX, skops, LightGBM and XGBoost."""
+"""Importers of the models of CatBoost, LightGBM, ONNX, skops and XGBoost."""
 
 from __future__ import annotations
 
 from treekit import Importer, Setting, hookimpl
 from treekit.interop.tree_assembly import ANSWER_SETTING, DTYPE_SETTING
+from treekit_importers.catboost import read_catboost, recognises_catboost
 from treekit_importers.lightgbm import read_lightgbm, recognises_lightgbm
 from treekit_importers.onnx import read_onnx, recognises_onnx
 from treekit_importers.skops import read_skops, recognises_skops
@@ -20,12 +21,25 @@ _ITERATIONS_SETTING = Setting(
     minimum=1,
     help="boosting rounds to read; none: up to the best one if known, else all",
 )
+_CATEGORIES_SETTING = Setting(
+    "categories",
+    "",
+    "categories of columns with one-hot splits, of which a file has hashes only, as JSON: "
+    '{"colour": ["red", "blue"], "floor": [1, 2, 3]}',
+)
 
 
 @hookimpl
 def treekit_importers() -> list[Importer]:
     """Register the importers."""
     return [
+        Importer(
+            name="catboost",
+            recognises=recognises_catboost,
+            read=read_catboost,
+            settings=(ANSWER_SETTING, _ITERATIONS_SETTING, _CATEGORIES_SETTING),
+            summary="CatBoost JSON and CBM files, and fitted objects",
+        ),
         Importer(
             name="lightgbm",
             recognises=recognises_lightgbm,
