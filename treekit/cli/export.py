@@ -224,16 +224,16 @@ def import_command(source: str, output: Path, assignments: tuple[str, ...]) -> N
     """Convert FILE, a model of another library, to a treekit model file.
 
     Supported are, with the plugin treekit-importers, ONNX graphs with one tree operator,
-    scikit-learn trees saved by skops, LightGBM text files, and XGBoost JSON and UBJSON;
-    pickles are never read.  The result can be used by all other commands, such as export,
-    rules, verify and predict.
+    scikit-learn trees saved by skops, LightGBM text files, XGBoost JSON and UBJSON, CatBoost
+    JSON and CBM, and folders of YDF; pickles are never read.  The result can be used by all
+    other commands, such as export, rules, verify and predict.
     """
     from treekit.interop import importer_of, read_model
     from treekit.settings import parse_assignments
 
     path = Path(source)
     check_output_path(output, source)
-    if not path.is_file():
+    if not path.exists():
         raise click.UsageError(f"there is no file {source!r}; check the path")
     importer = importer_of(path)
     where = f"importer {importer.name!r}"

@@ -42,12 +42,17 @@ __all__ = [
 # ---------------------------------------------------------------- importers
 
 _PICKLE_SUFFIXES = (".pkl", ".pickle", ".joblib")
-_PLUGIN_CLASSES = ("Booster", "LGBMModel", "XGBModel", "ModelProto")
-_PLUGIN_FILES = {
+_PLUGIN_CLASSES = (
+    *("Booster", "LGBMModel", "XGBModel", "ModelProto", "CatBoost"),
+    *("RandomForestModel", "GradientBoostedTreesModel"),
+)
+_PLUGIN_FILES: dict[str, tuple[tuple[str, ...], bytes]] = {
+    "catboost": ((".json", ".cbm"), rb'CBM1|\s*\{\s*"(ctr_data|features_info)"\s*:'),
     "lightgbm": ((".txt", ".lgb", ".model"), rb"tree\r?\n"),
     "onnx": ((".onnx",), rb"\x08"),
     "skops": ((".skops",), rb"PK\x03\x04"),
     "xgboost": ((".json", ".ubj"), rb'\s*\{\s*"(learner|version)"\s*:|\{L.{8}learner'),
+    "ydf": ((), rb"(?!)"),  # a folder
 }
 """Suffixes and first bytes of the files that the plugin treekit-importers imports."""
 
@@ -59,8 +64,8 @@ def read_model(source: Any, **settings: Any) -> Model:
     ----------
     source : object, str or pathlib.Path
         A fitted object of scikit-learn; with the plugin treekit-importers also an ONNX
-        `ModelProto`, an object of LightGBM or XGBoost, or the path of a file of ONNX, skops,
-        LightGBM or XGBoost.
+        `ModelProto`, an object of CatBoost, LightGBM, XGBoost or YDF, or the path of a file of
+        ONNX, skops, CatBoost, LightGBM or XGBoost, or of a folder of YDF.
         The modules of the importers document which predictions are equal to the last bit.
     **settings
         Settings of the importer: ``answer="margins"`` for the raw scores of boosted
@@ -70,7 +75,7 @@ def read_model(source: Any, **settings: Any) -> Model:
     ------
     ModelError
         If no installed importer recognises `source`, or it is a pickle; names the plugin
-        to install for a model of ONNX, skops, LightGBM or XGBoost.
+        to install for a model of ONNX, skops or these libraries.
     SettingError
         If the importer does not have a setting.
     PluginError

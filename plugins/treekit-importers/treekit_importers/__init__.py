@@ -1,4 +1,4 @@
-"""Importers of the models of CatBoost, LightGBM, ONNX, skops and XGBoost."""
+"""Importers of the models of CatBoost, LightGBM, ONNX, skops, XGBoost and YDF."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from treekit_importers.lightgbm import read_lightgbm, recognises_lightgbm
 from treekit_importers.onnx import read_onnx, recognises_onnx
 from treekit_importers.skops import read_skops, recognises_skops
 from treekit_importers.xgboost import read_xgboost, recognises_xgboost
+from treekit_importers.ydf import read_ydf, recognises_ydf
 
 __all__ = ["treekit_importers"]
 
@@ -67,5 +68,12 @@ def treekit_importers() -> list[Importer]:
             read=read_xgboost,
             settings=(ANSWER_SETTING, _ITERATIONS_SETTING),
             summary="XGBoost JSON and UBJSON files, boosters and estimators",
+        ),
+        Importer(
+            name="ydf",
+            recognises=recognises_ydf,
+            read=read_ydf,
+            settings=(ANSWER_SETTING, _ITERATIONS_SETTING),
+            summary="random forests and boosted trees in folders of YDF, and objects",
         ),
     ]
