@@ -58,7 +58,7 @@ def test_the_header_begins_with_lines_that_call_the_function(name, settings, tmp
 
 # ---------------------------------------------------------------- export c
 
-FORMS = ("if_else", "hybrid", "table")
+FORMS = ("if_else", "hybrid", "table", "compact")
 SLOW = settings(
     deadline=None,
     max_examples=examples(15),
@@ -97,7 +97,7 @@ def assert_each_agrees(
 ) -> None:
     """Compile all forms of the models in one go, and compare each with the definition."""
     forms_of = {
-        name: ["table"] if model.missing == "fractional" else forms
+        name: [form for form in forms if refusal(model, form) is None]
         for name, (model, _) in cases.items()
     }
     programs = compile_together(
@@ -373,6 +373,9 @@ WAYS = {
     "integer_if_else": {"form": "if_else", "arithmetic": "integer"},
     "hybrid": {"form": "hybrid"},
     "integer_hybrid": {"form": "hybrid", "arithmetic": "integer"},
+    "compact": {"form": "compact"},
+    "float_compact": {"form": "compact", "input": "float"},
+    "integer_compact": {"form": "compact", "arithmetic": "integer"},
 }
 MOST_NODES = 400
 """Larger models are written as nested tests in one way only: compilers take their time."""
@@ -380,7 +383,7 @@ MOST_NODES = 400
 
 def refusal(model: Model, way: str) -> str | None:
     """A word of the reason for which a model has no such source."""
-    if model.missing == "fractional" and way.endswith(("if_else", "hybrid")):
+    if model.missing == "fractional" and way.endswith(("if_else", "hybrid", "compact")):
         return "fractional instances"
     if model.schema.dtype == "float64" and "float" in way:
         return "would round"
@@ -388,7 +391,11 @@ def refusal(model: Model, way: str) -> str | None:
         (np.diff(tree.term_offsets) > 1).any() or (tree.term_weight != 1.0).any()
         for tree in model.trees
     )
-    return "oblique" if sums_of_columns and "integer" in way else None
+    if sums_of_columns and "integer" in way:
+        return "oblique"
+    if way.endswith("compact") and make_derived_columns(model).n_columns:
+        return "surrogate splits, or splits on sums"
+    return None
 
 
 def sources(names: Sequence[str], each: int) -> Iterator[tuple[str, str, str]]:
@@ -417,7 +424,7 @@ FEW = (
     [
         pytest.param(FEW, 3, id="few"),
         *(
-            pytest.param(tuple(EXTREMES)[k::4], 7, id=f"all {k}", marks=pytest.mark.matrix)
+            pytest.param(tuple(EXTREMES)[k::4], 10, id=f"all {k}", marks=pytest.mark.matrix)
             for k in range(4)
         ),
     ],

@@ -26,6 +26,7 @@ from treekit.export.c import layouts as c_packed
 from treekit.export.c.layouts import ROW_BYTES, make_c_table, make_hex_table, make_text_table
 from treekit.model import tree as tree_module
 from treekit.model.model import Model
+from treekit.model.tree import make_derived_columns
 from treekit.verify import run_c
 from treekit.verify.answers import differing
 from treekit.verify.runtime import Job
@@ -41,6 +42,8 @@ WAYS = {
     "float": {"form": "table", "input": "float"},
     "hybrid": {"form": "hybrid"},
     "integer_hybrid": {"form": "hybrid", "arithmetic": "integer"},
+    "compact": {"form": "compact"},
+    "integers_compact": {"form": "compact", "arithmetic": "integer"},
 }
 # Every helper and every part of a source is in one of them.
 VARIED = ("mixed", "surrogates", "several_labels", "refuses_both", "costs", "wide_numbers")
@@ -50,6 +53,10 @@ LINKS = ("boosted_four", "boosted_share", "linked_means")
 
 def has_form(model: Model, way: str) -> bool:
     if model.missing == "fractional" and way.endswith(("if_else", "hybrid")):
+        return False
+    if "compact" in way and (
+        model.missing == "fractional" or make_derived_columns(model).n_columns
+    ):
         return False
     if way == "float" and model.schema.dtype == "float64":
         return False
@@ -233,7 +240,9 @@ def test_the_bytes_of_the_tables_are_those_of_the_object(names, tmp_path):
         f"{name}_{way}": (EXTREMES[name](), WAYS[way])
         for name in names
         for way in (
-            ("table", "if_else", "integer", "hybrid") if name != "thousand_classes" else ("table",)
+            ("table", "if_else", "integer", "hybrid", "compact", "integers_compact")
+            if name != "thousand_classes"
+            else ("table", "compact")
         )
         if has_form(EXTREMES[name](), way)
     }
@@ -316,7 +325,7 @@ def test_the_stack_of_the_header_is_at_most_twice_what_gcc_uses(compiler, dtype,
         "regression_forest": treekit.train(numbers, "target", **settings, **forest),
     }
     for name, model in models.items():
-        for form in ("table", "if_else"):
+        for form in ("table", "if_else", "compact"):
             stem = f"{name}_{form}"
             for file, content in export_c(model, stem, form=form).items():
                 (tmp_path / file).write_bytes(content)
@@ -328,7 +337,7 @@ def test_the_stack_of_the_header_is_at_most_twice_what_gcc_uses(compiler, dtype,
 @pytest.mark.parametrize("compiler", PROCESSORS)
 def test_the_stack_is_not_deeper_than_the_header_states(compiler, tmp_path):
     need(compiler)
-    every = ("table", "if_else", "integer", "hybrid")
+    every = ("table", "if_else", "integer", "hybrid", "compact", "integers_compact")
     stems = written(tmp_path, every, ("mixed", "mixed64", "fractional", "boosted_two", "costs"))
     stems += written(tmp_path, ("table", "hybrid"), ("oblique", "surrogates", "refuses_both"))
     stems += written(tmp_path, ("table", "integer"), ("thousand_classes", "several_labels"))

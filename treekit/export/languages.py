@@ -448,9 +448,10 @@ _C_SETTINGS = (
     Setting(
         "form",
         "auto",
-        "nested if/else, tables and a short loop, or both; full: if/else up to 2,000 nodes, "
-        f"hybrid for fewer than 8 trees; {_READABLE_WORDS}",
-        choices=("auto", "readable", "full", "if_else", "hybrid", "table"),
+        "nested if/else, tables and a short loop, or both; compact: tables of few bytes, for "
+        "little flash; full: if/else up to 2,000 nodes, hybrid for fewer than 8 trees; "
+        f"{_READABLE_WORDS}",
+        choices=("auto", "readable", "full", "if_else", "hybrid", "table", "compact"),
     ),
     Setting(
         "input",

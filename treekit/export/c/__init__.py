@@ -15,6 +15,7 @@ import numpy.typing as npt
 from treekit.data.features import LevelIndex
 from treekit.data.schema import Schema
 from treekit.errors import ExportError
+from treekit.export.c.compact import make_compact_layout
 from treekit.export.c.firmware import estimate_form_difference, estimate_integer_saving
 from treekit.export.c.hybrid import make_hybrid_layout
 from treekit.export.c.layouts import (
@@ -358,14 +359,15 @@ def export_c(
     model : Model
     name : str
         Stem of the files; all global names begin with ``identifier(name, "model")``.
-    form : {"auto", "readable", "full", "if_else", "hybrid", "table"}
+    form : {"auto", "readable", "full", "if_else", "hybrid", "table", "compact"}
         "readable": a single function with nested tests on the members of a struct, for a small
         tree; see `treekit.export.readable`.  The others have functions for predictions,
         batches of rows, leaves, names and category codes: nested if/else, or tables and a
         short loop; "hybrid": nested tests for the nodes that most training rows visit, tables
-        for the others; "full": the smaller of them for integers, which is an estimate, else the
-        faster, see `choose_c_layout`.  "auto": "readable" if the model has that form and the
-        other settings have their defaults, else "full".
+        for the others; "compact": tables of few bytes, for little flash, see
+        `treekit.export.c.compact`; "full": the smaller of if/else and tables for integers,
+        which is an estimate, else the faster, see `choose_c_layout`.  "auto": "readable" if
+        the model has that form and the other settings have their defaults, else "full".
     input : {"double", "float"}
         Type of the cells of a row.
     arithmetic : {"float", "integer"}
@@ -565,7 +567,7 @@ def choose_c_layout(
 
     Parameters
     ----------
-    wanted : {"auto", "if_else", "hybrid", "table"}
+    wanted : {"auto", "if_else", "hybrid", "table", "compact"}
         "auto" chooses nested tests for up to `treekit.export.lowering.MAX_IF_ELSE_NODES`
         nodes, which is still readable.  Larger models with fewer trees than are interleaved for a
         row (`treekit.export.c.layouts.INTERLEAVED_TREES`) become hybrids: a single traversal of a
@@ -581,6 +583,8 @@ def choose_c_layout(
     ExportError
         If the model cannot have that form, or exceeds 32-bit tables.
     """
+    if wanted == "compact":
+        return make_compact_layout(model, trees, leaves, FORM_REASON, types)
     if model.missing == "fractional":
         return make_fractional_layout(model, leaves, wanted, types)
     if wanted == "hybrid":

@@ -305,25 +305,25 @@ def _format_float(number: np.float32) -> str:
 # ---------------------------------------------------------------- c sizes
 
 _FRAME_BYTES = {
-    # fact: 64-bit and 32-bit, if_else; table; hybrid
-    "always": ((32, 44), (64, 64), (60, 44)),
-    "outputs": ((20, 8), (8, 32), (8, 24)),
-    "trees": ((28, 32), (36, 44), (64, 44)),
-    "interleaved": ((0, 0), (40, 60), (40, 0)),
-    "helpers": ((16, 16), (0, 0), (8, 12)),
-    "derived": ((0, 0), (76, 8), (12, 20)),
-    "link": ((0, 32), (0, 0), (0, 32)),
-    "floats": ((0, 20), (4, 28), (32, 12)),
-    "integers": ((8, 0), (0, 0), (0, 0)),
-    "wide_sums": ((28, 24), (32, 8), (4, 12)),
-    "wide_cells": ((0, 0), (0, 0), (0, 40)),
-    "sum_bytes": ((0, 0.75), (2, 1), (0.5, 1.5)),
-    "calls": ((8, 16), (0, 0), (8, 16)),
+    # fact: 64-bit and 32-bit, if_else; table; hybrid; compact
+    "always": ((32, 44), (64, 64), (60, 44), (64, 48)),
+    "outputs": ((20, 8), (8, 32), (8, 24), (44, 20)),
+    "trees": ((28, 32), (36, 44), (64, 44), (40, 20)),
+    "interleaved": ((0, 0), (40, 60), (40, 0), (0, 0)),
+    "helpers": ((16, 16), (0, 0), (8, 12), (44, 12)),
+    "derived": ((0, 0), (76, 8), (12, 20), (0, 0)),
+    "link": ((0, 32), (0, 0), (0, 32), (0, 16)),
+    "floats": ((0, 20), (4, 28), (32, 12), (8, 12)),
+    "integers": ((8, 0), (0, 0), (0, 0), (0, 0)),
+    "wide_sums": ((28, 24), (32, 8), (4, 12), (0, 24)),
+    "wide_cells": ((0, 0), (0, 0), (0, 40), (24, 16)),
+    "sum_bytes": ((0, 0.75), (2, 1), (0.5, 1.5), (0, 0.25)),
+    "calls": ((8, 16), (0, 0), (8, 16), (0, 0)),
 }
 """Stack bytes without arrays of the deepest chain of calls, on 64-bit and 32-bit processors.
 
 Each layout has a sum over the facts of `_estimate_frames`, fitted to ``gcc -fstack-usage``
-(gcc 12, the larger of -O2 and -Os, x86-64 and Cortex-M0) on 422 sources.
+(gcc 12, the larger of -O2 and -Os, x86-64 and Cortex-M0) on 422 sources, compact on 192.
 """
 _FRACTIONAL_FRAME_BYTES = (48, 128)
 _MAX_SPILLED_BYTES = 64  # short arrays of sums are held in registers and on the stack
@@ -375,7 +375,7 @@ def _estimate_frames(
         "sum_bytes": min(sum_bytes, _MAX_SPILLED_BYTES),
         "calls": made.nested_calls - 1,
     }
-    layout = ("if_else", "table", "hybrid").index(made.name)
+    layout = ("if_else", "table", "hybrid", "compact").index(made.name)
     return [sum(facts[key] * own[layout][at] for key, own in _FRAME_BYTES.items()) for at in (0, 1)]
 
 
@@ -402,7 +402,7 @@ class CLayout:
 
     Attributes
     ----------
-    name : {"if_else", "hybrid", "table"}
+    name : {"if_else", "hybrid", "table", "compact"}
     reason : str
     template : str
         Main part: file in ``templates/c/``, and the part's name in it.
