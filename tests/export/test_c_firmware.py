@@ -3,61 +3,21 @@
 from __future__ import annotations
 
 import re
-import subprocess
 from pathlib import Path
 
+import numpy as np
 import pytest
-from sklearn.datasets import load_breast_cancer, load_diabetes, load_digits, load_wine
 
-import treekit
+from tests.export.flash import PROCESSORS, make_table, measure, train
 from tests.extremes import EXTREMES
 from tests.runtimes import need
-from treekit.data import demo_table
+from treekit.data.schema import Column, Schema
+from treekit.errors import ExportError
 from treekit.export.c import export_c
-from treekit.model.model import Model
+from treekit.model.builder import Node, build_tree, leaf, subset, threshold
+from treekit.model.model import Model, make_model
 
 # ---------------------------------------------------------------- c firmware
-
-M0 = ("-mcpu=cortex-m0", "-mthumb", "-ffunction-sections", "-fdata-sections", "-nostdlib")
-LINK = ("-Wl,--gc-sections", "-Wl,-emain", "-lgcc", "-lc", "-lgcc")
-DATA = {
-    "wine": (load_wine, str),
-    "cancer": (load_breast_cancer, str),
-    "digits": (load_digits, str),
-    "diabetes": (load_diabetes, float),
-}
-
-
-def train(name: str, trees: int, depth: int, dtype: str = "float32", seed: int = 5) -> Model:
-    settings = {"seed": seed, "max_depth": depth, "dtype": dtype}
-    settings |= {"ensemble": "forest", "trees": trees} if trees > 1 else {}
-    if name == "colic":
-        return treekit.train(demo_table(), "surgical_lesion", **settings)
-    load, kind = DATA[name]
-    return treekit.train(load(as_frame=True).frame.astype({"target": kind}), "target", **settings)
-
-
-def measure(model: Model, folder: Path, **settings: str) -> tuple[int, str]:
-    """Return the bytes of flash of a program for one row, and the header of the source."""
-    for file, content in export_c(model, "m", form="full", **settings).items():
-        (folder / file).write_bytes(content)
-    header = (folder / "m.h").read_text()
-    cell, out = (re.findall(rf'_{name} "(\w+)"', header)[0] for name in ("INPUT", "OUTPUT"))
-    call = "predict_label(row)" if "m_predict_label(" in header else "predict(row, out)"
-    if "m_predict_labels(" in header:
-        call = "predict_labels(row, labels)"
-    (folder / "main.c").write_text(
-        '#include <stdint.h>\n#include "m.h"\n'
-        f"static {cell} row[M_FEATURES];\n{out} out[M_OUTPUTS];\nint labels[M_LABELS];\n"
-        f"int main(void)\n{{\n    return m_{call};\n}}\n"
-    )
-    command = ["arm-none-eabi-gcc", "-std=c99", "-Os", *M0, "main.c", "m.c", *LINK, "-o", "m.elf"]
-    subprocess.run(command, cwd=folder, check=True)
-    told = subprocess.run(
-        ["arm-none-eabi-size", "m.elf"], cwd=folder, capture_output=True, text=True, check=True
-    )
-    text, data, *_ = told.stdout.splitlines()[1].split()
-    return int(text) + int(data), header
 
 
 def stated_saving(header: str) -> int:
@@ -131,3 +91,137 @@ def test_form_of_integers_is_chosen_by_size(trees, depth, form):
     if trees <= 10:
         other = "nested tests" if form == "table" else "a table"
         assert re.search(rf"about \d+ bytes smaller than {other}", header)
+
+
+# ---------------------------------------------------------------- flash
+
+FLASH = re.compile(r"Flash: about (\d+) bytes of a program for a Cortex-M0, (\d+) for a Cortex-M4")
+FORMS = ("table", "compact", "if_else", "hybrid")
+
+
+@pytest.mark.matrix
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize(("name", "trees", "depth"), FORESTS[::2])
+def test_stated_flash_is_that_of_the_compiler(name, trees, depth, dtype, tmp_path):
+    """Of models other than those that the constants were fitted to."""
+    need("arm-none-eabi-gcc")
+    model = train(name, trees, depth, dtype, seed=11)
+    for form in FORMS:
+        for at, processor in enumerate(PROCESSORS):
+            size, header = measure(model, tmp_path, processor, form=form, arithmetic="integer")
+            stated = FLASH.search(header)
+            assert stated is not None
+            assert abs(int(stated[at + 1]) - size) <= 0.2 * size + 60, (form, processor)
+
+
+@pytest.mark.matrix
+@pytest.mark.parametrize("name", ["mixed", "several_labels", "costs", "refuses_both", "wide_sums"])
+def test_stated_flash_of_other_models_is_that_of_the_compiler(name, tmp_path):
+    need("arm-none-eabi-gcc")
+    for form in FORMS:
+        for at, processor in enumerate(PROCESSORS):
+            size, header = measure(
+                EXTREMES[name](), tmp_path, processor, form=form, arithmetic="integer"
+            )
+            stated = FLASH.search(header)
+            assert stated is not None
+            assert abs(int(stated[at + 1]) - size) <= 0.2 * size + 60, (form, processor)
+
+
+def test_flash_is_stated_for_integers_only():
+    model = EXTREMES["mixed"]()
+    assert FLASH.search(export_c(model, "m", arithmetic="integer")["m.h"].decode())
+    assert not FLASH.search(export_c(model, "m", form="full")["m.h"].decode())
+    parts = export_c(EXTREMES["fractional"](), "m", arithmetic="integer")["m.h"].decode()
+    assert not FLASH.search(parts)
+
+
+@pytest.mark.matrix
+def test_table_of_the_documentation_is_what_the_compiler_makes():
+    need("arm-none-eabi-gcc")
+    page = Path(__file__).parents[2] / "docs" / "tutorials" / "deploy.md"
+    stated = page.read_text().partition("<!-- made: flash -->\n")[2].partition("<!-- end -->")[0]
+
+    def list_numbers(table: str) -> list[int]:
+        rows = table.strip().splitlines()[2:]
+        return [int(n.replace(",", "")) for row in rows for n in re.findall(r"\d[\d,]*", row)]
+
+    made = list_numbers(make_table())
+    assert len(made) == len(list_numbers(stated))
+    np.testing.assert_allclose(list_numbers(stated), made, rtol=0.05)
+
+
+# ---------------------------------------------------------------- compact form
+
+
+def bytes_of_nodes(model: Model) -> tuple[int, str]:
+    """Return the bytes of the nodes of the compact form, and the source."""
+    source = export_c(model, "m", form="compact", arithmetic="integer")["m.c"].decode()
+    found = re.search(r"uint8_t m_nodes\[(\d+)\]", source)
+    assert found is not None
+    return int(found[1]), source
+
+
+def make_forest(n_trees: int, n_thresholds: int, n_features: int = 8) -> Model:
+    """Make full trees of depth 6 of `n_thresholds` different numbers a column, without floats."""
+    rng = np.random.default_rng(3)
+    schema = Schema(tuple(Column(f"x{i}") for i in range(n_features)), classes=("a", "b"))
+
+    def make_node(depth: int) -> Node:
+        if depth == 0:
+            return leaf([1.0, 0.0] if rng.random() < 0.5 else [0.0, 1.0])
+        at = int(rng.integers(n_thresholds)) + 0.5
+        sides = (make_node(depth - 1), make_node(depth - 1))
+        return threshold(int(rng.integers(n_features)), at, *sides)
+
+    return make_model(schema, [build_tree(make_node(6), schema) for _ in range(n_trees)])
+
+
+@pytest.mark.parametrize(
+    ("n_thresholds", "cell", "most"), [(200, "uint8_t", 4.0), (400, "uint16_t", 5.0)]
+)
+def test_codes_of_thresholds_take_8_or_16_bits(n_thresholds, cell, most):
+    model = make_forest(100, n_thresholds)
+    size, source = bytes_of_nodes(model)
+    inner = model.n_nodes - model.n_leaves
+    assert size <= (1 + most) * inner  # and a byte for a leaf
+    assert f"{cell} cells[M_FEATURES + 1]" in source
+    assert "m_thresholds[" in source
+
+
+def test_many_different_thresholds_are_stored_in_the_nodes():
+    """A table of them would take as many bytes, and codes besides."""
+    model = make_forest(2, 10**6)
+    size, source = bytes_of_nodes(model)
+    assert "m_thresholds[" not in source
+    assert "const uint32_t *const cells = x;" in source
+    assert size <= 7 * (model.n_nodes - model.n_leaves) + 10
+
+
+@pytest.mark.kernels
+def test_compact_form_is_smaller_than_half_a_table():
+    model = train("cancer", 10, 20)
+    sizes = {
+        form: int(re.findall(r"_TABLE_BYTES (\d+)", header)[0])
+        for form in ("compact", "table")
+        for header in [export_c(model, "m", form=form, arithmetic="integer")["m.h"].decode()]
+    }
+    assert sizes["compact"] <= 0.6 * sizes["table"]
+
+
+@pytest.mark.matrix
+def test_ten_full_trees_take_less_than_2300_bytes(tmp_path):
+    """As those of emlearn, whose thresholds of 8 bits are rounded (2,288 bytes for sonar)."""
+    need("arm-none-eabi-gcc")
+    model = train("cancer", 10, 20)
+    assert model.n_nodes > 350
+    assert measure(model, tmp_path, form="compact", arithmetic="integer")[0] < 2300
+
+
+def test_large_models_are_refused_in_the_compact_form():
+    levels = tuple(f"l{i}" for i in range(60_000))
+    schema = Schema((Column("c", "nominal", levels),), classes=("a", "b"))
+    own = [subset("c", [levels[k]], leaf([1.0, 0.0]), leaf([0.0, 1.0])) for k in range(80)]
+    model = make_model(schema, [build_tree(node, schema) for node in own])
+    with pytest.raises(ExportError, match=r"the nodes take \d+ bytes, more than 524288: choose"):
+        export_c(model, "m", form="compact")

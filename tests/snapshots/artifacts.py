@@ -74,6 +74,8 @@ _EXPORTS: Mapping[str, tuple[dict[str, Any], ...]] = {
         {"form": "table"},
         {"form": "table", "input": "float"},
         {"form": "table", "arithmetic": "integer"},
+        {"form": "compact"},
+        {"form": "compact", "arithmetic": "integer"},
     ),
     "python": ({}, *_LANGUAGE_FORMS),
     "javascript": ({}, *_LANGUAGE_FORMS),

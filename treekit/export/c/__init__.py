@@ -16,7 +16,11 @@ from treekit.data.features import LevelIndex
 from treekit.data.schema import Schema
 from treekit.errors import ExportError
 from treekit.export.c.compact import make_compact_layout
-from treekit.export.c.firmware import estimate_form_difference, estimate_integer_saving
+from treekit.export.c.firmware import (
+    estimate_flash,
+    estimate_form_difference,
+    estimate_integer_saving,
+)
 from treekit.export.c.hybrid import make_hybrid_layout
 from treekit.export.c.layouts import (
     INTERLEAVED_TREES,
@@ -435,6 +439,8 @@ def export_c(
     oblique = bool(_find_sums(derived).any())
     values["double_remedy"] = Code("" if oblique else ": export with arithmetic=integer")
     values["integer_saving"] = 0
+    flash = estimate_flash(model, made, tables, types, uses) if types.integers_only else (0, 0)
+    values["flash"] = list(flash)
     if not types.integers_only and not oblique:
         chosen = form == "auto" and made.name == "if_else"
         packed = make_packed_layout(model, leaves, "", types) if chosen else None

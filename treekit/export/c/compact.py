@@ -125,12 +125,14 @@ def make_compact_layout(
         tables.append(make_c_table("threshold_starts", _narrow(nodes.starts)))
     elif len(nominal):
         tables.append(make_c_table("nominal", nominal))
+    direct = types.integers_only and not nodes.has_ranks and not len(nominal)
     return CLayout(
         name="compact",
         reason=reason,
         template="walk/compact",
         values={
             "ranks": int(nodes.has_ranks),
+            "direct": int(direct),
             "nominal": len(nominal),
             "cell": Code(f"{nodes.cell_dtype.name}_t"),
             "missing_cell": Code(f"{nodes.cell_dtype.name.upper()}_MAX"),
@@ -149,8 +151,8 @@ def make_compact_layout(
             "read_leaf": _write_reading(types.prefix, 0, nodes.leaf_bytes, "uint32_t"),
         },
         tables=tables,
-        helpers={"number"} | ({"is_level"} if len(nominal) else set()),
-        row_stack=(model.schema.n_features + 1) * nodes.cell_dtype.itemsize,
+        helpers=set() if direct else {"number"} | ({"is_level"} if len(nominal) else set()),
+        row_stack=(model.schema.n_features + 1) * nodes.cell_dtype.itemsize * (not direct),
     )
 
 
