@@ -34,8 +34,8 @@ import numpy.typing as npt
 
 from treekit.data.schema import Schema
 from treekit.errors import ExportError
-from treekit.export.lowering import LoweredTree, Step, compute_double_thresholds, lower
-from treekit.export.template_values import ABILITIES, needs
+from treekit.export.lowering import compute_double_thresholds
+from treekit.exporting import ABILITIES, LoweredTree, Step, lower, needs
 from treekit.model.fixed_point import scale_units
 from treekit.model.model import Model
 
