@@ -66,6 +66,8 @@ def test_unreadable_models_raise_one_message(
         ("model.lgb", b"tree\r\nversion=v4\r\n", "lightgbm"),
         ("model.json", b'{\n "version": [3, 2, 0], "learner": {}}', "xgboost"),
         ("model.ubj", b"{L" + (7).to_bytes(8, "big") + b"learner{", "xgboost"),
+        ("model.json", b'{"features_info":{},"oblivious_trees":[]}', "catboost"),
+        ("model.cbm", b"CBM1\0\0\0\0", "catboost"),
         ("model.onnx", b"\x08\x07", "onnx"),
         ("model.skops", b"PK\x03\x04", "skops"),
     ],
@@ -90,9 +92,10 @@ def test_the_plugin_of_a_file_is_named_where_it_is_absent(
 
 @pytest.mark.usefixtures("without_plugins")
 def test_the_plugin_of_an_object_is_named_where_it_is_absent() -> None:
-    booster = type("Booster", (), {"__module__": "xgboost.core"})
-    with pytest.raises(ModelError, match="pip install treekit-importers"):
-        read_model(booster())
+    for name, module in (("Booster", "xgboost.core"), ("RandomForestModel", "ydf.model.forest")):
+        made = type(name, (), {"__module__": module})
+        with pytest.raises(ModelError, match="pip install treekit-importers"):
+            read_model(made())
     with pytest.raises(SettingError, match="pip install treekit-importers"):
         registry.get("importer", "lightgbm")
 

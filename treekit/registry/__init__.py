@@ -74,6 +74,7 @@ _ABSENT_PLUGINS = {
     ("pruner", "relabel"): "treekit-fairness",
     ("pruner", "significance"): "treekit-significance",
     ("exporter", "sql"): "treekit-sql",
+    ("exporter", "treelite"): "treekit-interchange",
     ("exporter", "zig"): "treekit-zig",
     ("document", "dmn"): "treekit-interchange",
     ("document", "pmml"): "treekit-interchange",
@@ -87,10 +88,12 @@ _ABSENT_PLUGINS = {
         ("document", name): "treekit-plot"
         for name in ("svg", "dot", "importances", "roc", "calibration", "pruning-path")
     },
+    ("importer", "catboost"): "treekit-importers",
     ("importer", "lightgbm"): "treekit-importers",
     ("importer", "onnx"): "treekit-importers",
     ("importer", "skops"): "treekit-importers",
     ("importer", "xgboost"): "treekit-importers",
+    ("importer", "ydf"): "treekit-importers",
     ("simplifier", "c45rules"): "treekit-rule-learning",
     ("simplifier", "sirus"): "treekit-rule-learning",
     ("simplifier", "rulefit"): "treekit-rule-learning",
