@@ -246,6 +246,27 @@ def test_sets_of_categories_across_words_agree(tmp_path):
     assert_all_forms(make_model(schema, trees), tmp_path, rows)
 
 
+def test_codes_of_8_bits_end_before_the_code_of_missing_values(tmp_path):
+    cases: dict[str, tuple[Model, Rows]] = {}
+    for n in (253, 254, 255, 256, 257):
+        alone = Schema((Column("x"),), classes=(0, 1))
+        node = leaf([1, 3])
+        for k in reversed(range(n)):  # a missing value goes to the last threshold, and there left
+            node = threshold(0, float(k), leaf([2 + k % 2, 1]), node, missing=int(k < n - 1))
+        numbers = make_model(alone, [build_tree(node, alone)] * 4)
+        cases[f"numbers_{n}"] = (
+            numbers,
+            [[NAN], [-1.0], *([float(x)] for x in range(n - 8, n + 2))],
+        )
+        levels = tuple(f"l{i}" for i in range(n))
+        schema = Schema((Column("c", "nominal", levels),), classes=(0, 1))
+        own = [subset(0, [level], leaf([1, 3]), leaf([3, 1])) for level in levels[-4:]]
+        model = make_model(schema, [build_tree(node, schema) for node in own])
+        codes = [[NAN], [-1.0], *([float(x)] for x in range(n - 6, n + 3))]
+        cases[f"levels_{n}"] = (model, codes)
+    assert_each_agrees(cases, tmp_path, forms=["compact"])
+
+
 def test_auto_writes_small_models_as_tests_few_large_trees_as_both_and_forests_as_tables():
     small, large, few, many = (
         random_model(0, mixed_schema(), n_trees, n_splits)
