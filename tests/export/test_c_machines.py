@@ -150,6 +150,8 @@ EMULATED = {
         ("mixed64", "integer"),
         ("refuses_both", "integer"),
         ("oblique", "hybrid"),
+        ("mixed", "integers_compact"),
+        ("mixed64", "compact"),
     ],
 )
 def test_other_processors_give_the_same_bits(runtime, name, way, tmp_path):
