@@ -5,7 +5,6 @@ from __future__ import annotations
 import ctypes
 import re
 import subprocess
-from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -15,15 +14,11 @@ from sklearn.datasets import load_diabetes, load_iris
 import treekit
 from tests.extremes import EXTREMES, extreme_rows, refused, wanted
 from tests.reference.artifacts import STRICT, compile_together
-from tests.reference.read_c_tables import decode_literals, parse_tables
 from tests.runtimes import need
-from treekit.data.schema import Column, Schema
-from treekit.errors import VerificationError
 from treekit.export import c as c_answers
 from treekit.export import export
 from treekit.export.c import export_c
 from treekit.export.c import layouts as c_packed
-from treekit.export.c.layouts import ROW_BYTES, make_c_table, make_hex_table, make_text_table
 from treekit.model import tree as tree_module
 from treekit.model.model import Model
 from treekit.model.tree import make_derived_columns
@@ -428,116 +423,3 @@ def test_very_large_tables_are_equal_as_texts(tmp_path, monkeypatch):
         assert program.function("bytes", ctypes.c_size_t)() == macro(
             (tmp_path / f"{name}.h").read_text(), "TABLE_BYTES"
         )
-
-
-# ---------------------------------------------------------------- c numbers
-# Numbers of generated C are read as C reads them, or not at all.
-
-
-def source_of(table):
-    """A table as the templates write it."""
-    rows = [table.numbers] if isinstance(table.numbers, str) else list(table.numbers)
-    content = "\n".join(rows)
-    return f"static const {table.type} m_{table.name}{table.shape} = {{\n{content}\n}};\n"
-
-
-@pytest.mark.parametrize(
-    "numbers",
-    [np.array([0], np.uint8), np.arange(-300, 300, dtype=np.int16), np.array([2**31 - 1] * 9)],
-    ids=["one", "some", "large"],
-)
-def test_decimals_are_read(numbers):
-    assert np.array_equal(parse_tables(source_of(make_c_table("t", numbers)), "m")["t"], numbers)
-
-
-def test_words_are_read():
-    words = np.random.default_rng(3).integers(0, 2**64 - 1, 31, dtype=np.uint64)
-    assert np.array_equal(parse_tables(source_of(make_hex_table("t", words)), "m")["t"], words)
-
-
-@pytest.mark.parametrize("size", [1, 32, ROW_BYTES, ROW_BYTES + 1, 3 * ROW_BYTES - 5])
-def test_texts_are_read_whatever_their_bytes(size):
-    octets = np.random.default_rng(size).integers(0, 256, size).astype(np.uint8)
-    read = parse_tables(source_of(make_text_table("t", octets)), "m")["t"]
-    assert np.array_equal(read, octets)
-
-
-@pytest.mark.parametrize(
-    "table",
-    [
-        "uint8_t m_t[1] = {\n061\n}",
-        "uint8_t m_t[1] = {\n256\n}",
-        "uint8_t m_t[1] = {\n-1\n}",
-        "int8_t m_t[1] = {\n-129\n}",
-        "int8_t m_t[1] = {\n-0\n}",
-        "uint8_t m_t[1] = {\n1u\n}",
-        "uint8_t m_t[1] = {\n1.5\n}",
-        "uint8_t m_t[1] = {\n1e1\n}",
-        "uint8_t m_t[1] = {\n\n}",
-        "uint8_t m_t[1] = {\n1,\n}",
-        "uint8_t m_t[2] = {\n1 2\n}",
-        "uint8_t m_t[3] = {\n1, 2\n}",
-        "uint8_t m_t[02] = {\n1, 2\n}",
-        "uint64_t m_t[1] = {\n9999999999999999999\n}",
-        "uint32_t m_t[1] = {\n0x0000000000000001\n}",
-        "uint64_t m_t[1] = {\n0x000000000000001\n}",
-        "uint64_t m_t[1] = {\n0x00000000,0000001\n}",
-        "uint64_t m_t[2] = {\n0x0000000000000001, 1\n}",
-        'uint8_t m_t[1][2049] = {\n"a"\n}',
-        'unsigned char m_t[1][2048] = {\n"a"\n}',
-        'unsigned char m_t[2][2049] = {\n"a"\n}',
-        'unsigned char m_t[1] = {\n"a"\n}',
-        'unsigned char m_t[1][2049] = {\n"\\400"\n}',
-        'unsigned char m_t[1][2049] = {\n"\\x41"\n}',
-        'unsigned char m_t[1][2049] = {\n"??/"\n}',
-        'unsigned char m_t[1][2049] = {\n"a" "b"\n}',
-        'unsigned char m_t[1][2049] = {\nu"a"\n}',
-        'unsigned char m_t[2][2049] = {\n"a",\n"b"\n}',
-        "unsigned char m_t[1][2049] = {\n1\n}",
-    ],
-)
-def test_sources_not_written_by_treekit_are_refused(table):
-    source = f"static const {table};\n"
-    with suppress(VerificationError):
-        assert parse_tables(source, "m") == {}  # it is not even a table
-
-
-def test_a_table_counts_once():
-    table = source_of(make_c_table("t", np.arange(3)))
-    with pytest.raises(VerificationError, match="duplicate table 't'"):
-        parse_tables(table + table, "m")
-
-
-SINGLE = Schema((Column("x"),), classes=("no", "yes"))
-
-
-def test_thresholds_are_of_the_type_of_cells():
-    schema = Schema((Column("x"),), classes=("no", "yes"), dtype="float64")
-    assert decode_literals(["2.5", "-1e-07", "1e300"], "double", schema).tolist() == [
-        2.5,
-        -1e-07,
-        1e300,
-    ]
-    assert decode_literals(["0xc004000000000000u /* 2.5 */"], "uint64_t", schema).tolist() == [2.5]
-    assert float(np.float32(decode_literals(["2.5f"], "float", SINGLE)[0])) == 2.5
-
-
-@pytest.mark.parametrize(
-    ("literals", "cell"),
-    [
-        (["2.5f", "2.51"], "float"),
-        (["2.5", "2.5f"], "double"),
-        (["2"], "double"),
-        (["02.5"], "double"),
-        (["2.5.5"], "double"),
-        (["2.5"], "long"),
-        (["1e999"], "double"),
-        (["1e39f"], "float"),
-        (["0xc0200000u /* 2.5 */"], "double"),
-        (["0xc020000u /* 2.5 */"], "uint32_t"),
-        (["2.5"], "uint32_t"),
-    ],
-)
-def test_thresholds_that_treekit_does_not_write_are_refused(literals, cell):
-    with pytest.raises(VerificationError, match="thresholds"):
-        decode_literals(literals, cell, SINGLE)

@@ -20,7 +20,7 @@ from tests.reference import evaluate
 from tests.reference.models import random_model
 from tests.reference.mutants import beside, moved, onnx_mutants, rules_mutants, source_mutants
 from tests.reference.mutants_wide import c_mutants, graph_mutants, python_mutants, text_mutants
-from tests.verify.test_verify import SCHEMA, divided_model, sums_model, surrogates_model
+from tests.verify.models import SCHEMA, divided_model, sums_model, surrogates_model
 from treekit.data.schema import Column, Schema
 from treekit.errors import VerificationError
 from treekit.export import export

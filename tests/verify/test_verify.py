@@ -24,12 +24,12 @@ from tests.reference import evaluate
 from tests.reference.models import chain, mixed_schema, random_model
 from tests.runtimes import need
 from tests.strategies import ALL_KINDS, matrices, models
+from tests.verify.models import SCHEMA, divided_model, sums_model, surrogates_model
 from treekit.cli import main
 from treekit.data.schema import Column, Output, Schema
 from treekit.errors import VerificationError
 from treekit.export import export
 from treekit.model.builder import (
-    Surrogate,
     build_tree,
     is_missing,
     leaf,
@@ -44,20 +44,12 @@ from treekit.model.tree import Split
 from treekit.rules import rules
 from treekit.verify import Report, make_probes, runtime, verify
 from treekit.verify.answers import Answers, differing, expected
-from treekit.verify.coverage import measure_coverage
 from treekit.verify.probe_values import find_next_above
-from treekit.verify.probes import compute_deadline, make_rule_rows
+from treekit.verify.probes import make_rule_rows
 from treekit.verify.report import _format_percent, make_certificate
-from treekit.verify.routing import (
-    is_plain,
-    make_empty_coverage,
-    make_matrix,
-    make_routed_model,
-)
 from treekit.verify.run_artifact import ReferenceRows, find_runner, run_artifact
 from treekit.verify.run_onnx import ONNX_RUNTIMES
 from treekit.verify.runtime import Job, OutOfTimeError, Runner, Runtime, read_version
-from treekit.verify.targeted_search import find_reachable, mark_adjacent_sides
 
 # ---------------------------------------------------------------- verify
 
@@ -102,7 +94,7 @@ def test_returned_paths_of_export_can_be_verified(tmp_path):
 @settings(max_examples=examples(60))
 def test_every_side_and_leaf_is_reached_or_proved_unreachable(model):
     probes = make_probes(model, 0, 0, MOST)
-    coverage = measure_coverage(model, probes)
+    coverage = probes.coverage
     assert all(part.share == 1.0 for part in coverage.parts)
     reached = leaf_indices(model, probes.rows)
     unreachable = set(coverage.unreachable)
@@ -117,7 +109,6 @@ def test_every_side_and_leaf_is_reached_or_proved_unreachable(model):
 def test_a_wrong_turn_that_no_probe_shows_can_never_show(model):
     """Force a split the wrong way for one sort of value; if an answer changes, a probe knew."""
     probes = make_probes(model, 0, 0, MOST)
-    assert probes.wrong_turns[2] == 0
     tree = model.trees[0]
     rows = make_probes(model, 300, 1, MOST).rows
     for node in np.flatnonzero(tree.kind == Split.THRESHOLD)[:4]:
@@ -142,9 +133,7 @@ def test_nodes_that_no_input_can_reach_are_listed():
     never = is_missing("c", leaf([1, 1]), leaf([1, 2]))
     root = threshold("x", 5.0, is_missing("c", leaf([2, 1]), never), above, missing=0)
     trees = [build_tree(root, schema), build_tree(again, schema)]
-    coverage = measure_coverage(
-        make_model(schema, trees), make_probes(make_model(schema, trees), 0, 0, MOST)
-    )
+    coverage = make_probes(make_model(schema, trees), 0, 0, MOST).coverage
     dead = {(t, n) for t, n in coverage.unreachable}
     first = trees[0]
     right = int(first.first_child[0]) + 1
@@ -192,16 +181,15 @@ def test_the_same_seed_makes_the_same_probes():
 
 def test_a_bound_on_the_rows_is_kept_and_reported_honestly():
     model = chain(300, Schema((Column("x"),), classes=("no", "yes")))
-    enough = measure_coverage(model, make_probes(model, 0, 0, MOST))
-    assert enough.complete
-    probes = make_probes(model, 0, 0, 500)
-    assert len(probes.rows) <= 500
-    some = measure_coverage(model, probes)
-    assert not some.complete
-    assert some.part("leaves").share == some.part("sides of splits").share == 1.0
-    assert some.part("one step above it").share < 1.0
-    few = measure_coverage(model, make_probes(model, 0, 0, 50))
-    assert few.part("leaves").share < 1.0
+    assert make_probes(model, 0, 0, MOST).coverage.complete
+    for most in (50, 500):
+        probes = make_probes(model, 0, 0, most)
+        assert len(probes.rows) <= most
+        assert not probes.coverage.complete
+        part = probes.coverage.part("number just above it")
+        assert part.reachable == 300
+        reached = find_touched(model, probes.rows)
+        assert part.reached == len(reached["number just above it"])
 
 
 def test_nodes_of_several_trees_share_rows():
@@ -213,8 +201,10 @@ def test_nodes_of_several_trees_share_rows():
     n_alone = sum(len(make_probes(own, 0, 0, MOST).rows) for own in alone)
     probes = make_probes(model, 0, 0, MOST)
     assert len(probes.rows) < n_alone
-    limited = make_probes(model, 0, 0, 2 * len(probes.rows))
-    assert measure_coverage(model, limited).complete
+    assert probes.coverage.complete
+    touched = find_touched(model, probes.rows)
+    for name, parts in touched.items():
+        assert probes.coverage.part(name).reached == len(parts), name
 
 
 @pytest.mark.matrix
@@ -222,10 +212,9 @@ def test_ten_thousand_leaves_are_covered_completely():
     rng = np.random.default_rng(0)
     schema = Schema(tuple(Column(f"x{i}") for i in range(6)), classes=("a", "b", "c"))
     model = make_model(schema, [balanced_tree(rng, schema, 10_500)])
-    coverage = measure_coverage(model, make_probes(model, 0, 0, MOST))
+    coverage = make_probes(model, 0, 0, MOST).coverage
     assert coverage.part("leaves").reachable > 1000
     assert all(part.share == 1.0 for part in coverage.parts)
-    assert coverage.wrong_turns[2] == 0
 
 
 def balanced_tree(rng, schema, n_leaves):
@@ -251,7 +240,7 @@ def test_every_rule_is_met_at_each_of_its_bounds_and_missed_just_beyond():
     inner = subset("c", ["a", "d"], leaf([1, 0]), leaf([1, 1]), missing=1)
     root = threshold("x", 1.0, leaf([0, 1]), threshold("x", 2.0, inner, leaf([2, 1])), missing=1)
     model = make_model(schema, [build_tree(root, schema)])
-    rows, probed, total = make_rule_rows(model, MOST, np.empty((0, 2)), np.random.default_rng(0))
+    rows, probed, total = make_rule_rows(model, MOST, np.random.default_rng(0))
     assert probed == total == 4
     above = [float(np.nextafter(np.float32(t), np.float32(9))) for t in (1, 2)]
     x, c = rows.T
@@ -269,10 +258,9 @@ def test_every_rule_is_met_at_each_of_its_bounds_and_missed_just_beyond():
 @settings(max_examples=examples(40))
 def test_each_bound_of_a_rule_is_tried_on_either_side_while_all_else_matches(model):
     schema = model.schema
-    none = np.empty((0, schema.n_features))
-    rows, _, _ = make_rule_rows(model, MOST, none, np.random.default_rng(0))
-    cells = make_matrix(model, rows)
-    unreachable = set(measure_coverage(model, make_probes(model, 0, 0, MOST)).unreachable)
+    rows, _, _ = make_rule_rows(model, MOST, np.random.default_rng(0))
+    cells = round_cells(model, rows)
+    unreachable = set(make_probes(model, 0, 0, MOST).coverage.unreachable)
     for rule in rules(model):
         if (rule.tree, rule.leaf) in unreachable:
             continue
@@ -291,6 +279,62 @@ def test_each_bound_of_a_rule_is_tried_on_either_side_while_all_else_matches(mod
             assert any(x != x for x in tried) or model.missing == "error"
 
 
+def round_cells(model, rows):
+    """Round rows as trees do, and replace codes that are no category by NaN."""
+    with np.errstate(over="ignore", under="ignore"):
+        cells = rows.astype(model.schema.dtype).astype(np.float64)
+    for f, column in enumerate(model.schema.columns):
+        if column.kind == "nominal":
+            cells[~np.isin(cells[:, f], np.arange(len(column.levels))), f] = math.nan
+    return cells
+
+
+def find_touched(model, rows):
+    """Walk plain trees row by row; return the parts that rows touch, as `Coverage` names them."""
+    touched = {
+        name: set()
+        for name in (
+            *("number at a threshold", "number just above it"),
+            *("missing value at a split", "category at a split"),
+        )
+    }
+    for t, tree in enumerate(model.trees):
+        above = find_next_above(tree.threshold, model.schema.dtype)
+        for row in round_cells(model, rows).tolist():
+            node = 0
+            while tree.kind[node] != Split.LEAF:
+                x, branch = row[tree.feature[node]], int(tree.missing[node])
+                if x != x:
+                    touched["missing value at a split"].add((t, node))
+                elif tree.kind[node] == Split.THRESHOLD:
+                    branch = int(x > tree.threshold[node])
+                    if x == tree.threshold[node]:
+                        touched["number at a threshold"].add((t, node))
+                    if x == above[node]:
+                        touched["number just above it"].add((t, node))
+                elif tree.kind[node] != Split.MISSING:
+                    touched["category at a split"].add((t, node, int(x)))
+                    goes = int(tree.branches(node)[int(x)])
+                    branch = goes if goes >= 0 else branch
+                if tree.kind[node] == Split.MISSING:
+                    branch = int(x == x)
+                node = int(tree.first_child[node]) + branch
+    return touched
+
+
+@given(st.data())
+@settings(max_examples=examples(30))
+def test_rows_touch_what_is_counted_and_what_any_other_row_touches(data):
+    model = data.draw(models())
+    probes = make_probes(model, 0, 0, MOST)
+    mine, other = find_touched(model, probes.rows), data.draw(matrices(model, max_rows=30))
+    for name, parts in find_touched(model, other).items():
+        assert parts <= mine[name], name
+    assert probes.coverage.complete
+    for name, parts in mine.items():
+        assert probes.coverage.part(name).reached == len(parts), name
+
+
 def match_condition(schema, cells, condition):
     """Mark the rows of cells that match a condition of a rule, one comparison after the other."""
     column = schema.names.index(condition.column)
@@ -302,7 +346,8 @@ def match_condition(schema, cells, condition):
         elif condition.levels is not None:
             marks.append(levels[int(x)] in condition.levels)
         else:
-            marks.append(condition.known and condition.low < x <= condition.high)
+            above = x > condition.low or condition.low == -math.inf
+            marks.append(condition.known and above and x <= condition.high)
     return np.array(marks, dtype=np.bool_)
 
 
@@ -311,7 +356,7 @@ def test_rules_left_without_rows_at_their_bounds_are_reported(tmp_path):
     (path,) = exported(model, tmp_path, "rules")
     report = verify(model, [path], max_rows=1000)
     assert report.equal
-    assert re.search(r"bounds probed for \d+ of 301 rules; raise max_rows", str(report))
+    assert re.search(r"rows at the bounds of \d+ of 301 rules; raise max_rows", str(report))
     assert verify(model, [path]).artifacts[0].note == ""
 
 
@@ -393,7 +438,7 @@ def test_a_chain_of_depth_900_is_proved_in_c_and_rules(tmp_path):
     model = chain(900, Schema((Column("x"),), classes=("no", "yes")))
     report = verify(model, exported(model, tmp_path, "c", "rules"), random_rows=50)
     assert report.equal, str(report)
-    assert report.coverage.part("at the threshold").reached == 900
+    assert report.coverage.part("number at a threshold").reached == 900
 
 
 def test_a_single_leaf_has_nothing_to_split_and_is_equal(tmp_path):
@@ -401,7 +446,7 @@ def test_a_single_leaf_has_nothing_to_split_and_is_equal(tmp_path):
     model = make_model(schema, [build_tree(leaf([1, 3]), schema)])
     report = verify(model, exported(model, tmp_path, "onnx", "c", "python", "rules"))
     assert report.equal, str(report)
-    assert report.coverage.part("sides of splits").reachable == 0
+    assert report.coverage.part("branches of splits").reachable == 0
 
 
 def test_the_first_differing_row_is_shown_by_column_names(tmp_path):
@@ -460,7 +505,7 @@ def test_failures_to_run_are_separate_from_differences(tmp_path):
     report = verify(model, [python, rules])
     assert report.exit_code == 1
     assert str(report).startswith("1 of 2 artifacts could not be run\n")
-    assert "coverage of" in str(report)
+    assert "rows reach of the model" in str(report)
     rules.write_text(
         rules.read_text().replace("x <= 0.5", "x <= 0.75").replace("x > 0.5", "x > 0.75")
     )
@@ -470,7 +515,7 @@ def test_failures_to_run_are_separate_from_differences(tmp_path):
     alone = verify(model, [python])
     assert alone.exit_code == 1
     assert str(alone).startswith("the artifact could not be run\n")
-    assert "coverage" not in str(alone)
+    assert "rows reach of" not in str(alone)
     assert "NOT equal" not in str(alone)
 
 
@@ -623,7 +668,7 @@ def test_the_certificate_holds_digests_counts_and_versions(tmp_path):
     assert {"treekit", "numpy", "python", "gcc"} <= set(proof["versions"])
     assert proof["versions"]["python"] == platform.python_version()
     assert proof["coverage"]["complete"] is True
-    assert {p["name"] for p in proof["coverage"]["parts"]} >= {"leaves", "sides of splits"}
+    assert {p["name"] for p in proof["coverage"]["parts"]} >= {"leaves", "branches of splits"}
     assert sorted(p.name for p in tmp_path.iterdir()) == [
         *("model.c", "model.h", "model.rules.txt", "proof.json")
     ]
@@ -668,11 +713,11 @@ def test_the_report_never_rounds_coverage_up_to_all_of_it(tmp_path):
     model = chain(300, Schema((Column("x"),), classes=("a", "b")))
     report = verify(model, exported(model, tmp_path, "rules"), max_rows=890)
     assert isinstance(report, Report)
-    share = report.coverage.part("one step above it").share
+    share = report.coverage.part("number just above it").share
     assert share < 1.0
-    assert "some splits got no rows; raise max_rows" in str(report)
+    assert "a sample of the splits got rows; raise max_rows" in str(report)
     report = verify(model, exported(model, tmp_path, "c"), max_rows=890)
-    assert "raise max_rows" not in str(report), "every path is proved"
+    assert "the same bytes as a new export, and all rows run agree" in str(report)
     assert not make_certificate(report)["coverage"]["complete"]
     full = report.coverage.parts[0]
     part = dataclasses.replace(full, reached=full.reachable - 1)
@@ -692,7 +737,7 @@ def test_each_branch_of_a_multiway_split_is_distinguished(tmp_path):
     model = make_model(schema, [build_tree(node, schema)])
     report = verify(model, exported(model, tmp_path, "c", "python", "rules", "onnx"))
     assert report.equal, str(report)
-    assert report.coverage.part("levels at a split").reached == 12
+    assert report.coverage.part("category at a split").reached == 12
 
 
 # ------------------------------------------------------------------ several targets
@@ -732,90 +777,15 @@ def test_each_target_of_an_artifact_is_compared(tmp_path, target, task):
 
 NAN, INF = float("nan"), float("inf")
 VERIFY_WIDE_MOST = 10**6
-SCHEMA = Schema(
-    (Column("x"), Column("y"), Column("colour", "nominal", ("red", "green", "blue"))),
-    classes=("no", "yes"),
-)
-
-
-def sums_model(**policies):
-    inner = oblique({"x": 0.5, "y": -1.25}, 0.875, leaf([3, 1]), leaf([0, 4]), missing=1)
-    outer = oblique({"x": 0.3, "y": 0.7}, -0.1, leaf([1, 1]), inner, missing=0)
-    return make_model(SCHEMA, [build_tree(outer, SCHEMA)], **policies)
-
-
-def surrogates_model():
-    instead = (
-        Surrogate("y", 0.25, below=1),
-        Surrogate("colour", levels={"red": 0, "blue": 1}),
-    )
-    deeper = subset(
-        "colour", ["red"], leaf([2, 1]), leaf([1, 2]), 1, surrogates=[Surrogate("y", 1)]
-    )
-    split = threshold("x", 2.5, leaf([3, 1]), deeper, missing=1, surrogates=instead)
-    return make_model(SCHEMA, [build_tree(split, SCHEMA)], missing="surrogate")
-
-
-def divided_model():
-    colours = multiway("colour", {"red": leaf([1, 4]), "blue": leaf([2, 2])})
-    known = is_missing("y", leaf([5, 1]), colours)
-    root = threshold("x", 2.5, leaf([3, 1]), known)
-    return make_model(SCHEMA, [build_tree(root, SCHEMA)] * 2, missing="fractional")
-
-
 TARGETS = ("onnx", "c", "python", "rules")
 MODELS = {"sums": sums_model, "surrogates": surrogates_model, "divided": divided_model}
 
 
-def touched_by(of, rows):
-    from treekit.verify.kernels.reachability import trace_rows
-
-    touched = make_empty_coverage(of)
-    trace_rows(of.routes, of.roots, make_matrix(of.model, rows), 0, touched)
-    return touched
-
-
-# ------------------------------------------------------------------ routes
-
-
-@given(st.data())
-@settings(max_examples=examples(30))
-def test_routes_give_every_row_the_integers_that_the_model_means(data):
-    from treekit.verify.kernels.reachability import sum_leaf_units_below
-
-    model = data.draw(models(kinds=ALL_KINDS))
-    rows = data.draw(matrices(model, max_rows=6))
-    of = make_routed_model(model)
-    stack, part = (
-        np.empty((len(of.routes.nodes) + 1, 2), np.int64),
-        np.empty(model.schema.n_values, np.int64),
-    )
-    for row, cells in zip(rows.tolist(), make_matrix(model, rows), strict=True):
-        total = np.zeros(model.schema.n_values, dtype=np.int64)
-        for root in of.roots[:-1]:
-            sum_leaf_units_below(of.routes, root, cells, stack, part)
-            total += part
-        assert total.tolist() == evaluate.sums(model, row)
-
-
-@given(st.data())
-@settings(max_examples=examples(50))
-def test_no_row_touches_what_is_called_impossible(data):
-    model = data.draw(models(kinds=ALL_KINDS))
-    of, rows = make_routed_model(model), data.draw(matrices(model))
-    can, touched = find_reachable(of), touched_by(of, rows)
-    assert not (touched.node >= 0)[~can.node].any()
-    assert not (touched.unknown >= 0)[~can.unknown].any()
-    assert not (touched.side >= 0)[~can.side].any()
-    assert not (touched.level >= 0)[~can.level].any()
-    assert not mark_adjacent_sides(of, make_matrix(model, rows), touched)[~can.near].any()
-
-
-def test_impossible_parts_below_sums_and_surrogates_are_proved_to_be():
+def test_impossible_parts_below_sums_are_named():
     again = oblique({"x": 1.0, "y": 1.0}, 2.0, leaf([1, 2]), leaf([2, 1]))
     root = oblique({"x": 1.0, "y": 1.0}, 1.0, again, leaf([1, 1]), missing=1)
     model = make_model(SCHEMA, [build_tree(root, SCHEMA)])
-    coverage = measure_coverage(model, make_probes(model, 0, 0, VERIFY_WIDE_MOST))
+    coverage = make_probes(model, 0, 0, VERIFY_WIDE_MOST).coverage
     # A sum of at most 1 is at most 2, and known below a branch that unknown ones do not take.
     second = int(model.trees[0].first_child[1]) + 1
     assert coverage.unreachable == ((0, second),)
@@ -827,26 +797,24 @@ def test_impossible_parts_below_sums_and_surrogates_are_proved_to_be():
 
 @given(st.data())
 @settings(max_examples=examples(15))
-def test_probes_touch_what_any_row_touches(data):
-    model = data.draw(models(kinds=ALL_KINDS).filter(lambda m: not is_plain(m)))
-    of, rows = make_routed_model(model), data.draw(matrices(model, max_rows=30))
-    probes = make_probes(model, 0, 0, VERIFY_WIDE_MOST)
-    coverage = measure_coverage(model, probes)
-    assert probes.complete
-    some, mine = touched_by(of, rows), touched_by(of, probes.rows)
-    missed = np.count_nonzero((some.node >= 0) & (mine.node < 0))
-    assert missed == 0 or coverage.part("leaves").share < 1.0
+def test_rows_reach_the_leaves_that_any_row_reaches(data):
+    model = data.draw(models(kinds=ALL_KINDS))
+    rows = data.draw(matrices(model, max_rows=30))
+    probes = make_probes(model, 200, 0, VERIFY_WIDE_MOST)
+    mine, other = leaf_indices(model, probes.rows), leaf_indices(model, rows)
+    unreachable = set(probes.coverage.unreachable)
+    for t in range(model.n_trees):
+        reached = set(other[:, t].tolist())
+        assert not {(t, node) for node in reached} & unreachable
+        missed = reached - set(mine[:, t].tolist())
+        assert not missed or probes.coverage.part("leaves").share < 1.0
     assert len(probes.refused) == 0
 
 
 @pytest.mark.parametrize("name", MODELS)
 def test_small_models_are_covered_completely(name):
-    model = MODELS[name]()
-    probes = make_probes(model, 0, 0, VERIFY_WIDE_MOST)
-    coverage = measure_coverage(model, probes)
-    assert all(part.share == 1.0 for part in coverage.parts)
-    assert probes.wrong_turns[0] > 0
-    assert probes.wrong_turns[2] == 0
+    probes = make_probes(MODELS[name](), 0, 0, VERIFY_WIDE_MOST)
+    assert all(part.share == 1.0 for part in probes.coverage.parts), probes.coverage
 
 
 def test_rows_show_the_last_bit_of_every_weight_of_a_sum():
@@ -854,7 +822,7 @@ def test_rows_show_the_last_bit_of_every_weight_of_a_sum():
     weights, at = {"x": 0.3, "y": 0.7}, -0.1
     split = oblique(weights, at, leaf([3, 1]), leaf([1, 3]), missing=0)
     model = make_model(SCHEMA, [build_tree(split, SCHEMA)])
-    rows = make_matrix(model, make_probes(model, 0, 0, VERIFY_WIDE_MOST).rows)[:, :2]
+    rows = round_cells(model, make_probes(model, 0, 0, VERIFY_WIDE_MOST).rows)[:, :2]
     rows = rows[np.isfinite(rows).all(axis=1)]
     w = model.trees[0].term_weight
     right = w[0] * rows[:, 0] + w[1] * rows[:, 1] <= at
@@ -869,16 +837,11 @@ def test_rows_show_the_last_bit_of_a_sums_threshold():
     split = oblique({"x": 0.3, "y": 0.7, "z": 0.9}, 0.5, leaf([3, 1]), leaf([1, 3]))
     schema = Schema((Column("x"), Column("y"), Column("z")), classes=("no", "yes"))
     model = make_model(schema, [build_tree(split, schema)])
-    rows = make_matrix(model, make_probes(model, 0, 0, VERIFY_WIDE_MOST).rows)
+    rows = round_cells(model, make_probes(model, 0, 0, VERIFY_WIDE_MOST).rows)
     w = model.trees[0].term_weight
     with np.errstate(invalid="ignore"):
         sums = 0.0 + w[0] * rows[:, 0] + w[1] * rows[:, 1] + w[2] * rows[:, 2]
     assert {0.5, math.nextafter(0.5, INF)} <= set(sums.tolist())
-
-
-def test_a_bound_on_the_rows_is_reported_honestly():
-    model = divided_model()
-    assert not make_probes(model, 0, 0, 5).complete
 
 
 def test_numbers_of_double_are_moved_to_thresholds_exactly():
@@ -895,15 +858,13 @@ def test_numbers_of_double_are_moved_to_thresholds_exactly():
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_every_rule_is_met_at_each_of_its_bounds(name):
+def test_every_rule_has_rows_at_its_bounds(name):
     model = MODELS[name]()
-    probes = make_probes(model, 0, 0, VERIFY_WIDE_MOST).rows
-    rows, probed, total = make_rule_rows(model, VERIFY_WIDE_MOST, probes, np.random.default_rng(0))
+    rows, probed, total = make_rule_rows(model, VERIFY_WIDE_MOST, np.random.default_rng(0))
     assert probed == total == model.n_leaves
-    assert len(rows) >= 2 * model.n_leaves
-    few, some, _ = make_rule_rows(model, 8, probes, np.random.default_rng(0))
-    assert len(few) <= 8
-    assert some < total
+    few, some, _ = make_rule_rows(model, 4, np.random.default_rng(0))
+    assert len(few) <= 4
+    assert some < total or len(rows) <= 4
 
 
 @pytest.mark.parametrize("name", MODELS)
@@ -915,19 +876,7 @@ def test_artifacts_of_every_kind_of_model_are_equal(tmp_path, name):
     assert "coverage is incomplete" not in str(report)
 
 
-def test_a_report_counts_numbers_in_sums_whose_last_bit_would_show(tmp_path):
-    model = sums_model()
-    (path,) = export(model, "rules", tmp_path / "model")[:1]
-    report = verify(model, [path], random_rows=0, certificate=tmp_path / "certificate.json")
-    shown, tried = report.coverage.last_bits
-    assert tried == 2 * 2 * (2 + 1)  # two sums of two weights and a threshold, up and down
-    assert 8 <= shown <= tried
-    assert f"one bit up or down: {shown} of {tried} would show" in str(report)
-    told = json.loads((tmp_path / "certificate.json").read_text())
-    assert told["coverage"]["last_bits_of_sums"] == {"shown": shown, "tried": tried}
-
-
-def test_rows_in_which_one_cost_decides_are_bred():
+def test_rows_show_each_cost_that_decides_in_any_row():
     costs = np.array([[0, 3, 2], [7, 0, 1], [1, 2, 0]])
     schema = Schema((Column("x"), Column("y")), classes=("no", "yes", "perhaps"))
     rng = np.random.default_rng(1)
@@ -1222,27 +1171,10 @@ def test_a_version_command_that_hangs_or_is_absent_leaves_the_version_unknown(mo
     assert read_version(["sleep", "--version"]).startswith("sleep")
 
 
-def oblique_model():
-    schema = Schema((Column("x"), Column("y")), classes=("no", "yes"))
-    tree = oblique({"x": 1.0, "y": -1.0}, 0.25, leaf([1, 3]), leaf([3, 1]))
-    return make_model(schema, [build_tree(tree, schema)])
-
-
-@pytest.mark.parametrize(
-    "model", [random_model(0, mixed_schema(), n_trees=4), oblique_model()], ids=["plain", "sums"]
-)
-def test_construction_of_rows_cut_by_time_is_reported(model):
-    probes = make_probes(model, 10, 0, 10**6, until=time.monotonic())
-    assert "within the time budget; raise budget" in probes.cut
-
-
-def test_a_budget_is_a_positive_number_and_shares_itself():
+def test_a_budget_is_a_positive_number():
     for wrong in (0, -1, math.nan):
         with pytest.raises(VerificationError, match="a positive number of seconds"):
             verify(small_model(), ["model.c"], budget=wrong)
-    assert compute_deadline(math.inf, 0.5) == math.inf
-    half = compute_deadline(time.monotonic() + 100, 0.5) - time.monotonic()
-    assert 40 < half <= 50
 
 
 def test_a_cut_verification_is_not_called_complete(tmp_path):
@@ -1250,5 +1182,4 @@ def test_a_cut_verification_is_not_called_complete(tmp_path):
     report = verify(model, [verify_runtimes_exported(model, tmp_path, "rules")], budget=1e-6)
     assert report.equal
     assert "on the rows run; coverage is incomplete" in str(report)
-    assert "raise budget" in str(report)
-    assert report.lowering.startswith("not tried within the time budget")
+    assert "within the time budget" in str(report)

@@ -132,13 +132,14 @@ def _list_output_paths(output: Path, suffix: str) -> list[Path]:
     500_000,
     least=1,
 )
+@click.option("--quick", is_flag=True, help="Construct and draw at most 2,000 rows each.")
 @click.option(
     "--budget",
     metavar="SECONDS",
     type=click.FloatRange(0, min_open=True),
     default=1800.0,
     show_default=True,
-    help="Approximate time limit; the report lists what was left out.",
+    help="Approximate time limit of running artifacts; the report lists what was left out.",
 )
 @click.option(
     *("--runtime", "--with", "runtimes"),
@@ -169,7 +170,7 @@ def verify_command(
     """Run artifacts of MODEL (.onnx, .c, .py, .rules.txt, .mjs, .java, .rs, .go; .sql by a plugin).
 
     Files of other names are recognised by their first line.  Their predictions are compared with
-    the model's, bit for bit.
+    the model's, bit for bit, and ONNX, C and Python files with a new export, byte for byte.
 
     Artifacts are executed: verify only files that you trust.  The exit code is 0 if all
     are equal, and 1 if any differs or cannot be run; the first differing row is printed.

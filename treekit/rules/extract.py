@@ -117,12 +117,12 @@ def _extract_tree_conditions(model: Model, tree: Tree, column: npt.NDArray[np.in
     if model.missing == "fractional":
         leaf, end, table = extract_fractional_conditions(plain, n_levels)
     else:
-        leaf, end, table = _extract_merged_conditions(model, plain, n_levels)
+        leaf, end, table = extract_merged_conditions(model, plain, n_levels)
     behind = table.column >= n_features
     return leaf, end, table._replace(column=np.where(behind, table.column + first, table.column))
 
 
-def _extract_merged_conditions(
+def extract_merged_conditions(
     model: Model, plain: Tree, n_levels: npt.NDArray[np.int64]
 ) -> Conditions:
     """Return at most one condition per column: the box of each leaf."""

@@ -16,14 +16,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from treekit._version import __version__
 from treekit.errors import VerificationError
 from treekit.model.model import Model, as_model, hash_model
 from treekit.verify.answers import expected
-from treekit.verify.coverage import Coverage, measure_coverage
-from treekit.verify.probes import Probes, compute_deadline, make_probes, make_rule_rows
+from treekit.verify.coverage import Coverage
+from treekit.verify.probes import Probes, make_probes, make_rule_rows
 from treekit.verify.report import ArtifactResult, Difference, Report, Untried, write_certificate
 from treekit.verify.run_artifact import (
     ReferenceRows,
@@ -33,7 +32,6 @@ from treekit.verify.run_artifact import (
     run_artifact,
 )
 from treekit.verify.table_rows import verify_table
-from treekit.verify.tree_equivalence import compare_paths, make_lowered_tables
 
 __all__ = [
     "ArtifactResult",
@@ -46,10 +44,7 @@ __all__ = [
     "verify",
 ]
 
-_OUT_OF_TIME = "not tried within the time budget; raise budget"
-_UNCONFIRMED = "not proved: a path differs from the model's as read, but no prediction differs"
-_CONSTRUCTION_SHARE = 0.4
-"""Largest share of the time budget for constructing rows."""
+_QUICK_ROWS = 2000
 
 
 def verify(
@@ -60,6 +55,7 @@ def verify(
     seed: int = 0,
     max_rows: int = 500_000,
     budget: float = 1800.0,
+    quick: bool = False,
     runtimes: Collection[str] = (),
     without: Collection[str] = (),
     templates: str | Path = "",
@@ -70,8 +66,7 @@ def verify(
 ) -> Report:
     """Run artifacts on rows that reach every part of `model`, and compare every bit.
 
-    Where the trees can be read back from a file, they are also compared with the
-    model's on every path, so that rows only confirm the result.
+    ONNX, C and Python files are also compared, byte for byte, with a new export.
 
     Artifacts are executed: verify only files that you trust.
 
@@ -87,11 +82,13 @@ def verify(
     seed : int
         Seed of the random choices in the rows.
     max_rows : int
-        Maximum number of constructed rows; if it is too low for the model, the
-        coverage lists what was left out.
+        Maximum number of constructed rows; if it is too low for the model, a sample of its
+        splits gets rows, and the coverage shows what was left out.
     budget : float
-        Approximate time limit in seconds; the report lists what was left out to
-        meet it.
+        Approximate time limit in seconds for running artifacts; the report lists what was left
+        out to meet it.
+    quick : bool
+        Construct and draw at most 2,000 rows each.
     runtimes : collection of str
         Runtimes to use (``"gcc"``, ``"openvino"``), or ``"all"``; ``"module:function"`` is a
         function for ONNX files: it takes a path, and returns ``run(names, feeds)``, which
@@ -135,19 +132,14 @@ def verify(
     end = time.monotonic() + budget
     choose = partial(choose_runtimes, wanted=runtimes, without=without, templates=templates)
     chosen = choose(paths)
-    until = compute_deadline(end, _CONSTRUCTION_SHARE)
-    probes = make_probes(model, random_rows, seed, max_rows, until)
-    coverage = measure_coverage(model, probes)
+    if quick:
+        random_rows, max_rows = min(random_rows, _QUICK_ROWS), min(max_rows, _QUICK_ROWS)
+    probes = make_probes(model, random_rows, seed, max_rows)
     rows = np.concatenate([probes.rows, probes.refused])
     reference = ReferenceRows(rows, expected(model, rows, len(probes.refused)))
-    faces = None
+    bounds = None
     if any(one.runner.has_rule_bounds for one in chosen):
-        faces = _make_boundary_rows(model, max_rows, probes.rows, np.random.default_rng(seed))
-    lowering = ""
-    if time.monotonic() > end:
-        lowering = _OUT_OF_TIME
-    elif model.missing != "fractional":  # such models are not lowered
-        lowering = compare_paths(model, make_lowered_tables(model)).summary
+        bounds = _make_boundary_rows(model, max_rows, np.random.default_rng(seed))
     name = ""
     on_artifacts: tuple[ArtifactResult, ...] = ()
     if on is not None:
@@ -155,8 +147,8 @@ def verify(
         on_artifacts = verify_table(model, chosen, choose, on, cluster, progress)
     used = {runtime.name: runtime for choice in chosen for runtime in choice.runtimes}
     report = Report(
-        artifacts=tuple(_run_artifacts(model, chosen, reference, faces, end)),
-        coverage=coverage,
+        artifacts=tuple(_run_artifacts(model, chosen, reference, bounds, end)),
+        coverage=probes.coverage,
         model_sha256=hash_model(model),
         probes={
             "rows": len(rows),
@@ -171,7 +163,6 @@ def verify(
             "python": platform.python_version(),
             **{name: runtime.get_version() for name, runtime in used.items()},
         },
-        lowering=lowering,
         untried=tuple(untried for one in chosen for untried in one.untried),
         on=name,
         on_artifacts=on_artifacts,
@@ -181,12 +172,10 @@ def verify(
     return report
 
 
-def _make_boundary_rows(
-    model: Model, max_rows: int, probed_rows: npt.NDArray[np.float64], rng: np.random.Generator
-) -> ReferenceRows:
+def _make_boundary_rows(model: Model, max_rows: int, rng: np.random.Generator) -> ReferenceRows:
     """Make rows at the bounds of every rule, for artifacts whose rules have their own bounds."""
-    rows, probed, total = make_rule_rows(model, max_rows, probed_rows, rng)
-    note = f"bounds probed for {probed:,} of {total:,} rules; raise max_rows to probe all"
+    rows, probed, total = make_rule_rows(model, max_rows, rng)
+    note = f"rows at the bounds of {probed:,} of {total:,} rules; raise max_rows for all"
     return ReferenceRows(rows, expected(model, rows, 0), note if probed < total else "")
 
 
@@ -194,7 +183,7 @@ def _run_artifacts(
     model: Model,
     chosen: Sequence[RuntimeChoice],
     reference: ReferenceRows,
-    faces: ReferenceRows | None,
+    bounds: ReferenceRows | None,
     end: float,
 ) -> Iterator[ArtifactResult]:
     """Run every artifact on its runtimes until `end`, each within its share of the time left."""
@@ -203,20 +192,22 @@ def _run_artifacts(
         path, runner = choice.path, choice.runner
         yield from choice.list_failures()
         rows = [reference]
-        if runner.has_rule_bounds and faces is not None:
-            rows.insert(0, faces)
-        summary, shown, fresh = "", np.zeros((0, 0)), False
-        if runner.compare_structure is not None:
-            summary = _OUT_OF_TIME
-            if time.monotonic() < end:
-                structure = runner.compare_structure(path, model)
-                summary, shown, fresh = structure.summary, structure.rows, structure.fresh
-        if len(shown):  # try to confirm the difference
-            rows.insert(0, ReferenceRows(shown, expected(model, shown, 0)))
+        if runner.has_rule_bounds and bounds is not None:
+            rows.insert(0, bounds)
         joined = concatenate_references(rows)
+        fresh = None
+        if runner.is_fresh is not None and time.monotonic() < end:
+            fresh = runner.is_fresh(path, model)
         for runtime in choice.runtimes:
-            deadline = compute_deadline(end, 1 / runs)
-            result = run_artifact(path, runner, runtime, model.schema, joined, deadline, fresh)
-            unconfirmed = len(shown) and result.equal
-            yield replace(result, structure=_UNCONFIRMED if unconfirmed else summary)
+            deadline = _compute_deadline(end, 1 / runs)
+            result = run_artifact(
+                path, runner, runtime, model.schema, joined, deadline, fresh is True
+            )
+            yield replace(result, fresh=fresh)
             runs -= 1
+
+
+def _compute_deadline(end: float, share: float) -> float:
+    """Return the time at which a share of the time left until `end` is used up; may be infinite."""
+    now = time.monotonic()
+    return now + share * max(end - now, 0.0)

@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Callable, Iterator
-
 import numpy as np
 import numpy.typing as npt
 
 from treekit.data.features import LevelIndex
 from treekit.data.schema import Column, Dtype, Schema
-from treekit.model.fixed_point import UNIT_BUDGET, to_double_threshold
+from treekit.model.fixed_point import to_double_threshold
 from treekit.model.model import Model
-from treekit.model.scoring import leaf_indices, sum_leaf_values
-from treekit.model.tree import Split
 
 # ---------------------------------------------------------------- random rows
 
@@ -22,7 +17,7 @@ Array = npt.NDArray[np.float64]
 UNSEEN_CODES = (-1.0, 0.0, 1.0, 2.0**20)
 """Codes outside any vocabulary; all but the first are offsets from its size."""
 
-_SPECIAL_NUMBERS = np.array(
+SPECIAL_NUMBERS = np.array(
     [
         *(0.0, -0.0, np.inf, -np.inf, 1.0, -1.0, 1e300, -1e300, 5e-324, -5e-324),
         *(2.0**-149, 2.0**-150, -(2.0**-150), 1e-40, 3.4028235e38, 2.0**128, 1e-7),
@@ -90,7 +85,7 @@ def _draw_numbers(pool: Array, dtype: Dtype, n_rows: int, rng: np.random.Generat
             near / 2 + rng.choice(base, n_rows) / 2,
             near + rng.normal(size=n_rows) * span,
             np.rint(near + rng.normal(size=n_rows) * 3),
-            rng.choice(_SPECIAL_NUMBERS, n_rows),
+            rng.choice(SPECIAL_NUMBERS, n_rows),
         ]
     drawn: Array = np.choose(rng.integers(len(draws), size=n_rows), draws)
     return np.where(np.isnan(drawn), 0.0, drawn)
@@ -144,77 +139,6 @@ def _blank_repeats(values: Array) -> Array:
         repeated = (bits[:, :column] == bits[:, column, None]).any(axis=1)
         values[repeated, column] = np.nan
     return values
-
-
-# ---------------------------------------------------------------- rows with divided votes
-# Additional rows for leaves that were reached only by rows with unanimous votes.
-#
-# In float32 the votes of one row sum to at most 2**24, and the next integer is not a
-# float32: where every vote goes to one class, an artifact with one vote too many
-# rounds it away.  The extra vote shows in any row in which another tree votes for
-# another class.
-
-DrawRows = Callable[[int, npt.NDArray[np.bool_]], Array]
-
-_MAX_ROUNDS = 32
-_CHUNK_ROWS = 50_000
-
-
-def find_divided_rows(model: Model, rows: Array, draw_rows: DrawRows) -> Array:
-    """Find rows with divided votes for leaves that `rows` reach with unanimous votes only.
-
-    Parameters
-    ----------
-    model : Model
-    rows : (rows, features) float64
-        Rows that reach every reachable leaf.
-    draw_rows : callable
-        ``rows_of(tree, wanted)`` draws a new row for each wanted node (a mask)
-        of a tree.
-    """
-    votes = model.schema.task == "classification" and not model.margins
-    if not votes or model.unit_total != UNIT_BUDGET["float32"]:
-        return rows[:0]
-    blocks = itertools.pairwise(model.schema.blocks)
-    return np.concatenate(
-        [_find_rows_of_output(model, slice(*block), rows, draw_rows) for block in blocks]
-    )
-
-
-def _find_rows_of_output(model: Model, block: slice, rows: Array, draw_rows: DrawRows) -> Array:
-    """Find rows with divided votes for one output, whose classes are a block of the sums."""
-    doubtful = [
-        (tree.kind == Split.LEAF) & reached
-        for tree, reached in zip(model.trees, _mark_reached_leaves(model, rows), strict=True)
-    ]
-    found: list[Array] = []
-    drawn = rows
-    while True:
-        drawn = _select_divided(model, block, drawn)
-        found.append(drawn)
-        for leaves, divided in zip(doubtful, _mark_reached_leaves(model, drawn), strict=True):
-            np.logical_and(leaves, ~divided, out=leaves)
-        pending = [(t, leaves) for t, leaves in enumerate(doubtful) if leaves.any()]
-        # The votes of a single tree cannot be divided at a pure leaf.
-        if not pending or model.n_trees == 1 or len(found) > _MAX_ROUNDS:
-            return np.concatenate([rows[:0], *found[1:]])
-        drawn = np.concatenate([draw_rows(t, leaves) for t, leaves in pending])
-
-
-def _select_divided(model: Model, block: slice, rows: Array) -> Array:
-    """Select the rows in which no class of an output has every vote."""
-    most: npt.NDArray[np.int64] = sum_leaf_values(model, rows)[:, block].max(axis=1, initial=0)
-    return rows[most < model.unit_total]
-
-
-def _mark_reached_leaves(model: Model, rows: Array) -> Iterator[npt.NDArray[np.bool_]]:
-    """Yield for each tree a mask (nodes,) bool of the leaves that rows reach."""
-    reached = [np.zeros(tree.n_nodes, dtype=np.bool_) for tree in model.trees]
-    for at in range(0, len(rows), _CHUNK_ROWS):
-        ends = leaf_indices(model, rows[at : at + _CHUNK_ROWS])
-        for tree, mask in enumerate(reached):
-            mask[ends[:, tree]] = True
-    yield from reached
 
 
 # ---------------------------------------------------------------- cells of rows

@@ -1,58 +1,68 @@
-"""Probes of a model's artifacts: rows for every leaf, and for every outcome of every split.
+"""Rows to run artifacts on: for every leaf, and on and beside each value that a split compares.
 
-See `treekit.verify.kernels.witness_search` for the construction of a row that reaches a node
-and shows a wrong turn in the prediction.
+Each row is inside the box of a leaf below its split (`treekit.verify.boxes`), apart from one cell
+with the value.  Random rows and rows that must be refused are added.
 """
 
 from __future__ import annotations
 
 import math
-import time
-from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from treekit.data.schema import Schema
 from treekit.errors import VerificationError
 from treekit.model.model import Model
-from treekit.model.scoring import sum_leaf_values
-from treekit.model.tree import Split, Tree, concatenate_trees
+from treekit.model.tree import Split, take_slices
 from treekit.rules.extract import is_rule_list
+from treekit.verify.boxes import (
+    Boxes,
+    compute_sums,
+    demand_leaves,
+    demand_values,
+    draw_index,
+    draw_inside,
+    draw_rows,
+    draw_terms,
+    find_ends,
+    find_trees,
+    free_column,
+    intersect,
+    make_boxes,
+    move_to_edges,
+    move_to_sum,
+    replace_unknown,
+    share_rows,
+)
+from treekit.verify.coverage import Coverage, Part
 from treekit.verify.probe_values import (
     N_AROUND,
     UNSEEN_CODES,
     draw_random_rows,
-    find_divided_rows,
     find_next_above,
     list_values_around,
 )
-from treekit.verify.routing import has_accepted_rows, is_plain
-from treekit.verify.targeted_search import search_boundary_rows, search_rows
-
-if TYPE_CHECKING:
-    from treekit.verify.kernels.reachability import ReachableOutcomes, TreeCoverage
 
 # ---------------------------------------------------------------- probes
 
 Array = npt.NDArray[np.float64]
 Index = npt.NDArray[np.int64]
+Mask = npt.NDArray[np.bool_]
 
-ROWS_CUT = "some splits got no rows; raise max_rows"
-TIME_CUT = "some splits got no rows within the time budget; raise budget"
-
-_MAX_PENDING_ROWS, _MAX_PENDING_CELLS = 512, 1 << 20
-"""Limits of the rows that further nodes can share, which are searched for each node."""
-
-_MAX_LEAF_PAIRS = 256
-"""Maximum number of leaf pairs compared in the search for a row that shows a wrong turn."""
+_MAX_CELLS = 1 << 27
+"""Maximum number of cells of the constructed rows: 1 GiB."""
+_CHUNK_CELLS = 1 << 24
+_ATTEMPTS, _FEW_ATTEMPTS = 64, 3
+"""Further rows tried at thresholds, and at others, until the prediction shows the branch."""
+_USUAL_ROWS, _MAX_ROUNDS = 4_000, 8
+"""Small models get several rows for each target, about this number in total."""
 
 
 @dataclass(frozen=True)
 class Probes:
-    """Rows to run artifacts on, and the parts of the model that they can reach.
+    """Rows to run artifacts on, and what they reach of the model.
 
     Attributes
     ----------
@@ -61,308 +71,522 @@ class Probes:
         for missing; the model has a prediction for each of them.
     refused : (rows, features) float64
         Rows with a missing or unseen value that is an error in the model.
-    reachable : tuple of TreeCoverage, or ReachableOutcomes
-        Parts that inputs can reach, for each tree; `ReachableOutcomes` of all trees of a model
-        that is not plain.
-    wrong_turns : (3,) int64
-        Wrong turns (a row sent to the wrong branch of one split), counted by effect:
-        visible in the prediction of a row, invisible for every input, undecided.
-    cut : str
-        Why nodes were left out; empty if none was.
-    last_bits : (int, int)
-        One-bit faults in weights and thresholds of oblique splits: number that
-        some row shows, and number tried; the others may not show in any input.
+    coverage : Coverage
     """
 
     rows: Array
     refused: Array
-    reachable: tuple[TreeCoverage, ...] | ReachableOutcomes
-    wrong_turns: npt.NDArray[np.int64]
-    cut: str = ""
-    last_bits: tuple[int, int] = (0, 0)
-
-    @property
-    def complete(self) -> bool:
-        """Whether no node was left out."""
-        return not self.cut
+    coverage: Coverage
 
 
-def make_probes(
-    model: Model, n_random: int, seed: int, max_rows: int, until: float = math.inf
-) -> Probes:
+def make_probes(model: Model, n_random: int, seed: int, max_rows: int) -> Probes:
     """Construct the probes of a model; the same seed makes the same ones.
 
-    If there may be more than `max_rows`, leaves come first (rows for all leaves take every branch
-    of every split), then a sample of the splits, then the other splits, up to the limit.
-    Construction ends at the time `until`, on the clock of `time.monotonic`.
+    If more than `max_rows` are needed, a random sample of the splits and of their values gets rows.
     """
     if max_rows < 1 or n_random < 0:
         raise VerificationError(
             f"max_rows must be at least 1 and random_rows at least 0, got {max_rows} and {n_random}"
         )
     rng = np.random.default_rng(seed)
-    accepts = has_accepted_rows(model)
-    last_bits, cut = (0, 0), ""
-    reachable: tuple[TreeCoverage, ...] | ReachableOutcomes
-    if is_plain(model):
-        rows, reachable, wrong_turns, cut = _construct_rows(
-            model, n_random if accepts else 0, max_rows, rng, until
-        )
+    boxes = make_boxes(model)
+    if len(boxes.leaf):
+        most = min(max_rows, max(_MAX_CELLS // model.schema.n_features, 1))
+        rows, coverage = _construct_rows(boxes, most, rng)
+        spread = draw_random_rows(model, boxes.thresholds, n_random, rng)
+        rows = np.concatenate([rows, spread])
     else:
-        rows, reachable, wrong_turns, last_bits, complete = search_rows(
-            model, n_random, max_rows, rng, until
+        rows, coverage = np.empty((0, model.schema.n_features)), _make_coverage(boxes)
+    return Probes(rows, make_refused_rows(model, rows, rng), coverage)
+
+
+def _construct_rows(boxes: Boxes, most: int, rng: np.random.Generator) -> tuple[Array, Coverage]:
+    """Construct at most `most` rows: for each target, inside of each leaf, and for sums."""
+    targets = list_targets(boxes)
+    n_targets, done = len(targets.node), 0
+    order = np.arange(n_targets) if n_targets <= most else rng.permutation(n_targets)
+    rows, sums, end = make_sum_rows(boxes, rng)
+    parts, ends, kept = [rows[:most]], [end[:most]], [sums.take(np.arange(len(rows))[:most])]
+    while done < n_targets and (left := most - sum(map(len, parts))) > 0:
+        chunk = targets.take(np.sort(order[done : done + min(_count_chunk_rows(boxes), left)]))
+        done += len(chunk.node)
+        rows, end, other, state = _draw_until_shown(boxes, chunk, rng)
+        good = np.flatnonzero(state > 0)
+        kept.append(chunk.take(good))
+        ends.append(end[good])
+        shared = _share_target_rows(boxes, rows[good], kept[-1], end[good], other[good], rng)
+        parts += [move_to_edges(boxes, own, rng) for own in shared]
+    left = max(most - sum(map(len, parts)), 0)
+    rows, end = _draw_in_missed_leaves(boxes, np.concatenate(ends), rng)
+    cut = done < n_targets or len(rows) > left
+    parts, ends = [*parts, rows[:left]], [*ends, end[:left]]
+    fields: Any = (np.concatenate(field) for field in zip(*kept, strict=True))
+    reached = Targets(*fields)
+    coverage = _make_coverage(boxes, targets, reached, np.concatenate(ends), cut)
+    rounds = min(_USUAL_ROWS, most) // max(sum(map(len, parts)), 1) - 1
+    if not cut and rounds > 0:
+        again = reached.take(np.flatnonzero(~_compares_sum(boxes, reached)))
+        parts += [
+            _draw_target_rows(boxes, _vary_values(boxes, again, number), rng)[0]
+            for number in range(min(rounds, _MAX_ROUNDS))
+        ]
+    return np.concatenate(parts)[:most], coverage
+
+
+def _count_chunk_rows(boxes: Boxes) -> int:
+    """Return the number of rows that are constructed at once."""
+    return max(_CHUNK_CELLS // boxes.row_cells, 1000)
+
+
+def _share_target_rows(
+    boxes: Boxes, rows: Array, targets: Targets, end: Index, other: Index, rng: np.random.Generator
+) -> list[Array]:
+    """Return fewer rows for the same targets, if trees allow it: in a forest a row serves several.
+
+    Such a row is in the box of the leaf `end`, and, apart from the cell of its target, in
+    that of the leaf `other`, so that its prediction still shows the branch.
+    """
+    if not boxes.exact or boxes.model.n_trees == 1:
+        return [rows]
+    some = np.flatnonzero((targets.kind != UNSEEN) & (end >= 0))
+    unseen = np.setdiff1d(np.arange(len(rows)), some)
+    column, value = targets.column[some], targets.value[some]
+    besides = demand_leaves(boxes, other[some])
+    free_column(boxes, besides, column)
+    inside = demand_leaves(boxes, end[some])
+    demand_values(boxes, inside, np.arange(len(some)), column, value)
+    both, possible = intersect(boxes, inside, besides)
+    rest = np.concatenate([unseen, some[~possible]])
+    return [rows[rest], draw_rows(boxes, share_rows(boxes, both.take(possible), rng), rng)]
+
+
+def _draw_in_missed_leaves(
+    boxes: Boxes, end: Index, rng: np.random.Generator
+) -> tuple[Array, Index]:
+    """Draw rows inside the leaves that are not in `end`; also return the leaves they reach."""
+    missed = np.setdiff1d(np.arange(len(boxes.leaf)), end)
+    rows, ends = [np.empty((0, boxes.model.schema.n_features))], [end[:0]]
+    for _ in range(_FEW_ATTEMPTS):
+        inside = draw_inside(boxes, missed, rng)
+        found = find_ends(boxes, inside, find_trees(boxes, boxes.leaf[missed]))
+        met = found == missed
+        rows.append(inside[met])
+        ends.append(missed[met])
+        missed = missed[~met]
+    return np.concatenate(rows), np.concatenate(ends)
+
+
+# ---------------------------------------------------------------- targets
+
+AT, ABOVE, LEVEL, MISSING, UNSEEN = range(5)
+"""Kinds of targets."""
+
+
+class Targets(NamedTuple):
+    """Values that splits compare; each is to be the cell of a row that reaches the split.
+
+    Attributes
+    ----------
+    node, test, kind : (targets,) int64
+        `test` is one of the node, -1 if the node asks only whether a value is missing.
+    column : (targets,) int64
+    value : (targets,) float64
+    """
+
+    node: Index
+    test: Index
+    kind: Index
+    column: Index
+    value: Array
+
+    def take(self, which: Index) -> Targets:
+        """Return some of the targets."""
+        fields: Any = (field[which] for field in self)
+        return Targets(*fields)
+
+
+def list_targets(boxes: Boxes) -> Targets:
+    """List the values that splits compare, thresholds first; not those of sums."""
+    tests, model = boxes.tests, boxes.model
+    n_terms = np.diff(tests.term_start)
+    first_term = np.append(tests.term_feature, 0)[tests.term_start[:-1]]
+    column = np.where(n_terms > 0, first_term, tests.level_feature)
+    single = np.flatnonzero((n_terms > 0) & ~find_sums(boxes))
+    threshold = tests.threshold[single] + 0.0
+    coded = np.flatnonzero(n_terms == 0)
+    levels, starts = take_slices(tests.level_start, coded)
+    of_level = np.repeat(coded, np.diff(starts))
+    parts = [
+        (single, AT, column[single], threshold),
+        (single, ABOVE, column[single], find_next_above(threshold, model.schema.dtype)),
+        (of_level, LEVEL, column[of_level], levels - tests.level_start[of_level]),
+    ]
+    absence = np.zeros(0, dtype=np.int64)
+    if model.missing != "error":
+        absence = np.flatnonzero(boxes.nodes.kind == Split.MISSING)
+        last = np.zeros(len(n_terms), dtype=np.bool_)  # with the earlier ones, see _blank_earlier
+        last[tests.test_start[1:] - 1] = True
+        last |= boxes.nodes.kind[boxes.node_of_test] == Split.RULE  # every condition is tested
+        known = np.flatnonzero(last & ~find_sums(boxes))
+        parts.append((known, MISSING, column[known], np.full(len(known), np.nan)))
+        parts.append(
+            (
+                np.full(len(absence), -1),
+                MISSING,
+                boxes.nodes.feature[absence],
+                np.full(len(absence), np.nan),
+            )
         )
-        rows = rows if accepts else rows[:0]
-        if not complete:
-            cut = ROWS_CUT if time.monotonic() < until else TIME_CUT
-    rows = np.concatenate([rows, find_cost_rows(model, rows, rng)])
-    refused = make_refused_rows(model, rows, rng)
-    return Probes(rows, refused, reachable, wrong_turns, cut, last_bits)
+        if _takes_unseen(model):
+            parts.append((coded, UNSEEN, column[coded], model.schema.n_levels[column[coded]]))
+    test = np.concatenate([part[0] for part in parts])
+    node = np.append(boxes.node_of_test, -1)[test]
+    node[test < 0] = absence
+    kind = np.repeat([part[1] for part in parts], [len(part[0]) for part in parts])
+    columns, values = (np.concatenate([part[k] for part in parts]) for k in (2, 3))
+    found = Targets(node, test, kind, columns.astype(np.int64), values.astype(np.float64))
+    return found.take(np.flatnonzero(boxes.count[node] > 0))
 
 
-def _construct_rows(
-    model: Model, n_random: int, max_rows: int, rng: np.random.Generator, until: float
-) -> tuple[Array, tuple[TreeCoverage, ...], Index, str]:
-    """Construct the rows of a plain model; also return the other parts of its `Probes`."""
-    bounds = np.concatenate([_bound_row_counts(tree, model.schema) for tree in model.trees])
-    leaf = np.concatenate([tree.kind == Split.LEAF for tree in model.trees])
-    builder, cut = _RowBuilder(model, rng), ""
-    reachable: list[TreeCoverage] = []
-    for attempt, needed in enumerate(_list_passes(model, bounds, (leaf, ~leaf), max_rows)):
-        for number, of_tree in enumerate(needed):
-            if time.monotonic() > until and not cut:
-                cut = TIME_CUT
-                if attempt == 0:
-                    cut += f": trees from number {number} on got no constructed rows"
-            can = builder.add_rows(number, of_tree * (not cut), max_rows)
-            if attempt == 0:
-                reachable.append(can)
-    cut = cut or (ROWS_CUT if builder.n_left_out else "")
-    parts = [builder.draw_rows()]
-    if not cut and has_accepted_rows(model):
-
-        def draw_rows(number: int, leaves: npt.NDArray[np.bool_]) -> Array:
-            again = _RowBuilder(model, rng, builder.pool)
-            again.add_rows(number, leaves.astype(np.int64), len(leaves))
-            return again.draw_rows()
-
-        parts.append(find_divided_rows(model, parts[0], draw_rows))
-    values, offsets = builder.pool
-    spread = draw_random_rows(model, np.split(values, offsets[1:-1]), n_random, rng)
-    return np.concatenate([*parts, spread]), tuple(reachable), builder.wrong_turns, cut
+def _takes_unseen(model: Model) -> bool:
+    """Return whether unseen categories are predicted, like missing values."""
+    return model.unknown == "missing" and model.missing != "error"
 
 
-def make_rule_rows(
-    model: Model, max_rows: int, probes: Array, rng: np.random.Generator
-) -> tuple[Array, int, int]:
-    """Make rows at the bounds of rules, at most `max_rows`.
+def find_sums(boxes: Boxes) -> Mask:
+    """Mark the tests that compare a sum, (tests,) bool."""
+    tests = boxes.tests
+    n_terms = np.diff(tests.term_start)
+    weight = np.append(tests.term_weight, 1.0)[tests.term_start[:-1]]
+    found: Mask = (n_terms > 1) | ((n_terms == 1) & (weight != 1.0))
+    return found
+
+
+def _compares_sum(boxes: Boxes, targets: Targets) -> Mask:
+    """Mark the targets of sums."""
+    found: Mask = np.append(find_sums(boxes), False)[targets.test]
+    return found
+
+
+Drawn = tuple[Array, Index, Index, Index]
+"""Of each target: a row (features,), the place of its leaf, that of a leaf below another branch,
+and a state: 0 = the row does not reach the node of its target, 1 = it does, 2 = the two leaves also
+differ."""
+
+
+def _draw_until_shown(boxes: Boxes, targets: Targets, rng: np.random.Generator) -> Drawn:
+    """Draw rows until most of them show in the prediction which branch they take."""
+    drawn = _draw_target_rows(boxes, targets, rng)
+    state = drawn[-1]
+    left = np.arange(len(state))
+    for attempt in range(_ATTEMPTS):
+        # Without sums and the like a row that does not reach the node proves that none does.
+        left = left[state[left] == 1] if boxes.exact else left[state[left] < 2]
+        left = left[(targets.kind[left] <= ABOVE) | (attempt < _FEW_ATTEMPTS)]
+        if not len(left):
+            break
+        again = _draw_target_rows(boxes, targets.take(left), rng)
+        better = again[-1] > state[left]
+        for old, new in zip(drawn, again, strict=True):
+            old[left[better]] = new[better]
+    return drawn
+
+
+def _draw_target_rows(boxes: Boxes, targets: Targets, rng: np.random.Generator) -> Drawn:
+    """Draw a row for each target."""
+    first, count = boxes.first[targets.node], boxes.count[targets.node]
+    if is_rule_list(boxes.model):  # the rule itself is the first leaf
+        count = np.minimum(count, 1)
+    other = draw_index(first, count, rng)
+    rows = draw_inside(boxes, other, rng)
+    _blank_earlier(boxes, targets, rows)
+    rows[np.arange(len(rows)), targets.column] = targets.value
+    end, reached = _find_reached(boxes, targets, rows)
+    some = np.flatnonzero(targets.kind <= ABOVE)
+    beside = rows[some]  # on the other side of the threshold
+    threshold = boxes.tests.threshold[targets.test[some]]
+    above = find_next_above(threshold, boxes.model.schema.dtype)
+    value = np.where(targets.kind[some] == AT, above, threshold)
+    beside[np.arange(len(some)), targets.column[some]] = value
+    other[some] = find_ends(boxes, beside, find_trees(boxes, targets.node[some]))
+    units = boxes.model.units[np.cumsum(boxes.nodes.kind == Split.LEAF)[boxes.leaf] - 1]
+    differs = (units[end] != units[other]).any(axis=1)
+    return rows, end, other, reached.astype(np.int64) + (reached & differs)
+
+
+def _find_reached(boxes: Boxes, targets: Targets, rows: Array) -> tuple[Index, Mask]:
+    """Return the places of the rows' leaves, and whether the rows reach their targets' nodes."""
+    end = find_ends(boxes, rows, find_trees(boxes, targets.node))
+    first = boxes.first[targets.node]
+    reached = (end >= first) & (end < first + boxes.count[targets.node])
+    if boxes.model.missing == "fractional":  # a part of the row does, though not the largest
+        reached |= (targets.kind == MISSING) | (targets.kind == UNSEEN)
+    return end, reached
+
+
+def _blank_earlier(boxes: Boxes, targets: Targets, rows: Array) -> None:
+    """Remove the values that earlier tests of a split compare, so that a surrogate decides."""
+    if boxes.model.missing != "surrogate":
+        return
+    tests = boxes.tests
+    start = tests.test_start[tests.column[targets.node]]
+    some = np.flatnonzero(targets.test > start)
+    for k in range(int((targets.test - start).max(initial=0))):
+        some = some[start[some] + k < targets.test[some]]
+        test = start[some] + k
+        coded = tests.level_feature[test] >= 0
+        rows[some[coded], tests.level_feature[test[coded]]] = np.nan
+        term, starts = take_slices(tests.term_start, test)
+        rows[np.repeat(some, np.diff(starts)), tests.term_feature[term]] = np.nan
+
+
+def _vary_values(boxes: Boxes, targets: Targets, number: int) -> Targets:
+    """Replace numbers by others around the same thresholds, such as infinities and zeros."""
+    value = targets.value.copy()
+    for kind, column in ((AT, number), (ABOVE, number + N_AROUND // 2)):
+        at = np.flatnonzero(targets.kind == kind)
+        thresholds = boxes.tests.threshold[targets.test[at]]
+        around = list_values_around(thresholds, boxes.model.schema.dtype)[:, column % N_AROUND]
+        value[at] = np.where(np.isnan(around), value[at], around)
+    return targets._replace(value=value)
+
+
+# ---------------------------------------------------------------- sums
+
+_SUM_TRIES, _LEAST_TRIES, _MOST_TRIES = 50_000, 60, 2_000
+_NEAREST = 3
+"""Rows kept for each term of a sum, on each side of the threshold and with an unknown sum."""
+
+
+def make_sum_rows(boxes: Boxes, rng: np.random.Generator) -> tuple[Array, Targets, Index]:
+    """Make rows whose sums are at the thresholds they are compared with, or just above, or unknown.
+
+    Of many tries those are kept that reach the split and whose sum is nearest to the threshold,
+    relative to one of its terms: the last bit of a weight shows where its term is large.  The
+    third result is the places of their leaves.
+    """
+    tests = boxes.tests
+    sums = np.flatnonzero(find_sums(boxes))
+    sums = sums[boxes.count[boxes.node_of_test[sums]] > 0]
+    tries = int(np.clip(_SUM_TRIES // max(len(sums), 1), _LEAST_TRIES, _MOST_TRIES))
+    test = np.repeat(sums, tries)
+    node = boxes.node_of_test[test]
+    rows = draw_inside(boxes, draw_index(boxes.first[node], boxes.count[node], rng), rng)
+    variants = _move_sums_to_thresholds(boxes, rows, test, rng)
+    n = len(variants)
+    test, rows = np.tile(test, n), np.concatenate(variants)
+    total = compute_sums(boxes, test, rows)
+    distance = np.abs(total - tests.threshold[test])
+    kind = np.where(np.isnan(total), MISSING, np.where(total > tests.threshold[test], ABOVE, AT))
+    column = tests.term_feature[tests.term_start[test]]
+    targets = Targets(np.tile(node, n), test, kind, column, np.zeros(len(test)))
+    order = np.argsort(targets.node, kind="stable")
+    end = np.empty(len(order), dtype=np.int64)
+    reached = np.empty(len(order), dtype=np.bool_)
+    end[order], reached[order] = _find_reached(boxes, targets.take(order), rows[order])
+    some, kept = np.flatnonzero(reached), []
+    for k in range(int(np.diff(tests.term_start)[sums].max(initial=0))):
+        term = np.minimum(tests.term_start[test[some]] + k, tests.term_start[test[some] + 1] - 1)
+        part = tests.term_weight[term] * rows[some, tests.term_feature[term]]
+        with np.errstate(divide="ignore", invalid="ignore"):
+            ratio = np.where(distance[some] == 0, 0.0, distance[some] / np.abs(part))
+        group = (test[some] * (UNSEEN + 1) + kind[some]) * 2 + (part > 0)
+        order = np.lexsort((ratio, group))
+        place = np.arange(len(order)) - np.searchsorted(group[order], group[order])
+        kept.append(some[order[place < _NEAREST]])
+    chosen = np.unique(np.concatenate([some[:0], *kept]))
+    return rows[chosen], targets.take(chosen), end[chosen]
+
+
+def _move_sums_to_thresholds(
+    boxes: Boxes, rows: Array, test: Index, rng: np.random.Generator
+) -> list[Array]:
+    """Return rows whose sums are about the thresholds, one step beside, and unknown."""
+    tests, dtype = boxes.tests, boxes.model.schema.dtype
+    with np.errstate(over="ignore", under="ignore"):
+        rows = rows.astype(dtype).astype(np.float64)
+    replace_unknown(boxes, rows, test, rng)
+    term, fine = draw_terms(boxes, test, rng), draw_terms(boxes, test, rng)
+    # A second number near zero, whose steps are finer, moves half of the sums still nearer.
+    twice = np.flatnonzero((rng.random(len(test)) < 0.5) & (term != fine))
+    rows[twice, tests.term_feature[fine[twice]]] = 0.0
+    threshold = tests.threshold[test]
+    aim = np.where(rng.random(len(test)) < 0.5, threshold, np.nextafter(threshold, np.inf))
+    move_to_sum(boxes, rows, test, term, aim)
+    moved = rows[twice]
+    move_to_sum(boxes, moved, test[twice], fine[twice], aim[twice])
+    rows[twice], term[twice] = moved, fine[twice]
+    row, feature = np.arange(len(test)), tests.term_feature[term]
+    variants = [rows]
+    for towards in (np.inf, -np.inf):
+        beside, numbers = rows.copy(), rows[row, feature].astype(dtype)
+        with np.errstate(over="ignore", under="ignore"):
+            beside[row, feature] = np.nextafter(numbers, np.array(towards, dtype))
+        variants.append(beside)
+    unknown = rows.copy()  # infinities may cancel each other
+    every, starts = take_slices(tests.term_start, test)
+    some = np.flatnonzero(rng.random(len(every)) < 0.6)
+    values = [np.inf, -np.inf] + [np.nan] * (boxes.model.missing != "error")
+    owner = np.repeat(row, np.diff(starts))[some]
+    unknown[owner, tests.term_feature[every[some]]] = rng.choice(values, len(some))
+    return [*variants, unknown]
+
+
+# ---------------------------------------------------------------- coverage
+
+
+def _make_coverage(
+    boxes: Boxes,
+    targets: Targets | None = None,
+    reached: Targets | None = None,
+    end: Index | None = None,
+    cut: bool = False,
+) -> Coverage:
+    """Count what rows reach; by default there are none.
 
     Parameters
     ----------
-    model : Model
-    max_rows : int
-    probes : (rows, features) float64
-        Accepted rows that reach every leaf.
-    rng : numpy.random.Generator
+    boxes : Boxes
+    targets : Targets
+        Of the whole model, without sums.
+    reached : Targets
+        Targets of rows that reach them.
+    end : (rows,) int64
+        Places of the leaves of the rows.
+    cut : bool
+        Whether rows were left out.
+    """
+    never = np.flatnonzero(boxes.count == 0)
+    tree = find_trees(boxes, never)
+    unreachable = tuple(zip(tree.tolist(), (never - boxes.roots[tree]).tolist(), strict=True))
+    if targets is None or reached is None or end is None:
+        return Coverage((), unreachable)
+    leaf = np.zeros(len(boxes.leaf) + 1, dtype=np.bool_)
+    leaf[end[end >= 0]] = True
+    n_before = np.cumsum(np.append(0, leaf[:-1]))
+    child = np.flatnonzero(boxes.count > 0)
+    child = child[~np.isin(child, boxes.roots)]
+    first = boxes.first[child]
+    below = n_before[first + boxes.count[child]] > n_before[first]
+    parts = [
+        Part("branches of splits", int(below.sum()), len(child)),
+        Part("leaves", int(leaf[:-1].sum()), len(boxes.leaf)),
+    ]
+    sums = np.flatnonzero(find_sums(boxes))
+    sums = sums[boxes.count[boxes.node_of_test[sums]] > 0]
+    for name, kinds in _PARTS.items():
+        some = reached.take(np.flatnonzero(np.isin(reached.kind, kinds)))
+        values = np.where(np.isnan(some.value), -1.0, some.value)
+        n_reached = np.unique(np.stack([some.node, some.test, values]), axis=1).shape[1]
+        total = n_reached
+        if cut or not boxes.exact:  # what no row reaches may be impossible
+            total = int(np.isin(targets.kind, kinds).sum()) + len(sums) * (
+                kinds[0] in (AT, ABOVE, MISSING)
+            )
+        parts.append(Part(name, n_reached, total))
+    return Coverage(tuple(parts), unreachable, ROWS_CUT if cut else "")
+
+
+_PARTS = {
+    "number at a threshold": (AT,),
+    "number just above it": (ABOVE,),
+    "missing value at a split": (MISSING,),
+    "category at a split": (LEVEL,),
+    "unseen category at a split": (UNSEEN,),
+}
+ROWS_CUT = "a sample of the splits got rows; raise max_rows"
+
+
+# ---------------------------------------------------------------- bounds of rules
+
+_VALUES_OF_INTERVAL = 5
+"""Each bound and the number above it, and a missing value."""
+
+
+def make_rule_rows(model: Model, max_rows: int, rng: np.random.Generator) -> tuple[Array, int, int]:
+    """Make rows on and just beyond the bounds of rules, which have bounds of their own in a text.
 
     Returns
     -------
     rows : (rows, features) float64
+        At most `max_rows`.
     probed, rules : int
-        Number of rules with rows at their bounds, spread evenly over the model, and of all rules.
+        Number of rules with such rows, spread evenly over the model, and of all rules.
     """
-    if not has_accepted_rows(model):
-        return probes[:0], model.n_leaves, model.n_leaves
+    boxes = make_boxes(model)
     if is_rule_list(model):  # each condition occurs once in the text, as in code
-        return probes[:0], model.n_leaves, model.n_leaves
-    if not is_plain(model):
-        return search_boundary_rows(model, probes, max_rows, rng)
-    bounds = np.concatenate([_bound_boundary_row_counts(t, model.schema) for t in model.trees])
-    leaf = np.concatenate([tree.kind == Split.LEAF for tree in model.trees])
-    builder = _RowBuilder(model, rng)
-    for needed in _list_passes(model, bounds * leaf, (leaf,), max_rows):
-        for number, of_tree in enumerate(needed):
-            builder.add_rows(number, of_tree, max_rows, at_bounds=True)
-    return builder.draw_rows(), model.n_leaves - builder.n_left_out, model.n_leaves
+        return np.empty((0, model.schema.n_features)), model.n_leaves, model.n_leaves
+    chosen = _choose_leaves(boxes, max_rows)
+    leaf, column, value, inside = _list_bounds(boxes, chosen)
+    # One row has values inside of all bounds of its rule, or outside of one.
+    inside &= boxes.exact
+    number = np.where(inside, _count_within(leaf, column, inside), -1 - np.arange(len(leaf)))
+    row_leaf, row = np.unique(np.stack([leaf, number]), axis=1, return_inverse=True)
+    order = np.argsort(row, kind="stable")
+    starts = np.searchsorted(row[order], np.arange(row_leaf.shape[1] + 1))
+    rows, size = [np.empty((0, model.schema.n_features))], _count_chunk_rows(boxes)
+    mixed = rng.permutation(row_leaf.shape[1])
+    for first in range(0, len(mixed), size):
+        part = mixed[first : first + size]
+        demands = demand_leaves(boxes, row_leaf[0, part])
+        at, ends = take_slices(starts, part)
+        values, to = order[at], np.repeat(np.arange(len(part)), np.diff(ends))
+        demand_values(boxes, demands, to, column[values], value[values])
+        if boxes.exact:
+            demands = share_rows(boxes, demands, rng)
+        rows.append(draw_rows(boxes, demands, rng))
+    n_left = int(np.count_nonzero(~chosen))
+    return np.concatenate(rows), model.n_leaves - n_left, model.n_leaves
 
 
-class _RowBuilder:
-    """Constructs rows for the nodes of all trees; nodes share rows, which saves four fifths.
-
-    Parameters
-    ----------
-    model : Model
-    rng : numpy.random.Generator
-    pool : (thresholds,) float64 and (features + 1,) int64, optional
-        The distinct thresholds of all trees, ascending in each column, and its offsets.
-    """
-
-    def __init__(
-        self, model: Model, rng: np.random.Generator, pool: tuple[Array, Index] | None = None
-    ) -> None:
-        from treekit.verify.kernels.witness_search import PendingRows
-
-        schema = model.schema
-        self.model, self.rng, self.pool = model, rng, pool or _collect_thresholds(model)
-        self.wrong_turns, self.n_left_out = np.zeros(3, dtype=np.int64), 0
-        self.rows = np.empty((0, schema.n_features))
-        first_word = np.append(0, np.cumsum(-(-schema.n_levels // 64)))
-        n_cells = schema.n_features + int(first_word[-1])
-        window = max(min(_MAX_PENDING_CELLS // n_cells, _MAX_PENDING_ROWS), 16)
-        shape = schema.n_features, window
-        self.pending = PendingRows(
-            low=np.empty(shape),
-            high=np.empty(shape),
-            open=np.empty((int(first_word[-1]), window), dtype=np.uint64),
-            first_word=first_word,
-            takes_missing=np.empty(shape, dtype=np.bool_),
-            is_fixed=np.empty(shape, dtype=np.bool_),
-            values=np.empty(shape),
-            fits=np.empty(window, dtype=np.bool_),
-            some=np.empty(window, dtype=np.bool_),
-            count=np.zeros(1, dtype=np.int64),
-        )
-
-    def add_rows(
-        self, number: int, needed: Index, max_rows: int, at_bounds: bool = False
-    ) -> TreeCoverage:
-        """Add rows for nodes of a tree; return the parts that inputs can reach.
-
-        Parameters
-        ----------
-        number : int
-        needed : (nodes,) int64
-            Upper bound of the number of rows of each node; 0 = add none.
-        max_rows : int
-            Maximum number of rows of all trees; `n_left_out` counts the nodes without rows.
-        at_bounds : bool
-            Whether to add rows just inside and just outside of each bound of leaves.
-        """
-        from treekit.verify.kernels.reachability import TreeCoverage
-        from treekit.verify.kernels.witness_search import write_rows
-
-        tree = self.model.trees[number]
-        sizes = [tree.n_nodes] * 4 + [len(tree.level_branch)]
-        can = TreeCoverage(*(np.zeros(size, dtype=np.bool_) for size in sizes))
-        if has_accepted_rows(self.model):
-            after = find_next_above(tree.threshold, self.model.schema.dtype)
-            state = self._prepare(number, needed, max_rows, at_bounds)
-            self.n_left_out += write_rows(after, can, self.wrong_turns, *state)
-        return can
-
-    def draw_rows(self) -> Array:
-        """Draw the values that no node has fixed; return all rows, (rows, features) float64."""
-        from treekit.verify.kernels.witness_search import draw_pending_rows
-
-        count = draw_pending_rows(*self._prepare(0, np.zeros(0, dtype=np.int64), 0))
-        return self.rows[:count]
-
-    def _prepare(
-        self, number: int, needed: Index, max_rows: int, at_bounds: bool = False
-    ) -> tuple[Any, ...]:
-        """Make room for rows; return the first arguments of the kernels."""
-        from treekit.rules.kernels import make_walk
-        from treekit.verify.kernels.witness_search import ProbeSettings
-
-        model, schema, tree = self.model, self.model.schema, self.model.trees[number]
-        short = min(int(self.pending.count[0]) + int(needed.sum()), max_rows) - len(self.rows)
-        if short > 0:
-            old = self.rows
-            self.rows = np.empty((len(old) + max(short, len(old)), schema.n_features))
-            self.rows[: len(old)] = old
-        # Three paths: to a split, below it on the right side, and below it on the wrong side.
-        bar, room = int(model.missing == "error"), 3 * tree.depth + 1
-        walk = make_walk(tree, schema.n_levels, schema.nominal, bar, room)
-        leaf = tree.kind == Split.LEAF
-        chosen = np.flatnonzero((needed > 0) & ~leaf[: len(needed)])
-        place = np.cumsum(leaf) - 1
-        place[chosen] = np.arange(len(chosen))
-        values, offsets = self.pool
-        settings = ProbeSettings(
-            needed=needed,
-            max_rows=max_rows,
-            place=place,
-            units=model.tree_units(number),
-            around=list_values_around(tree.threshold[chosen], schema.dtype),
-            pool=np.stack([values, find_next_above(values, schema.dtype)], axis=1),
-            pool_offsets=offsets,
-            unseen=model.unknown == "missing" and model.missing != "error",
-            narrow=schema.dtype == "float32",
-            missing=model.missing != "error",
-            at_bounds=at_bounds,
-            budget=_MAX_LEAF_PAIRS,
-        )
-        return walk, settings, self.pending, self.rows, self.rng
+def _choose_leaves(boxes: Boxes, most: int) -> Mask:
+    """Choose leaves, spread evenly over the model, whose rules have at most `most` values."""
+    schema, table = boxes.model.schema, boxes.conditions
+    at = np.flatnonzero(table.column < schema.n_features)
+    leaf = np.searchsorted(boxes.offsets, at, side="right") - 1
+    column = table.column[at]
+    counts = np.where(schema.nominal[column], schema.n_levels[column] + 1, _VALUES_OF_INTERVAL)
+    of_leaf = np.bincount(leaf, counts, len(boxes.leaf))
+    step = max(math.ceil(of_leaf.sum() / most), 1)
+    chosen = np.zeros(len(boxes.leaf), dtype=np.bool_)
+    chosen[::step] = np.cumsum(of_leaf[::step]) <= most
+    return chosen
 
 
-def _collect_thresholds(model: Model) -> tuple[Array, Index]:
-    """Collect the distinct thresholds of all trees: ascending in each column, and its offsets."""
-    nodes, _ = concatenate_trees(model.trees)
-    here = nodes.kind == Split.THRESHOLD
-    features, values = nodes.feature[here].astype(np.float64), nodes.threshold[here] + 0.0
-    pairs = np.unique(np.stack([features, values], axis=1), axis=0)
-    offsets = np.searchsorted(pairs[:, 0], np.arange(model.schema.n_features + 1))
-    return np.ascontiguousarray(pairs[:, 1]), offsets.astype(np.int64)
+def _list_bounds(boxes: Boxes, chosen: Mask) -> tuple[Index, Index, Array, Mask]:
+    """List the values at bounds of rules: leaf, column, value, and whether it meets the rule."""
+    model, table = boxes.model, boxes.conditions
+    n_levels = model.schema.n_levels
+    at = np.flatnonzero(table.column < model.schema.n_features)
+    leaf = np.searchsorted(boxes.offsets, at, side="right") - 1
+    column = table.column[at].astype(np.int64)
+    at, leaf, column = (own[chosen[leaf]] for own in (at, leaf, column))
+    parts = []
+    if model.missing != "error":
+        parts.append((np.arange(len(at)), np.full(len(at), np.nan), table.missing[at]))
+    coded = np.flatnonzero(model.schema.nominal[column])
+    owner = np.repeat(coded, n_levels[column[coded]])
+    code = np.arange(len(owner)) - np.searchsorted(owner, owner)
+    place = boxes.first_level[column[owner]] + code
+    fits = demand_leaves(boxes, np.arange(len(boxes.leaf))).levels[leaf[owner], place]
+    parts.append((owner, code.astype(np.float64), fits & table.known[at[owner]]))
+    for bounds, upper in ((table.low[at], False), (table.high[at], True)):
+        some = np.flatnonzero(np.isfinite(bounds))
+        above = find_next_above(bounds[some], model.schema.dtype)
+        known = table.known[at[some]]
+        parts.append((some, bounds[some], known & upper))
+        parts.append((some, above, known & (not upper)))
+    which, value, inside = (np.concatenate(field) for field in zip(*parts, strict=True))
+    return leaf[which], column[which], value, inside
 
 
-def _bound_row_counts(tree: Tree, schema: Schema) -> npt.NDArray[np.int64]:
-    """Return an upper bound of the number of probes of each node, (nodes,) int64."""
-    from treekit.verify.kernels.witness_search import MAX_WRONG_BRANCHES
-
-    needed = np.ones(tree.n_nodes, dtype=np.int64)
-    inner = np.flatnonzero(tree.kind != Split.LEAF)
-    levels = schema.n_levels[tree.feature[inner]]
-    candidates = np.where(schema.nominal[tree.feature[inner]], levels + 2, 3)
-    turns = np.clip(tree.n_children[inner] - 1, 1, MAX_WRONG_BRANCHES)
-    around = np.where(tree.kind[inner] == Split.THRESHOLD, N_AROUND - 2, 0)
-    needed[inner] = candidates * turns + around
-    return needed
-
-
-def _bound_boundary_row_counts(tree: Tree, schema: Schema) -> npt.NDArray[np.int64]:
-    """Return an upper bound of the number of rows at the bounds of each node, (nodes,) int64."""
-    needed = np.full(tree.n_nodes, 3, dtype=np.int64)
-    own = np.where(schema.nominal, schema.n_levels, 1)[tree.feature] + 1
-    above = parent = tree.parent
-    while (inside := above >= 0).any():
-        needed[inside] += own[above[inside]]
-        above = np.where(inside, parent[above], -1)
-    return needed
-
-
-def _list_passes(
-    model: Model, needed: Index, groups: Sequence[npt.NDArray[np.bool_]], max_rows: int
-) -> list[list[Index]]:
-    """List the nodes to probe in one pass, or in two if they may need more than `max_rows`.
-
-    The first pass is an evenly spaced sample of each group of nodes, in the order of the groups;
-    the second has the other nodes, some of which fit because nodes share rows.
-
-    Returns
-    -------
-    list of list of (nodes,) int64
-        For each pass and tree: `needed` of the nodes of the pass, 0 of the others.
-    """
-    ends = np.cumsum([tree.n_nodes for tree in model.trees])[:-1]
-    if needed.sum() <= max_rows:
-        return [np.split(needed, ends)]
-    first = np.zeros_like(needed)
-    for group in groups:
-        # Every k-th node, to spread the chosen nodes over all trees.
-        left, own = max_rows - int(first.sum()), np.flatnonzero(group)
-        chosen = own[:: max(int(-(-needed[own].sum() // max(left, 1))), 1)]
-        chosen = chosen[np.cumsum(needed[chosen]) <= left]
-        first[chosen] = needed[chosen]
-    return [np.split(first, ends), np.split(needed - first, ends)]
-
-
-# ---------------------------------------------------------------- time limit
-
-
-def compute_deadline(end: float, share: float) -> float:
-    """Return the time at which a share of the time left until `end` is used up; may be infinite."""
-    now = time.monotonic()
-    return now + share * max(end - now, 0.0)
+def _count_within(leaf: Index, column: Index, chosen: Mask) -> Index:
+    """Number the chosen values of each leaf and column from 0."""
+    order = np.lexsort((~chosen, column, leaf))
+    key = leaf[order] * (int(column.max(initial=0)) + 1) + column[order]
+    number = np.empty(len(leaf), dtype=np.int64)
+    number[order] = np.arange(len(leaf)) - np.searchsorted(key, key)
+    return number
 
 
 # ---------------------------------------------------------------- refused rows
@@ -394,75 +618,3 @@ def make_refused_rows(model: Model, accepted: Array, rng: np.random.Generator) -
     for row, (f, value) in zip(rows, replacements, strict=True):
         row[f] = value
     return rows
-
-
-# ---------------------------------------------------------------- misclassification costs
-# Rows in which a single misclassification cost decides the label.
-#
-# A label is the class of least expected cost; an error of 1 in one entry of the
-# cost matrix shows only where two classes cost almost the same.  A genetic search
-# finds such rows: the nearest rows exchange cells with others, and their children
-# are measured again.
-
-_POOL_SIZE = 20_000
-_GENERATIONS = 5
-_ROWS_PER_ENTRY = 3
-"""Number of rows kept for each entry of the cost matrix and each direction."""
-
-
-def find_cost_rows(model: Model, rows: Array, rng: np.random.Generator) -> Array:
-    """Find rows whose label changes, or nearly, if one misclassification cost changes by 1.
-
-    Parameters
-    ----------
-    model : Model
-    rows : (rows, features) float64
-        Accepted rows to start from; any combination of cells of accepted rows
-        must be an accepted row.
-    rng : numpy.random.Generator
-
-    Returns
-    -------
-    (rows, features) float64
-        Empty without costs.
-    """
-    if model.label_costs is None or not len(rows):
-        return rows[:0]
-    pool = rows[rng.permutation(len(rows))[:_POOL_SIZE]]
-    for _ in range(_GENERATIONS):
-        parents = pool[_select_nearest_rows(sum_leaf_values(model, pool), model.label_costs)]
-        n_children = max(_POOL_SIZE // 4, len(parents))
-        first = parents[rng.integers(len(parents), size=n_children)]
-        second = rows[rng.integers(len(rows), size=n_children)]
-        share = rng.random((n_children, 1)) * 0.5
-        children = np.where(rng.random(first.shape) < share, second, first)
-        pool = np.concatenate([parents, children])
-    best: Array = pool[_select_nearest_rows(sum_leaf_values(model, pool), model.label_costs)]
-    return best
-
-
-def _select_nearest_rows(votes: Index, costs: Index) -> Index:
-    """Select the rows that are nearest to another label, for each entry and direction."""
-    chosen = [
-        np.argsort(-margin, kind="stable")[:_ROWS_PER_ENTRY]
-        for margin in _compute_margins(votes, costs)
-    ]
-    return np.unique(np.concatenate(chosen))
-
-
-def _compute_margins(votes: Index, costs: Index) -> Iterator[Index]:
-    """Yield for each entry and direction a margin (rows,) int64: from 0 on, the label changes."""
-    expected = votes @ costs
-    label = expected.argmin(axis=1)
-    n_rows, n_classes = votes.shape
-    least = expected[np.arange(n_rows), label]
-    never = -(2**62)
-    for predicted in range(n_classes):
-        # Ties go to the first class.
-        behind = label < predicted
-        dearer = np.delete(expected + (np.arange(n_classes) > predicted), predicted, axis=1)
-        others = dearer.min(axis=1, initial=2**62) - expected[:, predicted]
-        lead = expected[:, predicted] - least + behind
-        for actual in range(n_classes):
-            yield np.where(label == predicted, votes[:, actual] - others, never)
-            yield np.where(label == predicted, never, votes[:, actual] - lead)

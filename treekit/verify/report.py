@@ -63,10 +63,9 @@ class ArtifactResult:
         What was left out to keep within the limits of rows and time; empty if nothing.
     runtime : str
         Name of the runtime; empty if none could run it.
-    structure : str
-        Result of comparing its trees with the model's on every path, without
-        running it: begins with "proved" if all agree; empty if verify does not
-        read trees from such files.
+    fresh : bool, optional
+        Whether the file has the bytes that this version of treekit writes for the model; None
+        if files of its kind are not compared, or there was no time.
     """
 
     path: str
@@ -78,12 +77,7 @@ class ArtifactResult:
     error: str = ""
     note: str = ""
     runtime: str = ""
-    structure: str = ""
-
-    @property
-    def proved(self) -> bool:
-        """Whether every path of the artifact's trees was proved equal to the model's."""
-        return self.structure.startswith("proved")
+    fresh: bool | None = None
 
     @property
     def equal(self) -> bool:
@@ -118,8 +112,6 @@ class Report:
         Counts and settings of the rows.
     versions : dict of str to str
     untried : tuple of Untried
-    lowering : str
-        Result of comparing the trees as lowered by exporters with the model's.
     on : str
         Table whose rows were compared as well; empty if none.
     on_artifacts : tuple of ArtifactResult
@@ -132,7 +124,6 @@ class Report:
     probes: dict[str, int]
     versions: dict[str, str]
     untried: tuple[Untried, ...] = ()
-    lowering: str = ""
     on: str = ""
     on_artifacts: tuple[ArtifactResult, ...] = ()
 
@@ -163,31 +154,35 @@ _MAX_LISTED = 20
 def format_lines(report: Report) -> Iterator[str]:
     """Yield the lines of a report: verdict, artifacts compared, coverage, and what was left out."""
     yield _format_headline(report)
-    yield from _format_artifacts(report.artifacts)
+    yield from _format_artifacts(report.artifacts, compared=True)
     if report.on:
         yield f"rows of {report.on}"
-        yield from _format_artifacts(report.on_artifacts)
+        yield from _format_artifacts(report.on_artifacts, compared=False)
     asked = (one for one in report.untried if one.why != NOT_REQUESTED)
     if reasons := dict.fromkeys(f"{one.runtime} ({one.why})" for one in asked):
         yield f"not tried: {', '.join(reasons)}"
     if not report.artifacts or any(not artifact.error for artifact in report.artifacts):
-        yield from _format_structure(report)
         yield from _format_coverage(report)
     for artifact in report.artifacts + report.on_artifacts:
         yield from _format_difference(artifact, report.versions.get(artifact.runtime, ""))
 
 
-def _format_artifacts(artifacts: Sequence[ArtifactResult]) -> Iterator[str]:
-    yield from _format_table(
-        ["artifact", "kind", "runtime", "rows", "differing", "sha256"],
+def _format_artifacts(artifacts: Sequence[ArtifactResult], *, compared: bool) -> Iterator[str]:
+    """Yield a table of results; `compared`: whether files were compared with a new export."""
+    columns = ["artifact", "kind", "runtime", "rows", "differing", "new export", "sha256"]
+    words = {None: "not compared", True: "same bytes", False: "other bytes"}
+    rows = [
         [
-            [
-                *(a.path, a.kind, a.runtime or "none", f"{a.rows:,}", _format_outcome(a)),
-                next(iter(a.sha256.values()), "")[:16],
-            ]
-            for a in artifacts
-        ],
-    )
+            *(a.path, a.kind, a.runtime or "none", f"{a.rows:,}", _format_outcome(a)),
+            *(words[a.fresh], next(iter(a.sha256.values()), "")[:16]),
+        ]
+        for a in artifacts
+    ]
+    if not compared:
+        del columns[5]
+        for row in rows:
+            del row[5]
+    yield from _format_table(columns, rows)
 
 
 def _format_headline(report: Report) -> str:
@@ -202,60 +197,34 @@ def _format_headline(report: Report) -> str:
     if problems:
         return "; ".join(problems)
     equal = f"{_format_count(n, n)} equal to the model, bit for bit"
-    changed = {a.path for a in report.artifacts if a.structure.startswith("not proved")}
-    if changed:
+    if changed := {a.path for a in report.artifacts if a.fresh is False}:
         return (
-            f"{equal}, on the rows run; {len(changed)} differs from what this version of treekit "
-            "would write: see below"
+            f"{equal}, on the rows run; {_format_count(len(changed), n)} not what this version "
+            "of treekit writes for the model"
         )
     if report.coverage.complete and not any(artifact.note for artifact in report.artifacts):
         return equal
-    if all(artifact.proved for artifact in report.artifacts):
-        return f"{equal}: every path of all trees is proved, and all rows run agree"
+    if all(artifact.fresh for artifact in report.artifacts):
+        return f"{equal}: the same bytes as a new export, and all rows run agree"
     return f"{equal}, on the rows run; coverage is incomplete: see below"
-
-
-def _format_structure(report: Report) -> Iterator[str]:
-    """Yield the results of comparing trees without running rows."""
-    results = {"trees as exporters write them": report.lowering} if report.lowering else {}
-    results |= {artifact.path: artifact.structure for artifact in report.artifacts}
-    if not any(results.values()):
-        return
-    yield ""
-    yield "trees, compared on every path without running rows"
-    unread = "not read from files of this kind; compared by rows only"
-    width = max(map(len, results))
-    for name, words in results.items():
-        yield f"  {name.ljust(width)}  {words or unread}"
 
 
 def _format_coverage(report: Report) -> Iterator[str]:
     yield ""
-    proved = all(artifact.proved for artifact in report.artifacts)  # needs no further rows
-    cut = f" ({report.coverage.cut})" if report.coverage.cut and not proved else ""
-    yield f"coverage of {report.probes['rows']:,} rows{cut}"
+    cut = f" ({report.coverage.cut})" if report.coverage.cut else ""
+    yield f"what {report.probes['rows']:,} rows reach of the model{cut}"
     yield from _format_table(
         ["", "reached", "reachable", "share"],
         [
             [p.name, f"{p.reached:,}", f"{p.reachable:,}", _format_percent(p.share)]
             for p in report.coverage.parts
+            if p.reachable
         ],
     )
     yield from _format_remarks(report)
 
 
 def _format_remarks(report: Report) -> Iterator[str]:
-    shown, never, given_up = report.coverage.wrong_turns
-    yield (
-        f"  rows sent to the wrong side of one split: {shown:,} such errors would change a "
-        f"prediction of these rows, {never:,} change none of any row, {given_up:,} unknown"
-    )
-    bits, tried = report.coverage.last_bits
-    if tried:
-        yield (
-            f"  numbers of oblique splits, one bit up or down: {bits:,} of {tried:,} would show; "
-            "no row was found for the others"
-        )
     if report.probes["refused"]:
         yield f"  rows that must be refused: {report.probes['refused']:,}"
     nodes = report.coverage.unreachable
@@ -321,7 +290,7 @@ def _format_value(value: Any) -> str:
 # ---------------------------------------------------------------- certificate
 
 
-CERTIFICATE_VERSION = 1
+CERTIFICATE_VERSION = 2
 
 
 def hash_file(path: Path) -> str:
@@ -333,8 +302,6 @@ def hash_file(path: Path) -> str:
 def make_certificate(report: Report) -> dict[str, Any]:
     """Convert a report to plain values."""
     coverage = report.coverage
-    shown, never, given_up = coverage.wrong_turns
-    bits, tried = coverage.last_bits
     return {
         "format": "treekit certificate",
         "version": CERTIFICATE_VERSION,
@@ -346,12 +313,9 @@ def make_certificate(report: Report) -> dict[str, Any]:
             "complete": coverage.complete,
             "cut": coverage.cut,
             "parts": [msgspec.to_builtins(part) for part in coverage.parts],
-            "wrong_turns": {"shown": shown, "never_shown": never, "undecided": given_up},
-            "last_bits_of_sums": {"shown": bits, "tried": tried},
             "unreachable_nodes": [list(place) for place in coverage.unreachable],
         },
         "versions": report.versions,
-        "lowering": report.lowering,
         "on": report.on,
         "on_artifacts": _list_results(report.on_artifacts),
         "untried": [msgspec.to_builtins(untried) for untried in report.untried],

@@ -30,9 +30,9 @@ from treekit.verify.answers import (
 )
 from treekit.verify.probe_values import decode_cells
 from treekit.verify.report import NOT_REQUESTED, ArtifactResult, Difference, Untried, hash_file
-from treekit.verify.run_c import C_RUNTIMES, compare_c_structure
+from treekit.verify.run_c import C_RUNTIMES, is_fresh_c
 from treekit.verify.run_language import explain_missing_runner, list_language_runners
-from treekit.verify.run_onnx import ONNX_RUNTIMES, compare_onnx_structure, load_onnx_runtime
+from treekit.verify.run_onnx import ONNX_RUNTIMES, is_fresh_onnx, load_onnx_runtime
 from treekit.verify.runtime import Job, OutOfTimeError, Runner, Runtime
 
 # ---------------------------------------------------------------- rules
@@ -68,12 +68,12 @@ _RUNNERS = (
     Runner(
         *("onnx", ".onnx", ONNX_RUNTIMES),
         start=r"\x08.\x12.treekit",
-        compare_structure=compare_onnx_structure,
+        is_fresh=is_fresh_onnx,
     ),
     Runner(
         *("c", ".c", C_RUNTIMES, (".h",)),
         start=r'(?:\s|/\*(?:(?!\*/).)*\*/)*+#include "',
-        compare_structure=compare_c_structure,
+        is_fresh=is_fresh_c,
     ),
     Runner(
         *("rules", ".rules.txt", RULES_RUNTIMES),

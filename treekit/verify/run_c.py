@@ -27,14 +27,9 @@ from treekit.verify.answers import (
     parse_plain_predictions,
     parse_predictions,
 )
+from treekit.verify.fresh_export import equals_export, find_source_settings
 from treekit.verify.probe_values import list_category_texts
 from treekit.verify.runtime import Job, Runtime, read_version
-from treekit.verify.tree_equivalence import (
-    NOT_FRESH,
-    StructureComparison,
-    compare_with_export,
-    find_source_settings,
-)
 
 _INPUT_LINE = re.compile(r'^#define \w+_INPUT "(\w+)"', re.MULTILINE)
 _SETTINGS_BY_CELL: dict[str, dict[str, str]] = {
@@ -46,20 +41,18 @@ _SETTINGS_BY_CELL: dict[str, dict[str, str]] = {
 """Settings by the type of a row's cells."""
 
 
-def compare_c_structure(path: Path, model: Model) -> StructureComparison:
-    """Compare source and header with those that this version of treekit writes for the model."""
+def is_fresh_c(path: Path, model: Model) -> bool:
+    """Return whether this version of treekit writes the same source and header for the model."""
     header = path.with_suffix(".h")
     text = header.read_text(encoding="utf-8", errors="replace") if header.is_file() else ""
     asked, cell = find_source_settings(text), _INPUT_LINE.search(text)
     if asked is None or (cell is not None and cell[1] not in _SETTINGS_BY_CELL):
-        return NOT_FRESH
+        return False
     if cell is not None:  # the complete interface
         asked |= _SETTINGS_BY_CELL[cell[1]]
     # With treekit's own templates, even if this machine is configured for others.
     templates = str(list_shipped_folders()[0])
-    return compare_with_export(
-        path, lambda: export_c(model, path.stem, templates=templates, **asked)
-    )
+    return equals_export(path, lambda: export_c(model, path.stem, templates=templates, **asked))
 
 
 _DRIVER = Path(__file__).with_name("c_driver.c")

@@ -62,15 +62,13 @@ from treekit.verify.answers import (
     parse_plain_predictions,
     parse_predictions,
 )
-from treekit.verify.probe_values import list_category_texts, make_unseen_text
-from treekit.verify.runtime import Job, Rows, Runner, Runtime, read_version
-from treekit.verify.tree_equivalence import (
-    NOT_FRESH,
-    StructureComparison,
-    compare_with_export,
+from treekit.verify.fresh_export import (
+    equals_export,
     find_source_settings,
     normalize_line_ends,
 )
+from treekit.verify.probe_values import list_category_texts, make_unseen_text
+from treekit.verify.runtime import Job, Rows, Runner, Runtime, read_version
 
 _READABLE_LINE = re.compile(r"^(\S+ )?Form: readable; ", re.MULTILINE)
 _ROWS_PER_PROCESS = 5000
@@ -230,28 +228,26 @@ def list_language_runners(templates: str | Path = "") -> list[Runner]:
     exports, faults = _list_language_exports(templates)
     for fault in faults:
         warnings.warn(f"{fault}; this language is skipped", TreekitWarning, stacklevel=2)
-    compare = {"python": compare_python_structure}
+    is_fresh = {"python": is_fresh_python}
     return [
         Runner(
             *(export.profile.name, export.profile.suffix, (_make_runtime(export, how),)),
             start=how.start,
-            compare_structure=compare.get(export.profile.name),
+            is_fresh=is_fresh.get(export.profile.name),
         )
         for export in exports
         if (how := export.profile.verify) is not None
     ]
 
 
-def compare_python_structure(path: Path, model: Model) -> StructureComparison:
-    """Compare a Python file with the one that this version of treekit writes for the model."""
+def is_fresh_python(path: Path, model: Model) -> bool:
+    """Return whether this version of treekit writes the same Python file for the model."""
     settings = find_source_settings(normalize_line_ends(path.read_bytes()).decode(errors="replace"))
     if settings is None:
-        return NOT_FRESH
+        return False
     shipped = list_shipped_folders()[0]  # even if this machine is configured for others
     export = language_exporter(shipped / "python").export
-    return compare_with_export(
-        path, lambda: export(model, path.stem, templates=str(shipped), **settings)
-    )
+    return equals_export(path, lambda: export(model, path.stem, templates=str(shipped), **settings))
 
 
 def _make_runtime(export: LanguageExport, how: Verify) -> Runtime:

@@ -22,9 +22,9 @@ from treekit.errors import VerificationError
 from treekit.export.onnx import export_onnx
 from treekit.model.model import Model
 from treekit.verify.answers import Answers, concatenate_answers, encode_labels, make_refusals
+from treekit.verify.fresh_export import equals_export
 from treekit.verify.probe_values import find_levels, make_unseen_text
 from treekit.verify.runtime import Job, Run, Runtime
-from treekit.verify.tree_equivalence import NOT_FRESH, StructureComparison, compare_with_export
 
 if TYPE_CHECKING:
     from onnx import ModelProto, ValueInfoProto
@@ -35,12 +35,12 @@ _MAX_BYTES = 2**31
 """Maximum size of an ONNX file, a limit of its format."""
 
 
-def compare_onnx_structure(path: Path, model: Model) -> StructureComparison:
-    """Compare a graph with the one that this version of treekit writes for the model."""
+def is_fresh_onnx(path: Path, model: Model) -> bool:
+    """Return whether this version of treekit writes the same graph for the model."""
     settings = _find_graph_settings(path)
     if settings is None:
-        return NOT_FRESH
-    return compare_with_export(path, lambda: export_onnx(model, path.stem, **settings))
+        return False
+    return equals_export(path, lambda: export_onnx(model, path.stem, **settings))
 
 
 def _find_graph_settings(path: Path) -> dict[str, Any] | None:

@@ -26,7 +26,6 @@ from treekit.verify.answers import Answers
 
 if TYPE_CHECKING:
     from treekit.model.model import Model
-    from treekit.verify.tree_equivalence import StructureComparison
 
 
 Rows = npt.NDArray[np.float64]
@@ -172,9 +171,8 @@ class Runner:
         without the suffix; "." matches line ends, too.  "" = none.
     has_rule_bounds : bool
         Whether every leaf has its own bounds, so that each must be probed.
-    compare_structure : callable, optional
-        Reads the trees back from a file and compares them with the model's, on
-        every path; see `treekit.verify.tree_equivalence`.
+    is_fresh : callable, optional
+        Returns whether a file has the bytes that this version of treekit writes for a model.
     """
 
     kind: str
@@ -183,7 +181,7 @@ class Runner:
     companions: tuple[str, ...] = ()
     start: str = ""
     has_rule_bounds: bool = False
-    compare_structure: Callable[[Path, Model], StructureComparison] | None = None
+    is_fresh: Callable[[Path, Model], bool] | None = None
 
     def run_rows(self, path: Path, schema: Schema, rows: Rows) -> Iterator[tuple[str, Answers]]:
         """Run rows on the first available runtime.
