@@ -834,7 +834,7 @@ def test_every_target_is_written_and_proven(
     arguments = ["--rows", 50, "--seed", 3, "--certificate", certificate]
     told = call("verify", tree, written[0], *arguments).stdout
     assert told.startswith("the artifact is equal to the model, bit for bit\n")
-    assert "coverage of" in told
+    assert "rows reach of the model" in told
     proof = json.loads(certificate.read_text(encoding="utf-8"))
     assert proof["equal"] is True
     assert (proof["probes"]["random"], proof["probes"]["seed"]) == (50, 3)
@@ -1089,7 +1089,7 @@ def test_the_demo_trains_writes_explains_and_proves(
     assert files == {f"{name}.{ending}" for name in ("tree", "forest") for ending in endings}
     told = result.stdout
     assert told.count("all 4 artifacts are equal to the model, bit for bit") == 2
-    assert told.count("coverage of") == 2
+    assert told.count("rows reach of the model") == 2
     assert "368 rows, 7 numeric and 13 nominal columns, 1,925 missing cells" in told
     tree, forest = (treekit.load(out / f"{name}.treekit") for name in ("tree", "forest"))
     assert forest.n_trees == 12

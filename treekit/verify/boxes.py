@@ -252,6 +252,14 @@ def find_ends(boxes: Boxes, rows: Array, tree: Index) -> Index:
     return end
 
 
+def find_all_ends(boxes: Boxes, rows: Array) -> Index:
+    """Return the places in ``boxes.leaf`` of the leaves of each row, (trees, rows) int64."""
+    place = np.full(len(boxes.nodes.kind), -1)
+    place[boxes.leaf] = np.arange(len(boxes.leaf))
+    ends: Index = place[leaf_indices(boxes.model, rows) + boxes.roots[:-1]].T
+    return ends
+
+
 def _group_trees(model: Model) -> list[tuple[int, Model]]:
     """Return the numbers of the first trees of groups of trees, and their models."""
     groups, first, n_nodes, leaf, n_leaves = [], 0, 0, 0, 0

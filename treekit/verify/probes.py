@@ -26,6 +26,7 @@ from treekit.verify.boxes import (
     draw_inside,
     draw_rows,
     draw_terms,
+    find_all_ends,
     find_ends,
     find_trees,
     free_column,
@@ -92,21 +93,26 @@ def make_probes(model: Model, n_random: int, seed: int, max_rows: int) -> Probes
     boxes = make_boxes(model)
     if len(boxes.leaf):
         most = min(max_rows, max(_MAX_CELLS // model.schema.n_features, 1))
-        rows, coverage = _construct_rows(boxes, most, rng)
         spread = draw_random_rows(model, boxes.thresholds, n_random, rng)
+        rows, coverage = _construct_rows(boxes, spread, most, rng)
         rows = np.concatenate([rows, spread])
     else:
         rows, coverage = np.empty((0, model.schema.n_features)), _make_coverage(boxes)
     return Probes(rows, make_refused_rows(model, rows, rng), coverage)
 
 
-def _construct_rows(boxes: Boxes, most: int, rng: np.random.Generator) -> tuple[Array, Coverage]:
-    """Construct at most `most` rows: for each target, inside of each leaf, and for sums."""
+def _construct_rows(
+    boxes: Boxes, spread: Array, most: int, rng: np.random.Generator
+) -> tuple[Array, Coverage]:
+    """Construct at most `most` rows besides the rows `spread`: for each target, leaf, and sum."""
     targets = list_targets(boxes)
-    n_targets, done = len(targets.node), 0
-    order = np.arange(n_targets) if n_targets <= most else rng.permutation(n_targets)
+    often = _mark_hit(boxes, spread, targets)
+    order = np.flatnonzero(~often)
+    n_targets, done = len(order), 0
+    order = order if n_targets <= most else rng.permutation(order)
     rows, sums, end = make_sum_rows(boxes, rng)
     parts, ends, kept = [rows[:most]], [end[:most]], [sums.take(np.arange(len(rows))[:most])]
+    kept.append(targets.take(np.flatnonzero(often)))
     while done < n_targets and (left := most - sum(map(len, parts))) > 0:
         chunk = targets.take(np.sort(order[done : done + min(_count_chunk_rows(boxes), left)]))
         done += len(chunk.node)
@@ -158,6 +164,28 @@ def _share_target_rows(
     both, possible = intersect(boxes, inside, besides)
     rest = np.concatenate([unseen, some[~possible]])
     return [rows[rest], draw_rows(boxes, share_rows(boxes, both.take(possible), rng), rng)]
+
+
+_ENOUGH_HITS = 10
+_MAX_COMPARISONS = 1 << 26
+
+
+def _mark_hit(boxes: Boxes, rows: Array, targets: Targets) -> Mask:
+    """Mark the targets in forests that many of the rows reach by chance."""
+    hits = np.zeros(len(targets.node), dtype=np.int64)
+    if boxes.exact and boxes.model.n_trees > 1:
+        rows = rows[: _MAX_COMPARISONS // max(len(hits), 1)]
+        tree = find_trees(boxes, targets.node)
+        order = np.argsort(tree, kind="stable")
+        cuts = np.searchsorted(tree[order], np.arange(1, boxes.model.n_trees))
+        for end, own in zip(find_all_ends(boxes, rows), np.split(order, cuts), strict=True):
+            first = boxes.first[targets.node[own]]
+            last = first + boxes.count[targets.node[own]]
+            below = (end[:, None] >= first) & (end[:, None] < last)
+            cells, values = rows[:, targets.column[own]], targets.value[own]
+            equal = (cells == values) | (np.isnan(cells) & np.isnan(values))
+            hits[own] = np.count_nonzero(below & equal, axis=0)
+    return hits >= _ENOUGH_HITS
 
 
 def _draw_in_missed_leaves(

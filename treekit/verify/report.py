@@ -225,6 +225,8 @@ def _format_coverage(report: Report) -> Iterator[str]:
 
 
 def _format_remarks(report: Report) -> Iterator[str]:
+    if not report.coverage.cut and any(part.share < 1.0 for part in report.coverage.parts):
+        yield "  no row was found for the others; with sums, surrogates and rules, none may exist"
     if report.probes["refused"]:
         yield f"  rows that must be refused: {report.probes['refused']:,}"
     nodes = report.coverage.unreachable
