@@ -38,12 +38,14 @@ from treekit.model.builder import (
     subset,
     threshold,
 )
+from treekit.model.fixed_point import to_double_threshold
 from treekit.model.model import hash_model, make_model, predict_labels
 from treekit.model.scoring import leaf_indices, sum_leaf_values
 from treekit.model.tree import Split
 from treekit.rules import rules
 from treekit.verify import Report, make_probes, runtime, verify
 from treekit.verify.answers import Answers, differing, expected
+from treekit.verify.boxes import demand_leaves, draw_rows, intersect, make_boxes
 from treekit.verify.probe_values import find_next_above
 from treekit.verify.probes import make_rule_rows
 from treekit.verify.report import _format_percent, make_certificate
@@ -190,6 +192,31 @@ def test_a_bound_on_the_rows_is_kept_and_reported_honestly():
         assert part.reachable == 300
         reached = find_touched(model, probes.rows)
         assert part.reached == len(reached["number just above it"])
+
+
+def test_each_number_at_and_above_a_threshold_is_tried_in_both_types():
+    model = chain(40, Schema((Column("x"),), classes=("no", "yes")))
+    probes = make_probes(model, 0, 0, MOST)
+    for name in ("number at a threshold", "number just above it", "missing value at a split"):
+        assert len(find_touched(model, probes.rows)[name]) == 40
+        assert probes.coverage.part(name).reached == 40
+    thresholds = model.trees[0].threshold[model.trees[0].kind == Split.THRESHOLD]
+    edges = to_double_threshold(thresholds)
+    assert set(edges.tolist()) <= set(probes.rows[:, 0].tolist())
+    assert set(np.nextafter(edges, np.inf).tolist()) <= set(probes.rows[:, 0].tolist())
+
+
+def test_demands_that_only_a_missing_value_meets_are_met_by_it():
+    schema = Schema((Column("x"),), classes=("no", "yes"))
+    low = threshold("x", 0.0, leaf([1, 0]), leaf([0, 1]), missing=0)
+    high = threshold("x", 5.0, leaf([1, 0]), leaf([0, 1]), missing=1)
+    boxes = make_boxes(make_model(schema, [build_tree(low, schema), build_tree(high, schema)]))
+    first, last = (demand_leaves(boxes, np.full(200, at)) for at in (0, 3))
+    both, possible = intersect(boxes, first, last)
+    assert possible.all()
+    assert np.isnan(draw_rows(boxes, both, np.random.default_rng(0))).all()
+    _, possible = intersect(boxes, first, demand_leaves(boxes, np.full(200, 1)))
+    assert not possible.any()
 
 
 def test_nodes_of_several_trees_share_rows():
@@ -813,8 +840,20 @@ def test_rows_reach_the_leaves_that_any_row_reaches(data):
 
 @pytest.mark.parametrize("name", MODELS)
 def test_small_models_are_covered_completely(name):
-    probes = make_probes(MODELS[name](), 0, 0, VERIFY_WIDE_MOST)
+    model = MODELS[name]()
+    probes = make_probes(model, 0, 0, VERIFY_WIDE_MOST)
     assert all(part.share == 1.0 for part in probes.coverage.parts), probes.coverage
+    n_splits = sum(tree.n_nodes - tree.n_leaves for tree in model.trees)
+    assert probes.coverage.part("missing value at a split").reached == n_splits
+
+
+def test_surrogates_decide_in_rows_at_their_thresholds_and_of_their_categories():
+    rows = make_probes(surrogates_model(), 0, 0, VERIFY_WIDE_MOST).rows
+    x, y, colour = round_cells(surrogates_model(), rows).T
+    above = float(np.nextafter(np.float32(0.25), np.float32(1)))
+    assert {0.25, above} <= set(y[np.isnan(x)].tolist())
+    assert {0.0, 2.0} <= set(colour[np.isnan(x) & np.isnan(y)].tolist())
+    assert (np.isnan(x) & np.isnan(y) & np.isnan(colour)).any()
 
 
 def test_rows_show_the_last_bit_of_every_weight_of_a_sum():
