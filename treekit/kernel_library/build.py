@@ -170,10 +170,13 @@ _TRY = """
 import sys
 import numpy as np
 from treekit.kernels import library
-from treekit.verify.kernels.tree_equivalence import compute_depth
+from treekit.kernels.pruning import sum_leaves_below
+from treekit.model.tree import Split
 
-children = np.array([1, -1, -1]), np.array([2, -1, -1])
-sys.exit(library.explain_absence() or compute_depth(*children) != 2 or "numba" in sys.modules)
+kind = np.array([Split.THRESHOLD, Split.LEAF, Split.LEAF], np.uint8)
+first, count = np.array([1, 0, 0], np.int32), np.array([2, 0, 0], np.int32)
+found = sum_leaves_below(kind, first, count, np.array([0.0, 1.0, 2.0]))
+sys.exit(library.explain_absence() or found[0] != 3.0 or "numba" in sys.modules)
 """
 
 

@@ -21,13 +21,8 @@ _DTYPES = {
     "condition": "rules.kernels.CONDITION_DTYPE",
     "column": "rules.kernels.COLUMN_DTYPE",
     "frame": "rules.kernels.FRAME_DTYPE",
-    "goal": "verify.kernels.witness_search.GOAL_DTYPE",
     "grown": "grow_tree.NODE_DTYPE",
-    "route": "verify.kernels.reachability.ROUTE_NODE_DTYPE",
-    "side": "verify.kernels.tree_equivalence.BACKTRACK_DTYPE",
     "surrogate": "surrogate_splits.SURROGATE_DTYPE",
-    "term": "verify.kernels.reachability.TERM_DTYPE",
-    "test": "verify.kernels.reachability.TEST_DTYPE",
     "walked": "rules.kernels.NODE_DTYPE",
 }
 """Structured types of arrays, and where they are; see `find_place`."""
@@ -45,10 +40,6 @@ _RECORDS = {
     "distributed.kernels.levels.ColumnDraws": "i8* u8* u8* i8* i8",
     "distributed.kernels.levels.CountedNodes": "Table:u1 Rows None Rows f8* f8*",
     "pruning.ErrorBound": "f8 f8 b f8**",
-    "verify.kernels.reachability.ModelCoverage": "i8* i8** f8** i8* i8*",
-    "verify.kernels.reachability.ReachableOutcomes": "b1* b1* b1** b1** b1* b1*",
-    "verify.kernels.reachability.RoutingTables": "route* test* term* i8* i8* i8* i4* i8** b i8",
-    "verify.kernels.reachability.TreeCoverage": "b1* b1* b1* b1* b1*",
     "rules.kernels.TreeWalk": "walked* i4* column* i8* frame*",
     "records.CriterionPointers": (
         "cuts branch_score keys choice penalty i8 b b score value value b row_scan b"
@@ -67,10 +58,6 @@ _RECORDS = {
     "score_batch.CompleteLevels": "u8* u8* b1* C* u4* u4*",
     "score_batch.PackedDerivedColumns": "u8* f8* u1* u1* u1* u8* u8* f8* u8* u8* u1*",
     "surrogate_splits.SurrogateSearch": "i8 b b u4* u4* f8** C** C** f8* i8**",
-    "verify.kernels.tree_equivalence.BinaryNodes": "i8* i8* f8* i8* i8* i8* i8* i8* i8*",
-    "verify.kernels.witness_search.FloatBits": "b i8 i4* f4* i8* f8*",
-    "verify.kernels.witness_search.PendingRows": "f8** f8** u8** i8* b1** b1** f8** b1* b1* i8*",
-    "verify.kernels.witness_search.ProbeSettings": "i8* i8 i8* i8** f8** f8** i8* b b b b i8",
 }
 """Fields of the records; ``C`` is the type of codes that a variant names."""
 
@@ -136,24 +123,6 @@ _FEW = {
     "row_records.fill_records": ["Records u8** u4* u4* f8**"],
     "rules.kernels.merge_leaf_conditions": ["TreeWalk i8* i8* i8* condition* i4*"],
     "thresholds.place_readable_thresholds": ["f8* f8* i8"],
-    "verify.kernels.reachability.find_one_step_flips": ["RoutingTables i8*A i8*A f8** b b1*"],
-    "verify.kernels.reachability.mark_reachable": ["TreeWalk RoutingTables i8 b ReachableOutcomes"],
-    "verify.kernels.reachability.sum_leaf_units_below": ["RoutingTables i8 f8* i8** i8*"],
-    "verify.kernels.reachability.mark_rows": ["walked* i4* f8* f8** TreeCoverage"],
-    "verify.kernels.reachability.trace_rows": ["RoutingTables i8* f8** i8 ModelCoverage"],
-    "verify.kernels.tree_equivalence.compare_with_tables": [
-        "TreeWalk i8* i8* BinaryNodes side* i8 f8**",
-    ],
-    "verify.kernels.tree_equivalence.compute_depth": ["i8* i8*"],
-    "verify.kernels.witness_search.draw_pending_rows": [
-        "TreeWalk ProbeSettings PendingRows f8** rng"
-    ],
-    "verify.kernels.witness_search.reach_goals": [
-        "RoutingTables goal* f8** f8** b rng FloatBits i8*"
-    ],
-    "verify.kernels.witness_search.write_rows": [
-        "f8* TreeCoverage i8* TreeWalk ProbeSettings PendingRows f8** rng"
-    ],
 }
 """Kernels with few variants."""
 
@@ -166,11 +135,7 @@ _USUAL = frozenset(
         "pruning.sum_leaves_below", "random_numbers.draw_bag", "route_rows.find_row_leaves",
         "route_rows.sum_votes", "rules.kernels.merge_leaf_conditions", "score_batch.add_leaf_units",
         "score_batch.gather_leaf_values", "score_batch.gather_unpacked_values", "score_row.sum_row",
-        "thresholds.place_readable_thresholds", "verify.kernels.reachability.mark_rows",
-        "verify.kernels.tree_equivalence.compare_with_tables",
-        "verify.kernels.tree_equivalence.compute_depth",
-        "verify.kernels.witness_search.draw_pending_rows",
-        "verify.kernels.witness_search.write_rows",
+        "thresholds.place_readable_thresholds",
     }
 )  # fmt: skip
 """Kernels of a usual build, besides `grow_nodes`: those of ``treekit demo`` and of a server."""

@@ -1,1 +1,0 @@
-"""Loops over trees and rows for verification, compiled as those of `treekit.kernels`."""
