@@ -225,15 +225,14 @@ def find_lowest_bit(typingctx, word):
 
 
 @intrinsic
-def multiply_high(typingctx, a, b):
-    """Return the high 64 bits of the product of two uint64."""
+def find_highest_bit(typingctx, word):
+    """Return the position of the highest set bit of a nonzero uint64."""
 
     def codegen(context, builder, signature, args):
-        wide = ir.IntType(128)
-        product = builder.mul(*(builder.zext(value, wide) for value in args))
-        return builder.trunc(builder.lshr(product, ir.Constant(wide, 64)), ir.IntType(64))
+        zeros = builder.ctlz(args[0], ir.Constant(ir.IntType(1), 1))
+        return builder.sub(ir.Constant(ir.IntType(64), 63), zeros)
 
-    return nb.uint64(nb.uint64, nb.uint64), codegen
+    return nb.uint64(nb.uint64), codegen
 
 
 @intrinsic

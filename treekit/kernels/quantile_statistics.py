@@ -20,7 +20,7 @@ SLACK = 2.0**-51
 """Relative error of ``quantile * weight``: the rounded level, and the product."""
 
 FEW_ROWS = 64
-"""Number of rows up to which stepping to the quantile is fast whatever the weights."""
+"""Number of rows up to which a side of a cut is one word."""
 
 SMALLEST_WEIGHT = 2.0**-1000
 """A bound below all weights: the quantile is always a row of positive weight."""
