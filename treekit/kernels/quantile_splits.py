@@ -602,16 +602,23 @@ def _find_quantile(mass, tree, least, links, side):
     if len(tree) > 0:
         at, before, sum_before = _search_fenwick_tree(tree, enough)
         return Side(weight, total, at, before, sum_before)
-    while True:
-        back, on = np.uint64(before >= enough), np.uint64(before + mass[two * at] < enough)
-        there = np.uint64(links[two * at + back])
-        passed = two * (there if back else at)
-        step = np.float64(on) - np.float64(back)
-        before += step * mass[passed]
-        sum_before += step * mass[passed + one]
-        at = there if back + on else at
-        if before < enough <= before + mass[two * at]:
-            return Side(weight, total, at, before, sum_before)
+    back, on = np.uint64(before >= enough), np.uint64(before + mass[two * at] < enough)
+    there = np.uint64(links[two * at + back])
+    passed = two * (there if back else at)
+    step = np.float64(on) - np.float64(back)
+    before += step * mass[passed]
+    sum_before += step * mass[passed + one]
+    at = there if back + on else at
+    # A single row removed moves the quantile no further, unless weights differ.
+    while before >= enough:
+        at = np.uint64(links[two * at + PREVIOUS])
+        before -= mass[two * at]
+        sum_before -= mass[two * at + one]
+    while before + mass[two * at] < enough:
+        before += mass[two * at]
+        sum_before += mass[two * at + one]
+        at = np.uint64(links[two * at + NEXT])
+    return Side(weight, total, at, before, sum_before)
 
 
 @inlined
