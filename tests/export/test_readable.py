@@ -83,7 +83,9 @@ def test_the_readable_form_is_written_or_refused_with_the_reason(language, iris,
     assert full not in (readable, table)
     assert "Form: if_else; the model has" in full
     forest = make_model(iris.schema, iris.trees * 2)
-    with pytest.raises(ExportError, match="'readable' is for a small tree, and the model has 2 tr"):
+    with pytest.raises(
+        ExportError, match="'readable' takes one small tree, and the model has 2 tr"
+    ):
         export(forest, language, tmp_path / "forest", form="readable")
     (path, *_) = export(forest, language, tmp_path / "two")
     assert "no readable form: the model has 2" in path.read_text()

@@ -345,7 +345,7 @@ def test_the_form_is_made_from_the_schema_and_filled_in(page):
     assert page.shares() == shares_of(page.served.models["melon"], **row)
     assert "4" in page.text("#facts")
     assert page.text("#facts").count("no, yes") == 1
-    assert "an example made from the columns, not a real row" in page.text(".ask")
+    assert "a made-up example, not a real row" in page.text(".ask")
     assert not page.seen("#loading")
 
 

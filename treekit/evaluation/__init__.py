@@ -147,8 +147,9 @@ class Evaluation:
     groups : list of GroupScores
         Of a repeated cross-validation, those of the first repeat.
     trained : dict
-        What is scored: ``settings`` (those that differ from their defaults, and components); of
-        a model also ``model_sha256``, ``trees``, ``leaves`` and ``rows`` of the training table.
+        What is scored: ``settings``, the components and those that differ from their defaults;
+        for a model also ``model_sha256``, and the numbers of ``trees``, ``leaves`` and training
+        ``rows``.
     """
 
     target: str

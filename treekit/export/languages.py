@@ -164,20 +164,21 @@ def language_exporter(folder: str | Path) -> Exporter:
 
 
 _READABLE_WORDS = (
-    "readable: a small tree as nested tests alone; the others also have probabilities, leaves "
-    "and all columns, full chooses among them; auto: readable, else full"
+    "readable: nested tests only, for one small tree; all other forms have probabilities, "
+    "leaves and all columns; auto: readable if possible, else full"
 )
 
 
 def _make_form_setting(profile: Profile) -> list[Setting]:
     """Return the setting ``form`` of a language with several forms."""
-    written = "nested if/else, or tables and a short loop; "
+    written = "if_else: nested tests; table: tables and a short loop; "
     forms = [form for form in ("if_else", "table") if form in profile.forms]
     if profile.readable:
-        words = (written if len(forms) > 1 else "") + _READABLE_WORDS
+        chosen = f"{written}full: if_else for small models; " if len(forms) > 1 else ""
+        words = chosen + _READABLE_WORDS
         return [Setting("form", "auto", words, choices=("auto", "readable", "full", *forms))]
     if len(forms) > 1:
-        words = f"{written}auto: if/else for small models"
+        words = f"{written}auto: if_else for small models"
         return [Setting("form", "auto", words, choices=("auto", *forms))]
     return []
 
@@ -448,8 +449,9 @@ _C_SETTINGS = (
     Setting(
         "form",
         "auto",
-        "nested if/else, tables and a short loop, or both; compact: tables of few bytes, for "
-        "little flash; full: if/else up to 2,000 nodes, hybrid for fewer than 8 trees; "
+        "if_else: nested tests; table: tables and a short loop; hybrid: both; compact: tables of "
+        "few bytes, for little flash; full: if_else up to 2,000 nodes, beyond them hybrid for "
+        "fewer than 8 trees, else table; "
         f"{_READABLE_WORDS}",
         choices=("auto", "readable", "full", "if_else", "hybrid", "table", "compact"),
     ),

@@ -138,7 +138,7 @@ def lower(model: Model) -> tuple[LoweredTree, ...]:
 
 
 def lower_unless_fractional(model: Model) -> tuple[LoweredTree, ...]:
-    """Lower the trees of a model, none if it uses fractional instances."""
+    """Lower the trees of a model; return no trees if it uses fractional instances."""
     return () if model.missing == "fractional" else lower(model)
 
 

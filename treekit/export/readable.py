@@ -138,7 +138,7 @@ def require_readable(form: str, reason: str) -> str:
     """Return `reason`, why a model has no readable form; refuse it if that form was set."""
     if form == "readable" and reason:
         raise ExportError(
-            f"form='readable' is for a small tree, and {reason}: choose form='auto' or 'full'"
+            f"form='readable' takes one small tree, and {reason}: choose form='auto' or 'full'"
         )
     return reason
 

@@ -45,7 +45,7 @@ Mask = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True)
 class Boxes:
-    """The leaves that inputs can reach, and their boxes; nodes are numbered across all trees.
+    """The leaves that inputs can reach, and their boxes; one count numbers the nodes of all trees.
 
     Attributes
     ----------

@@ -1,7 +1,7 @@
-"""Rows to run artifacts on: for every leaf, and on and beside each value that a split compares.
+"""Make rows to run artifacts on: one for each leaf, and rows at and beside each split's value.
 
-Each row is inside the box of a leaf below its split (`treekit.verify.boxes`), apart from one cell
-with the value.  Random rows and rows that must be refused are added.
+A row of a split is taken from the box of a leaf below it (`treekit.verify.boxes`); only the cell
+that the split tests is changed.  Random rows and rows that must be refused are added.
 """
 
 from __future__ import annotations

@@ -180,7 +180,7 @@ def _convert_cbm(path: Path) -> bytes:
     """Convert a CBM file in a process of its own, which a damaged file may abort."""
     if importlib.util.find_spec("catboost") is None:
         raise ModelError(
-            f"CatBoost, which is not installed, must convert {path.name!r}: install it, or save "
+            f"converting {path.name!r} needs CatBoost, which is not installed: install it, or save "
             'the model as JSON, by save_model("model.json", format="json")'
         )
     with tempfile.TemporaryDirectory(prefix="treekit-") as folder:
@@ -328,10 +328,10 @@ def _list_columns(info: _FeaturesInfo, given: Mapping[str, tuple[str, ...]]) -> 
         codes[column] = _hash_levels(levels[column])
         if absent := [value for value in one.values if value not in codes[column]]:
             raise SettingError(
-                f"{SOURCE} has the hashes of categories of column {names[column]!r}, not their "
-                f"texts, and {len(absent)} of {len(one.values)} belong to none of the "
-                f"{len(levels[column])} given: give all categories of the training rows by "
-                f"categories='{{{json.dumps(names[column])}: [...]}}'"
+                f"{SOURCE} stores hashes of the categories of column {names[column]!r}, not their "
+                f"texts, and {len(absent)} of its {len(one.values)} hashes match none of the "
+                f"{len(levels[column])} categories given: give all categories of the training rows "
+                f"by categories='{{{json.dumps(names[column])}: [...]}}'"
             )
     return _Columns(
         names,

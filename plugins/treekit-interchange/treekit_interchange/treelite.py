@@ -116,7 +116,7 @@ def _check_expressible(model: Model) -> None:
     for refuses, rows in refused:
         if refuses:
             raise ExportError(
-                f"Treelite predicts every row, and the model refuses {rows}: {_REMEDY}"
+                f"the model refuses {rows}, and Treelite cannot refuse a row: {_REMEDY}"
             )
 
 
