@@ -536,7 +536,8 @@ def cross_validate(
     }
     pooled = _concatenate_rows(parts[:cv])  # each row once
     whole = pooled.make_evaluation(found, "cross-validation", folds=cv, repeats=repeats)
-    whole = replace(whole, trained={"settings": _describe_settings(settings)})
+    seeded = {**settings, "seed": int(settings.get("seed") or 0)}
+    whole = replace(whole, trained={"settings": _describe_settings(seeded)})
     return pooled.add_groups(whole, by)
 
 
