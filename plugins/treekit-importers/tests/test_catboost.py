@@ -112,7 +112,7 @@ def test_iterations_are_trees() -> None:
 @pytest.mark.parametrize(
     ("categories", "message"),
     [
-        ("", "hashes of categories of column 'zone', not their texts, and 2 of 2"),
+        ("", "hashes of the categories of column 'zone', not their texts, and 2 of its 2"),
         ('{"zone": [3, 5]}', "1 of its 2 hashes match none of the 2 categories given"),
         ('{"zones": [3]}', "'zones', which is no column of categories .* 'soil', 'zone'"),
         ('{"height": [3]}', "'height', which is no column of categories"),
