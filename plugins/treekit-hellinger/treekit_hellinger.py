@@ -34,13 +34,12 @@ def score(parent, children):
         for j in range(i):
             apart = 0.0
             for b in range(children.shape[0]):
-                # Both roots times sqrt(p * n): no division, and exactly 0 for equal
-                # shares. A weight computed by subtraction may be slightly negative.
+                # Both roots times sqrt(p * n): exactly 0 for equal shares, and for an absent
+                # class. A weight computed by subtraction may be slightly negative.
                 p = math.sqrt(max(children[b, i], 0.0) * parent[j])
                 n = math.sqrt(max(children[b, j], 0.0) * parent[i])
                 apart += (p - n) ** 2
-            if parent[i] > 0.0 and parent[j] > 0.0:
-                best = max(best, apart / (parent[i] * parent[j]))
+            best = max(best, apart / max(parent[i] * parent[j], 1e-300))
     return math.sqrt(best)
 
 
