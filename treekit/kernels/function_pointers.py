@@ -161,9 +161,6 @@ freeze_array = Intrinsic("freeze_array")
 find_lowest_bit = Intrinsic("find_lowest_bit")
 """Return the position of the lowest set bit of a nonzero uint64."""
 
-find_highest_bit = Intrinsic("find_highest_bit")
-"""Return the position of the highest set bit of a nonzero uint64."""
-
 prefetch_row = Intrinsic("prefetch_row")
 """Prefetch the memory at the start of a row of a C-contiguous array."""
 

@@ -225,17 +225,6 @@ def find_lowest_bit(typingctx, word):
 
 
 @intrinsic
-def find_highest_bit(typingctx, word):
-    """Return the position of the highest set bit of a nonzero uint64."""
-
-    def codegen(context, builder, signature, args):
-        zeros = builder.ctlz(args[0], ir.Constant(ir.IntType(1), 1))
-        return builder.sub(ir.Constant(ir.IntType(64), 63), zeros)
-
-    return nb.uint64(nb.uint64), codegen
-
-
-@intrinsic
 def prefetch_row(typingctx, array, row):
     """Prefetch the memory at the start of a row of a C-contiguous array."""
 

@@ -21,7 +21,7 @@ from treekit.kernels.axis_splits import (
 )
 from treekit.kernels.compile import inlined, kernel
 from treekit.kernels.cut_batches import make_scorer, scan_sides
-from treekit.kernels.function_pointers import borrow_arrays, find_highest_bit, find_lowest_bit
+from treekit.kernels.function_pointers import borrow_arrays, find_lowest_bit
 from treekit.kernels.node_statistics import (
     CODE_OF,
     CODES,
@@ -34,7 +34,6 @@ from treekit.kernels.node_statistics import (
     sort_positions,
 )
 from treekit.kernels.quantile_statistics import (
-    FEW_ROWS,
     SLACK,
     SMALLEST_WEIGHT,
     lay_out_rows,
@@ -384,10 +383,9 @@ def _merge_groups(order, ends, one_group, other_group, joined):
 # Both sides of every cut along a column, in one pass over the rows each.
 #
 # A side is a set of ranks with its quantile: the row, and the sums of the side's rows before
-# it.  Sets of few ranks are words of bits, in registers; others are linked lists.  There the
-# right sides lose the rows of one group after the other from the first on, the left sides from
-# the last on.  Removing a row moves the quantile by about a row; as the direction of a step is
-# unpredictable, it is computed without branches.
+# it.  The ranks are a linked list: the right sides lose the rows of one group after the other
+# from the first on, the left sides from the last on.  Removing a row moves the quantile by about
+# a row; as the direction of a step is unpredictable, it is computed without branches.
 #
 # If weights are so unequal that the quantile could move over many rows at a time, a Fenwick
 # tree (1994) finds it, at the cost of a logarithmic factor.
@@ -413,7 +411,7 @@ class Side(NamedTuple):
     sum_before: float
 
 
-@inlined
+@kernel
 def sweep_cuts(ranked, order, ends, aside, joins, cuts, words, sides):
     """Compute the statistics of both sides of every cut.
 
@@ -438,89 +436,6 @@ def sweep_cuts(ranked, order, ends, aside, joins, cuts, words, sides):
         Output: the left side of cut j in row 2j, the right side in row 2j + 1,
         and in the last row all rows except those of a group on neither side.
     """
-    if ranked.n <= np.uint64(FEW_ROWS):
-        _sweep_few_rows(ranked, order, ends, aside, joins, cuts, sides)
-    else:
-        sweep_many_rows(ranked, order, ends, aside, joins, cuts, words, sides)
-
-
-@inlined
-def _sweep_few_rows(ranked, order, ends, aside, joins, cuts, sides):
-    """Compute the sides of at most `FEW_ROWS` rows, each of which is a word of bits."""
-    mass, place, n = ranked.mass, ranked.place, ranked.n
-    zero, one, two = np.uint64(0), np.uint64(1), np.uint64(2)
-    least, most = ranked.quantile - SLACK, ranked.quantile + SLACK
-    right = Side(ranked.weight, ranked.total, ranked.at, ranked.before, ranked.sum_before)
-    left = Side(0.0, 0.0, ranked.at, 0.0, 0.0)
-    on_left, on_right = zero, ~zero >> (np.uint64(FEW_ROWS) - n)
-    begin = zero
-    for step in range(np.int64(-1) if aside >= 0 else np.int64(0), cuts):
-        group = np.uint64(aside) if step < 0 else np.uint64(step)
-        begin = np.uint64(ends[group - one]) if step < 0 else begin
-        end = np.uint64(ends[group])
-        for j in range(begin, end):
-            i = np.uint64(order[j])
-            w, wy = mass[two * i], mass[two * i + one]
-            on_left |= one << i
-            left = _add_row(left, i, w, wy)
-            right = _add_row(right, i, -w, -wy)
-        begin = end if step >= 0 else zero
-        on_right &= ~on_left
-        right = _find_quantile_in_word(mass, least, on_right, right)
-        row = two * np.uint64(cuts) if step < 0 else two * np.uint64(step) + one
-        _write_side(mass, place, most, n, _find_bit_above(on_right, right.at), right, sides, row)
-        if step >= 0:
-            left = _find_quantile_in_word(mass, least, on_left, left)
-            row = two * np.uint64(step)
-            _write_side(mass, place, most, n, _find_bit_above(on_left, left.at), left, sides, row)
-        elif not joins:
-            left, on_left = Side(0.0, 0.0, ranked.at, 0.0, 0.0), zero
-
-
-@kernel
-def _add_row(side, i, w, wy):
-    """Add a row's weight and sum to a side."""
-    lies_before = i < side.at
-    return Side(
-        side.weight + w,
-        side.total + wy,
-        side.at,
-        side.before + (w if lies_before else 0.0),
-        side.sum_before + (wy if lies_before else 0.0),
-    )
-
-
-@kernel
-def _find_quantile_in_word(mass, least, members, side):
-    """Move from the side's former quantile, which may have left it, to its present one."""
-    one, two = np.uint64(1), np.uint64(2)
-    weight, total, at, before, sum_before = side
-    enough = max(least * weight, SMALLEST_WEIGHT)
-    while True:
-        if before >= enough:
-            at = find_highest_bit(members & ((one << at) - one))
-            before -= mass[two * at]
-            sum_before -= mass[two * at + one]
-            continue
-        if (members >> at) & one:
-            upto = before + mass[two * at]
-            if upto >= enough:
-                return Side(weight, total, at, before, sum_before)
-            before = upto
-            sum_before += mass[two * at + one]
-        at = _find_bit_above(members, at)
-
-
-@kernel
-def _find_bit_above(word, at):
-    """Return the lowest set bit above `at`, or `FEW_ROWS`."""
-    above = (word >> at) >> np.uint64(1)
-    return at + np.uint64(1) + find_lowest_bit(above) if above else np.uint64(FEW_ROWS)
-
-
-@kernel
-def sweep_many_rows(ranked, order, ends, aside, joins, cuts, words, sides):
-    """Compute `sweep_cuts` for any number of rows, by linked lists."""
     zero, one, two = np.uint64(0), np.uint64(1), np.uint64(2)
     order, ends, links, sides = borrow_arrays((order, ends, words.view(np.uint32), sides))
     mass, place, tree = borrow_arrays((ranked.mass, ranked.place, ranked.tree))

@@ -19,8 +19,8 @@ from treekit.kernels.compile import inlined, kernel
 SLACK = 2.0**-51
 """Relative error of ``quantile * weight``: the rounded level, and the product."""
 
-FEW_ROWS = 64
-"""Number of rows up to which a side of a cut is one word."""
+MAX_WALK_ROWS = 64
+"""Number of rows up to which stepping to the quantile is fast."""
 
 SMALLEST_WEIGHT = 2.0**-1000
 """A bound below all weights: the quantile is always a row of positive weight."""
@@ -177,7 +177,7 @@ def lay_out_rows(values, quantile, memory):
     # Removing a row of weight w moves the quantile over at most w / lightest rows: in
     # total at most weight / lightest steps.
     planted = zero
-    if rows > np.uint64(FEW_ROWS) and weight > MAX_WALK_WEIGHT * lightest * np.float64(rows):
+    if rows > np.uint64(MAX_WALK_ROWS) and weight > MAX_WALK_WEIGHT * lightest * np.float64(rows):
         planted = rows + one
     tree = memory[top : top + two * planted].reshape((np.int64(planted), 2))
     return RankedRows(rows, quantile, weight, total, at, before, sum_before, mass, place, tree)
