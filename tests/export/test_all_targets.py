@@ -67,7 +67,9 @@ QUICK = (
     *("one_leaf", "refuses_missing", "refuses_unseen", "several_labels", "float64_extremes"),
 )
 """Models of the first tier: one or two of each kind."""
-REWRITE = "if that is meant: python -m tests.snapshots artifacts.txt"
+REWRITE = """to see what changed, before and after:
+  python -m tests.snapshots.artifacts NAME FOLDER
+if that is meant: python -m tests.snapshots artifacts.txt"""
 RECORDED, INSTALLED = recorded_versions(), installed_versions()
 OTHER_VERSIONS = [library for library in LIBRARIES if RECORDED[library] != INSTALLED[library]]
 
@@ -168,25 +170,11 @@ def entries_of(path: Path) -> dict[str, bytes]:
 
 
 def changed_lines(stored: dict[str, str], made: dict[str, str]) -> Iterator[str]:
-    """Say which forms, and which of their files, changed."""
-    for form in dict.fromkeys([*stored, *made]):
-        before, after = stored.get(form), made.get(form)
-        if before is None:
-            yield f"  {form}: no stored line"
-        elif after is None:
-            yield f"  {form}: a stored line of a form that is no longer made"
-        elif before != after:
-            yield f"  {form}: {changed_files(before, after)}"
-
-
-def changed_files(before: str, after: str) -> str:
-    if "refused: " in before + after:
-        return f"{after}; stored: {before}"
-    old, new = (
-        dict(zip(words[::2], words[1::2], strict=True)) for words in (before.split(), after.split())
-    )
-    names = [name for name in sorted(old | new) if old.get(name) != new.get(name)]
-    return ", ".join(f"{name} {new.get(name, 'gone')}, stored {old.get(name)}" for name in names)
+    """Say for which targets an artifact changed."""
+    for group in dict.fromkeys([*stored, *made]):
+        before, after = stored.get(group, "no line"), made.get(group, "no longer made")
+        if before != after:
+            yield f"  {group}: {after}; stored: {before}"
 
 
 def model_differences(stored: Model, made: Model) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""Digests of all artifacts of the stored models: ``artifacts.txt``.
+"""Digests of all artifacts of the stored models, ``artifacts.txt``, and eight as text, `GOLDEN`.
 
     python -m tests.snapshots.artifacts NAME FOLDER
 
@@ -20,7 +20,7 @@ from typing import Any
 from unittest import mock
 
 import treekit
-from tests.snapshots import FOLDER
+from tests.snapshots import FOLDER, GOLDEN
 from tests.snapshots.answers import read_sections, write_sections
 from tests.snapshots.make_models import MODELS, model_path
 from treekit.model.model import Model
@@ -31,6 +31,8 @@ __all__ = [
     "FORMS",
     "LIBRARIES",
     "digest_lines",
+    "golden",
+    "group_of",
     "installed_versions",
     "recorded_versions",
     "stored_lines",
@@ -83,6 +85,7 @@ _EXPORTS: Mapping[str, tuple[dict[str, Any], ...]] = {
     "rust": ({}, *_LANGUAGE_FORMS),
     "go": ({}, {"form": "if_else", "package": "example"}, {"form": "table"}),
     "sql": (
+        {"dialect": "duckdb", "form": "readable"},
         {"dialect": "sqlite", "form": "case"},
         {"dialect": "sqlite", "form": "table", "refuse": "error"},
         {"dialect": "duckdb", "form": "expression"},
@@ -162,10 +165,25 @@ FORMS: Mapping[str, Write] = dict(_forms())
 """All forms of artifacts by name, which is the target and its settings."""
 
 
-def text() -> str:
-    """Return the text of ``artifacts.txt``: a section per model, a line per form.
+def golden(name: str) -> str:
+    """Return the text of an artifact of `GOLDEN`; the stored one for other library versions."""
+    form, model = GOLDEN[name], treekit.load(model_path("trained_cost_complexity"))
+    recorded = recorded_versions()
+    if uses(form, [one for one, own in installed_versions().items() if own != recorded[one]]):
+        return (FOLDER / name).read_text(encoding="utf-8")
+    with tempfile.TemporaryDirectory(dir=_SCRATCH) as place:
+        refusal = _write(form, model, Path(place))
+        assert not refusal, refusal
+        files = sorted(path for path in Path(place).rglob("*") if path.is_file())
+        own = [path for path in files if path.suffix == Path(name).suffix]
+        (path,) = own or files
+        return _without_version(path).decode("utf-8")
 
-    Lines of forms whose library is not installed are kept.
+
+def text() -> str:
+    """Return the text of ``artifacts.txt``: a section per model, a line per group of forms.
+
+    Lines of groups whose library is not installed are kept.
     """
     absent = [library for library, found in installed_versions().items() if found == "none"]
     kept, recorded = stored_lines(), recorded_versions()
@@ -173,20 +191,20 @@ def text() -> str:
         (library, recorded[library] if library in absent else found)
         for library, found in installed_versions().items()
     ]
-    head = "First 16 hexadecimal digits of the SHA-256 of each artifact of the stored models.\n"
+    head = "First 16 hexadecimal digits of the SHA-256 of all artifacts of a model for a target.\n"
     head += "Written by: python -m tests.snapshots\n"
     head += "Versions: " + ", ".join(f"{library} {installed}" for library, installed in versions)
     sections = {}
     for name in MODELS:
         lines = digest_lines(treekit.load(model_path(name)), without=absent)
-        lines |= {form: line for form, line in kept.get(name, {}).items() if uses(form, absent)}
-        lines = {form: lines[form] for form in FORMS if form in lines}
-        sections[name] = [f"{form} | {line}" for form, line in lines.items()]
+        lines |= {group: line for group, line in kept.get(name, {}).items() if uses(group, absent)}
+        groups = dict.fromkeys(map(group_of, FORMS))
+        sections[name] = [f"{group} | {lines[group]}" for group in groups if group in lines]
     return write_sections(head, sections)
 
 
 def stored_lines() -> dict[str, dict[str, str]]:
-    """Read the line of each form of each model from ``artifacts.txt``."""
+    """Read the line of each group of forms of each model from ``artifacts.txt``."""
     sections = read_sections(ARTIFACTS)
     return {name: dict(line.split(" | ", 1) for line in lines) for name, lines in sections.items()}
 
@@ -211,12 +229,18 @@ def recorded_versions() -> dict[str, str]:
 
 
 def uses(form: str, libraries: Collection[str]) -> bool:
-    """Whether the version of one of the libraries can change a form's bytes."""
+    """Whether the version of one of the libraries can change the bytes of a form or group."""
     return any(form.startswith(LIBRARIES[library]) for library in libraries)
 
 
+def group_of(form: str) -> str:
+    """Return the group of a form: its target, and for a document the library that makes it."""
+    prefixes = (prefix for prefixes in LIBRARIES.values() for prefix in prefixes)
+    return next((prefix for prefix in prefixes if form.startswith(prefix)), form.split()[0])
+
+
 def digest_lines(model: Model, without: Collection[str] = ()) -> dict[str, str]:
-    """Return the file names with digests, or the error, for each form of a model.
+    """Return the digest of each group of forms of a model, and the number of refused forms.
 
     Parameters
     ----------
@@ -224,15 +248,22 @@ def digest_lines(model: Model, without: Collection[str] = ()) -> dict[str, str]:
     without : collection of str
         Libraries whose forms are skipped.
     """
-    lines = {}
+    lines: dict[str, list[str]] = {}
     with tempfile.TemporaryDirectory(dir=_SCRATCH) as place:
         for number, form in enumerate(FORMS):
             if uses(form, without):
                 continue
             folder = Path(place, str(number))
             refusal = _write(form, model, folder)
-            lines[form] = refusal or " ".join(_digests(folder))
-    return lines
+            digests = refusal or " ".join(_digests(folder))
+            lines.setdefault(group_of(form), []).append(f"{form} | {digests}")
+    return {group: _summarise(found) for group, found in lines.items()}
+
+
+def _summarise(lines: list[str]) -> str:
+    digest = hashlib.sha256("\n".join(lines).encode()).hexdigest()[:16]
+    refused = sum(" | refused: " in line for line in lines)
+    return f"{digest}, {refused} of {len(lines)} refused" if refused else digest
 
 
 def write_artifacts(model: Model, folder: Path) -> None:
