@@ -484,9 +484,9 @@ _BRIEF_CELLS = 1 << 16
 def _call_off_main_thread(function: Callable[[], Any]) -> Any:
     """Call a function outside the main thread.
 
-    Ctrl-C raises in the main thread only, between any two lines of Python.  numba passes
-    function pointers in Python code: an exception there would leave a null pointer, and
-    the call would crash the process.
+    Ctrl-C raises in the main thread only, between any two lines of Python.  A kernel that runs
+    there would delay it to the end of a tree; and where numba calls a kernel, it passes function
+    pointers in Python code, in which an exception would leave a null pointer.
     """
     if threading.current_thread() is not threading.main_thread():
         return function()
