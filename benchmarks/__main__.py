@@ -4,7 +4,7 @@ python -m benchmarks                    # list all benchmarks
 python -m benchmarks NAME --help        # sizes and peers of one
 python -m benchmarks NAME --peers sklearn,ydf --rounds 5
 python -m benchmarks NAME --toy         # small, in some seconds; result not stored
-python -m benchmarks report             # write tables and plots of README.md from results
+python -m benchmarks report             # write the tables and plots of both pages from results
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def listed() -> str:
     lines = [f"  {name:{width}}  {one.line}" for name, one in known.items()]
     more = [
         "",
-        "python -m benchmarks report             writes the tables of benchmarks/README.md",
+        "python -m benchmarks report             writes the tables of benchmarks/README.md and RESULTS.md",
         "python -m benchmarks.equality --write   writes the table of equal bits there",
     ]
     return "\n".join(["python -m benchmarks NAME [--help]; NAME is one of", *lines, *more])

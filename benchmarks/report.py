@@ -1,4 +1,4 @@
-"""Tables and plots of README.md, made from stored results.
+"""Tables and plots of README.md and RESULTS.md, made from stored results.
 
     python -m benchmarks report
 
@@ -25,18 +25,20 @@ from benchmarks.tables import of, row
 __all__ = ["aims_table", "main", "section"]
 
 HERE = Path(__file__).resolve().parent
+PAGES = ("README.md", "RESULTS.md")
 MARKED = re.compile(r"(?<=<!-- made: )([\w-]+)( -->\n)(.*?)(?=<!-- end -->)", re.DOTALL)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Write the tables into the page, and the plots."""
-    parser = argparse.ArgumentParser("python -m benchmarks report", description="make README.md")
+    """Write the tables into the pages, and the plots."""
+    parser = argparse.ArgumentParser("python -m benchmarks report", description="make README.md and RESULTS.md")
     parser.add_argument("--results", type=Path, default=RESULTS)
-    parser.add_argument("--page", type=Path, default=HERE / "README.md")
+    parser.add_argument("--page", type=Path, action="append", help="default: both pages")
     parser.add_argument("--plots", type=Path, default=HERE / "plots")
     parser.add_argument("--notes", type=Path, default=HERE / "notes.toml")
     given = parser.parse_args(arguments)
-    for path, what in ((given.page, "page"), (given.notes, "file of notes")):
+    pages = given.page or [HERE / name for name in PAGES]
+    for path, what in (*((page, "page") for page in pages), (given.notes, "file of notes")):
         if not path.is_file():
             parser.error(f"no {what} at {path}; give one with --{what.split()[-1]}")
     notes = tomllib.loads(given.notes.read_text(encoding="utf-8"))
@@ -53,10 +55,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
         result = results.read(name, given.results)
         return name + end + (before if result is None else section(result, given.plots))
 
-    page = given.page.read_text(encoding="utf-8")
-    given.page.write_text(MARKED.sub(made, page), encoding="utf-8")
+    for page in pages:
+        text = page.read_text(encoding="utf-8")
+        page.write_text(MARKED.sub(made, text), encoding="utf-8")
     count = sum(results.read(name, given.results) is not None for name in everything())
-    print(f"wrote {count} results of {given.results} to {given.page}")
+    print(f"wrote {count} results of {given.results} to {', '.join(map(str, pages))}")
 
 
 def aims_table(folder: Path, notes: dict[str, str]) -> str:

@@ -24,6 +24,7 @@ COPIED = (
     "CHANGELOG.md",
     "CONTRIBUTING.md",
     "benchmarks/README.md",
+    "benchmarks/RESULTS.md",
     "examples/deploy/README.md",
     "examples/readable_code.md",
     "examples/tables/*/README.md",

@@ -211,7 +211,7 @@ def test_every_aim_names_a_figure_and_a_side_of_a_registered_benchmark():
 
 
 def test_the_page_has_a_place_for_every_benchmark():
-    page = (results.RESULTS.parent / "README.md").read_text(encoding="utf-8")
+    page = (results.RESULTS.parent / "RESULTS.md").read_text(encoding="utf-8")
     assert all(f"<!-- made: {name} -->" in page for name in NAMES)
 
 

@@ -125,7 +125,7 @@ MAX_EXACT_ROWS = 10_000
 MIN_LARGE_LEAF_ROWS = 5_000
 """Number of rows from which 5 is the default of min_weight_leaf in classification forests.
 
-Validated on 9 such tables and 11 smaller ones: benchmarks/README.md, "Defaults of forests".
+Validated on 9 such tables and 11 smaller ones: benchmarks/RESULTS.md, "Defaults of forests".
 """
 
 
