@@ -26,6 +26,7 @@ from numba.core import event
 import treekit
 import treekit.kernels
 from tests.rules.test_rule_text import rules_edited_melons as melons
+from tests.runtimes import need
 from treekit import progress
 from treekit.cli import demo, main
 from treekit.cli.terminal import escape_text, write_text
@@ -1103,6 +1104,7 @@ def test_the_demo_trains_writes_explains_and_proves(
 
 
 def test_the_demo_ends_with_the_tree_unless_asked_for_all(tmp_path: Path):
+    need("gcc")
     told = call("demo", "--out", tmp_path / "demo").stdout
     assert told.count("all 4 artifacts are equal to the model, bit for bit") == 1
     assert told.endswith("The same with a forest of 100 trees: treekit demo --full\n")

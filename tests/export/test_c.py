@@ -20,6 +20,7 @@ from tests.extremes import EXTREMES, extreme_rows, refused, wanted
 from tests.reference import evaluate
 from tests.reference.artifacts import Compiled, compile_c, compile_together
 from tests.reference.models import chain, mixed_schema, probe_rows, random_model
+from tests.runtimes import need
 from tests.strategies import ALL_KINDS, matrices, models
 from tests.tiers import by_size
 from treekit.data.schema import Column, Schema
@@ -40,6 +41,7 @@ from treekit.verify.answers import Answers
 @pytest.mark.parametrize("name", ["mixed", "mixed_numbers", "several_labels", "one_leaf"])
 @pytest.mark.parametrize("settings", [{}, {"arithmetic": "integer"}, {"form": "full"}])
 def test_the_header_begins_with_lines_that_call_the_function(name, settings, tmp_path):
+    need("gcc")
     files = export_c(EXTREMES[name](), "m", **settings)
     for file, content in files.items():
         (tmp_path / file).write_bytes(content)
@@ -347,6 +349,7 @@ def test_outputs_may_be_left_out(tmp_path):
 
 @pytest.mark.parametrize("flag", ["-ffast-math", "-ffinite-math-only"])
 def test_compilers_that_break_nan_are_refused(tmp_path, flag):
+    need("gcc")
     model = random_model(2, mixed_schema())
     for file, content in export_c(model, "m").items():
         (tmp_path / file).write_bytes(content)

@@ -157,6 +157,7 @@ STRICT = ("-std=c99", "-pedantic", "-Wall", "-Wextra", "-Wconversion", "-Werror"
 
 def written_c(model, folder):
     """Write the C files of a model; they compile without a warning."""
+    need("gcc")
     source, header = export(model, "c", folder / "tree.c", form="auto")
     subprocess.run(["gcc", *STRICT, "-c", source, "-o", folder / "tree.o"], check=True)
     return source, header

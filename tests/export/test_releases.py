@@ -357,6 +357,7 @@ def test_other_languages_are_built_and_run_in_every_locale(
 @pytest.mark.matrix
 def test_c_computes_in_every_locale(german, tmp_path):
     """It calls no function of a library, and so none that looks at the locale."""
+    need("gcc", "nm")
     sources = [
         export(melon_model(), "c", tmp_path / f"m_{form}.c", form=form)[0]
         for form in ("auto", "full")

@@ -10,6 +10,7 @@ import pytest
 from sklearn.datasets import make_classification, make_regression
 
 import treekit
+from tests.runtimes import need
 from treekit.data import DEMO_TARGET, demo_table
 
 WATERMELON = Path(__file__).parents[2] / "examples" / "tables" / "watermelon"
@@ -109,6 +110,7 @@ MAKERS = [
 
 @pytest.mark.parametrize("make", MAKERS, ids=lambda make: make.__name__)
 def test_every_artifact_of_a_trained_model_is_equal_to_it_bit_for_bit(make, tmp_path):
+    need("gcc")
     model = make()
     model.save(tmp_path / "m.treekit")
     model = treekit.load(tmp_path / "m.treekit")

@@ -25,6 +25,7 @@ from click.testing import CliRunner
 
 import treekit
 from benchmarks import equality
+from tests.runtimes import need
 from treekit.cli import main
 from treekit.data import DEMO_TARGET, demo_table
 from treekit.registry.kinds import KINDS
@@ -73,6 +74,7 @@ def test_the_table_of_equal_bits_has_every_kind_of_model_and_every_target():
 
 
 def test_the_lines_of_python_print_what_is_shown(capsys: pytest.CaptureFixture[str]):
+    need("gcc")
     lines = block("From Python")
     assert len(lines) <= 11
     exec("\n".join(lines), {})
@@ -86,6 +88,7 @@ def test_the_lines_of_python_print_what_is_shown(capsys: pytest.CaptureFixture[s
 
 
 def test_ten_lines_of_commands_run(monkeypatch: pytest.MonkeyPatch):
+    need("gcc")
     shutil.copy(demo_table(), "horses.csv")
     served: list[object] = []
     monkeypatch.setattr("treekit.serve.process.run.serve", served.append)

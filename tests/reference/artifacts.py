@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from tests.runtimes import need
 from treekit.export.c import export_c
 from treekit.export.languages import language_exporter
 from treekit.export.literals import identifier, list_shipped_folders
@@ -101,7 +102,8 @@ class Compiled:
 def compile_c(
     model: Model, folder: Path, name: str = "m", optimise: str = "-O0", **settings: Any
 ) -> Compiled:
-    """Export, compile with strict flags and without warnings, and load."""
+    """Export, compile with strict flags and without warnings, and load; skip without gcc."""
+    need("gcc")
     for file, content in export_c(model, name, **({"form": "full"} | settings)).items():
         (folder / file).write_bytes(content)
     # Use a new name each time: overwriting a loaded library can crash the process.
@@ -120,6 +122,7 @@ def compile_together(
 
     The keys are the names of the files.
     """
+    need("gcc")
     for name, (model, settings) in sources.items():
         for file, content in export_c(model, name, **({"form": "full"} | dict(settings))).items():
             (folder / file).write_bytes(content)

@@ -236,7 +236,9 @@ def uses(form: str, libraries: Collection[str]) -> bool:
 def group_of(form: str) -> str:
     """Return the group of a form: its target, and for a document the library that makes it."""
     prefixes = (prefix for prefixes in LIBRARIES.values() for prefix in prefixes)
-    return next((prefix for prefix in prefixes if form.startswith(prefix)), form.split()[0])
+    return next(
+        (prefix for prefix in prefixes if form.startswith(prefix)), form.split(maxsplit=1)[0]
+    )
 
 
 def digest_lines(model: Model, without: Collection[str] = ()) -> dict[str, str]:

@@ -11,6 +11,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 import treekit
+from tests.runtimes import need
 from treekit import DataError, DecisionTreeRegressor, RandomForestRegressor
 from treekit.explain import explain
 from treekit.model.model import hash_model
@@ -317,6 +318,7 @@ def test_pruning_keeps_exact_means():
 @pytest.mark.parametrize("missing", ["direction", "fractional"])
 @pytest.mark.parametrize("count", [1, 5])
 def test_wide_sums_give_the_same_bits_everywhere(count, missing, tmp_path):
+    need("gcc", "node")
     forest = {"ensemble": "forest", "trees": count, "max_depth": 6} if count > 1 else {}
     model = train_sizes(missing=missing, holes=missing == "fractional", **forest)
     assert model.has_wide_sums
@@ -362,6 +364,7 @@ def test_leaves_of_forests_are_kept_to_nine_digits(n_trees):
 
 
 def test_a_forest_with_three_limbs_is_exported_bit_for_bit(tmp_path):
+    need("gcc")
     rng = np.random.default_rng(0)
     x, y = rng.normal(size=(60, 2)), np.exp(rng.normal(0, 3, size=60))
     forest = RandomForestRegressor(400, max_depth=3, random_state=0).fit(x, y).model_

@@ -59,6 +59,8 @@ MOST = 10**7
 
 
 def exported(model, folder, *targets, **settings):
+    if "c" in targets:
+        need("gcc")
     return [export(model, target, folder / "model", **settings)[0] for target in targets]
 
 
@@ -957,6 +959,7 @@ def verify_runtimes_exported(model, folder, target):
 
 
 def test_an_artifact_runs_on_one_runtime_of_its_kind_and_the_others_are_named(tmp_path):
+    need("gcc")
     report = verify(
         verify_runtimes_small_model(),
         [verify_runtimes_exported(verify_runtimes_small_model(), tmp_path, "c")],
