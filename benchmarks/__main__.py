@@ -30,7 +30,7 @@ def listed() -> str:
     lines = [f"  {name:{width}}  {one.line}" for name, one in known.items()]
     more = [
         "",
-        "python -m benchmarks report             writes the tables of benchmarks/README.md and RESULTS.md",
+        "python -m benchmarks report             writes the tables of README.md and RESULTS.md",
         "python -m benchmarks.equality --write   writes the table of equal bits there",
     ]
     return "\n".join(["python -m benchmarks NAME [--help]; NAME is one of", *lines, *more])

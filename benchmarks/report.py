@@ -31,7 +31,7 @@ MARKED = re.compile(r"(?<=<!-- made: )([\w-]+)( -->\n)(.*?)(?=<!-- end -->)", re
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Write the tables into the pages, and the plots."""
-    parser = argparse.ArgumentParser("python -m benchmarks report", description="make README.md and RESULTS.md")
+    parser = argparse.ArgumentParser("python -m benchmarks report", description="make both pages")
     parser.add_argument("--results", type=Path, default=RESULTS)
     parser.add_argument("--page", type=Path, action="append", help="default: both pages")
     parser.add_argument("--plots", type=Path, default=HERE / "plots")
