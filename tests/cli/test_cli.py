@@ -829,6 +829,7 @@ def test_any_error_of_the_system_is_one_line(
 def test_every_target_is_written_and_proven(
     target: str, files: list[str], tree: Path, tmp_path: Path
 ):
+    need(*{"c": ("gcc",)}.get(target, ()))
     written = call("export", tree, "--to", target, "-o", tmp_path / "m").stdout.splitlines()
     assert written == [str(tmp_path / name) for name in files]
     certificate = tmp_path / "certificate.json"
@@ -919,6 +920,7 @@ def test_an_artifact_that_differs_is_exit_code_1_and_shows_a_row(tree: Path, tmp
 
 
 def test_a_pattern_of_all_files_verifies_the_artifacts_among_them(tree: Path, tmp_path: Path):
+    need("gcc")
     model, proof = tmp_path / "m.treekit", tmp_path / "m.json"
     model.write_bytes(tree.read_bytes())
     for target in ("c", "rules"):
@@ -1080,6 +1082,7 @@ def test_predictions_in_a_file_hold_names_exactly(hostile: tuple[Path, Path]):
 def test_the_demo_trains_writes_explains_and_proves(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
+    need("gcc")
     # All hundred trees, which gcc takes its time for, grow in .ci/run.
     assert demo._FOREST["trees"] == 100
     monkeypatch.setattr(demo, "_FOREST", demo._FOREST | {"trees": 12})

@@ -74,6 +74,7 @@ def written(folder: Path, ways: tuple[str, ...], names: tuple[str, ...]) -> list
 
 
 def compiles(folder: Path, *command: str) -> None:
+    need(command[0])
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[:3000]
     assert done.stderr == ""
@@ -115,7 +116,8 @@ def test_the_header_serves_c_plus_plus(tmp_path):
 
 
 def answers_on(runtime: str, model: Model, folder: Path, rows: np.ndarray, **settings: str) -> None:
-    """Run a source as verify does, and compare each bit."""
+    """Run a source as verify does, and compare each bit; skip without the compiler."""
+    need(EMULATED.get(runtime, runtime))
     (found,) = [one for one in run_c.C_RUNTIMES if one.name == runtime]
     assert found.why_unavailable(folder) == ""
     export(model, "c", folder / "m.c", **settings)
@@ -185,6 +187,7 @@ def test_no_compiler_fuses_what_links_multiply_and_add(compiler, flags, tmp_path
 
 def here(processor: str) -> bool:
     """Whether programs of this machine's gcc run on such a processor."""
+    need("gcc")
     told = subprocess.run(["gcc", "-dumpmachine"], capture_output=True, text=True, check=True)
     return bool(re.match(processor, told.stdout))
 

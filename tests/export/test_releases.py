@@ -67,6 +67,7 @@ def assert_accepted(folder: Path, *command: str) -> None:
 
 
 def compile_as_c_plus_plus(folder: Path, standard: str) -> None:
+    need("g++")
     command = ("g++", "-x", "c++", f"-std={standard}", *STRICT, "-fsyntax-only")
     assert_accepted(folder, *command, "all.c")
 
@@ -114,6 +115,7 @@ virtual void volatile wchar_t while xor xor_eq""".split()  # noqa: SIM905
 
 
 def test_no_column_of_readable_c_is_a_word_of_c_or_cpp(tmp_path):
+    need("gcc")
     half = len(CPP_WORDS) // 2
     columns = [Column(word) for word in CPP_WORDS[:half]]
     columns += [Column(word, "nominal", ("a", word)) for word in CPP_WORDS[half:]]

@@ -22,6 +22,7 @@ import treekit
 from tests.grow.test_grow_tree import problem_of
 from tests.growing import grow, same_tree
 from tests.reference import grow as reference
+from tests.runtimes import need
 from tests.tiers import later
 from treekit import (
     Criterion,
@@ -1009,6 +1010,7 @@ SUMS: dict[str, Any] = {"missing": "surrogate", "splitter": "oblique"}
 def test_every_artifact_of_a_trained_model_is_equal(
     tmp_path: Path, targets: list[str], settings: dict[str, Any]
 ) -> None:
+    need("gcc")
     model = train(targets, max_depth=4, **settings)
     model.save(tmp_path / "m.treekit")
     assert treekit.load(tmp_path / "m.treekit").schema == model.schema
