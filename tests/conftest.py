@@ -180,7 +180,7 @@ def without_plugins(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Discover treekit's own components only, whatever is installed."""
     from treekit import registry
 
-    monkeypatch.setattr(registry, "find_plugins", lambda _: [])
+    monkeypatch.setattr(registry, "find_declarations", lambda _: [])
     registry.configure()
     yield
     monkeypatch.undo()

@@ -16,13 +16,12 @@ It is compiled by numba where possible, and these functions compile with it::
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-if TYPE_CHECKING:
-    from treekit.kernels.records import Node
+from treekit.kernels.records import Node
 
 __all__ = [
     "Node",
@@ -340,12 +339,3 @@ def cut_below(node: Node, feature: int, low: int, high: int, value: float) -> in
 
 HELPER_FUNCTIONS = (_compute_branch_stats, _find_branch, _make_split, _sum_terms)
 """Functions that the public functions call, to be compiled with them."""
-
-
-def __getattr__(name: str) -> Any:
-    # Imported on first use: it imports numba, and plugins import this module at start-up.
-    if name != "Node":
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from treekit.kernels.records import Node
-
-    return Node

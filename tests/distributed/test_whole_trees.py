@@ -36,7 +36,7 @@ from treekit.estimators import (
     RandomForestRegressor,
 )
 from treekit.progress import reports_compilation
-from treekit.registry.discovery import find_plugins
+from treekit.registry.discovery import find_declarations
 
 dd = pytest.importorskip("dask.dataframe")
 da = pytest.importorskip("dask.array")
@@ -331,7 +331,7 @@ def test_a_worker_that_differs_is_named(client: Any, monkeypatch: pytest.MonkeyP
     check_workers(Watch(client))
     only_here = SimpleNamespace(source=SimpleNamespace(distribution="treekit-one", version="1.0"))
     monkeypatch.setattr(
-        clusters, "find_plugins", lambda complain: [*find_plugins(complain), only_here]
+        clusters, "find_declarations", lambda complain: [*find_plugins(complain), only_here]
     )
     with pytest.raises(
         ClusterError,

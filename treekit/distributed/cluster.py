@@ -37,7 +37,7 @@ from treekit.distributed.failures import (
 )
 from treekit.errors import DataError, MissingExtraError, SettingError, TreekitError, warn
 from treekit.progress import report_compilation, show_waiting
-from treekit.registry.discovery import find_plugins
+from treekit.registry.discovery import find_declarations
 
 if TYPE_CHECKING:
     from distributed import Client, Future
@@ -210,8 +210,8 @@ def describe_process() -> dict[str, str]:
         "numpy": np.__version__,
         "numba": version("numba"),
     }
-    for plugin in find_plugins(lambda *_: None):
-        found[f"plugin {plugin.source.distribution}"] = plugin.source.version
+    for declared in find_declarations(lambda *_: None):
+        found[f"plugin {declared.source.distribution}"] = declared.source.version
     found["checksum of log and exp"] = _compute_checksum()
     return found
 

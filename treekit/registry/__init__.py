@@ -28,7 +28,15 @@ from treekit.contracts import (
     Splitter,
 )
 from treekit.errors import PluginError, SettingError, TreekitError, TreekitWarning
-from treekit.registry.discovery import Component, Plugin, Source, builtin_plugin, find_plugins
+from treekit.registry.discovery import (
+    Component,
+    Declaration,
+    Plugin,
+    Source,
+    builtin_plugin,
+    find_declarations,
+    load_plugin,
+)
 from treekit.registry.isolation import FOREIGN_ERRORS, call_isolated, describe_error
 from treekit.registry.kinds import (
     KINDS,
@@ -173,12 +181,16 @@ def get(kind: str, wanted: Any) -> Any:
             f"expected the name of a {kind} or a treekit.{record_type.__name__}, "
             f"got {type(wanted).__name__}"
         )
+    host = _get_host()
+    own = host.own(_get_kind(kind))
+    if wanted in own and not host.strict:  # no plugin can replace it: none is imported
+        return own[wanted].record
     catalogue = list(kind)
     if wanted in catalogue:
         return catalogue[wanted].record
     if absence := explain_absence(kind, wanted):
         raise SettingError(absence)
-    faults = _get_host().faults
+    faults = host.faults
     left_out = f"; left out: {'; '.join(faults)}" if faults else ""
     by_suffix = {getattr(part.record, "suffix", ""): part.name for part in catalogue.found}
     same = [by_suffix[end] for end in by_suffix if len(wanted) > 1 and end.endswith(wanted)]
@@ -254,7 +266,9 @@ def is_foreign(record: Record) -> bool:
 
 def _find_component(record: Record) -> Component | None:
     """Return the component of this record object, or None if no plugin provides it."""
-    return list(find_kind(record).name).by_record.get(id(record))
+    kind = find_kind(record)
+    own = _get_host().own(kind).by_record.get(id(record))
+    return own or list(kind.name).by_record.get(id(record))
 
 
 def make(
@@ -373,15 +387,31 @@ class Catalogue(Mapping[str, Component]):
 
 
 class Host:
-    """Discovered components; each kind is discovered on first use."""
+    """Discovered components.
+
+    The plugins of a kind are imported when it is first asked for something that treekit itself
+    does not have; if strict, all plugins then.
+    """
 
     def __init__(self, strict: bool) -> None:
         self.strict = strict
         self.faults: builtins.list[str] = []
-        self._plugins: builtins.list[Plugin] | None = None
+        self._declared: builtins.list[Declaration] | None = None
+        self._plugins: dict[Declaration, Plugin | None] = {}
+        self._own: dict[str, Catalogue] = {}
         self._catalogues: dict[str, Catalogue] = {}
         # Reentrant: a plugin may use the registry while it is imported.
         self._lock = threading.RLock()
+
+    def own(self, kind: Kind) -> Catalogue:
+        """Return treekit's own components of one kind."""
+        with self._lock:
+            if kind.name not in self._own:
+                own: builtins.list[Component] = []
+                if kind.builtin:
+                    own = builtin_plugin(kind).list_components(kind, _raise_fault)
+                self._own[kind.name] = Catalogue(kind, own)
+            return self._own[kind.name]
 
     def catalogue(self, kind: Kind) -> Catalogue:
         """Return all components of one kind."""
@@ -391,16 +421,11 @@ class Host:
             return self._catalogues[kind.name]
 
     def _discover_kind(self, kind: Kind) -> Catalogue:
-        own: builtins.list[Component] = []
-        if kind.builtin:
-            own = builtin_plugin(kind).list_components(kind, _raise_fault)
-        taken = {component.name for component in own}
-        found = [*own]
-        if self._plugins is None:
-            self._plugins = find_plugins(self._report_plugin_fault)
-        for plugin in self._plugins:
+        own = self.own(kind)
+        found = [*own.found]
+        for plugin in self._load_plugins(kind):
             for component in plugin.list_components(kind, self._report_plugin_fault):
-                if component.name in taken:  # plugins cannot replace treekit's own components
+                if component.name in own:  # plugins cannot replace treekit's own components
                     self._report_plugin_fault(
                         plugin.source,
                         f"provides {kind.name} {component.name!r}, the name of treekit's own; "
@@ -412,6 +437,18 @@ class Host:
         if self.strict:
             dict(catalogue)  # a clash raises
         return catalogue
+
+    def _load_plugins(self, kind: Kind) -> Iterator[Plugin]:
+        """Generate the plugins that may have components of a kind."""
+        if self._declared is None:
+            self._declared = find_declarations(self._report_plugin_fault)
+        for declared in self._declared:
+            concerned = declared.has_kind(kind)
+            if (concerned or self.strict) and declared not in self._plugins:
+                self._plugins[declared] = load_plugin(declared, self._report_plugin_fault)
+            plugin = self._plugins.get(declared)
+            if concerned and plugin is not None:
+                yield plugin
 
     def _report_plugin_fault(self, source: Source, what: str) -> None:
         fault = f"{source} {what}"

@@ -1,6 +1,9 @@
 """Discovery of plugins and their components.
 
-Each plugin is loaded in isolation: a failure names the plugin and does not affect others.
+A plugin is an entry point of a group that names the kind of its components, such as
+``treekit.criteria``: its module is imported when components of that kind are first needed.  The
+group ``treekit`` stands for all kinds.  Each plugin is loaded in isolation: a failure names the
+plugin and does not affect others.
 """
 
 from __future__ import annotations
@@ -23,8 +26,11 @@ from treekit.errors import PluginError
 from treekit.registry.isolation import FOREIGN_ERRORS, call_isolated, describe_error
 from treekit.registry.kinds import KINDS, Kind, Record, check_record
 
-ENTRY_POINT_GROUP = "treekit"
-"""The entry-point group of plugins."""
+GENERAL_GROUP = hookspecs.PROJECT
+"""The entry-point group of plugins with components of any kind."""
+
+GROUPS = {f"{GENERAL_GROUP}.{kind.hook.removeprefix('treekit_')}": kind for kind in KINDS.values()}
+"""The entry-point groups of plugins with components of one kind: ``treekit.criteria``, ..."""
 
 
 @dataclass(frozen=True)
@@ -69,6 +75,28 @@ class Component:
 
 Complain = Callable[[Source, str], None]
 """Callback for faults: the source, and the fault as the end of a sentence."""
+
+
+@dataclass(frozen=True)
+class Declaration:
+    """A plugin as its distribution declares it, not yet imported.
+
+    Attributes
+    ----------
+    source : Source
+    entry_point : EntryPoint
+        The first one; those of the other groups name the same object.
+    groups : frozenset of str
+        Its groups: the general one, or some of `GROUPS`.
+    """
+
+    source: Source
+    entry_point: metadata.EntryPoint
+    groups: frozenset[str]
+
+    def has_kind(self, kind: Kind) -> bool:
+        """Return whether the plugin may have components of a kind."""
+        return GENERAL_GROUP in self.groups or any(GROUPS[g] is kind for g in self.groups)
 
 
 @dataclass(frozen=True)
@@ -117,27 +145,40 @@ class Plugin:
         return found
 
 
-def find_plugins(complain: Complain) -> list[Plugin]:
-    """Import every plugin of the entry-point group, sorted by distribution and name."""
-    plugins = []
-    for source, entry_point in sorted(
-        _iterate_entry_points(complain), key=lambda found: str(found[0])
-    ):
-        try:
-            module = call_isolated(str(source), entry_point.load)
-            contract = read_contract_version(module)
-            manager = _make_manager(module)
-            faults = _find_misspelt_hooks(manager)
-        except PluginError as error:
-            complain(source, str(error))
+def find_declarations(complain: Complain) -> list[Declaration]:
+    """Return the declared plugins, sorted by distribution and name; imports none of them."""
+    groups: dict[tuple[Source, str], set[str]] = {}
+    first: dict[tuple[Source, str], metadata.EntryPoint] = {}
+    for source, entry_point in _iterate_entry_points(complain):
+        group = entry_point.group
+        if group != GENERAL_GROUP and group not in GROUPS:
+            known = ", ".join((GENERAL_GROUP, *GROUPS))
+            complain(source, f"is in {group}, which is not a group of treekit; groups: {known}")
             continue
-        except FOREIGN_ERRORS as error:
-            complain(source, f"could not be loaded: {describe_error(error)}")
-            continue
-        for fault in faults:
-            complain(source, fault)
-        plugins.append(Plugin(source, manager, contract))
-    return plugins
+        key = source, entry_point.value
+        first.setdefault(key, entry_point)
+        groups.setdefault(key, set()).add(group)
+    found = [Declaration(key[0], first[key], frozenset(groups[key])) for key in first]
+    return sorted(found, key=lambda declared: str(declared.source))
+
+
+def load_plugin(declared: Declaration, complain: Complain) -> Plugin | None:
+    """Import a declared plugin; None if it is left out."""
+    source = declared.source
+    try:
+        module = call_isolated(str(source), declared.entry_point.load)
+        contract = read_contract_version(module)
+        manager = _make_manager(module)
+        faults = _find_misspelt_hooks(manager) + _find_misplaced_hooks(manager, declared)
+    except PluginError as error:
+        complain(source, str(error))
+        return None
+    except FOREIGN_ERRORS as error:
+        complain(source, f"could not be loaded: {describe_error(error)}")
+        return None
+    for fault in faults:
+        complain(source, fault)
+    return Plugin(source, manager, contract)
 
 
 def builtin_plugin(kind: Kind) -> Plugin:
@@ -146,15 +187,19 @@ def builtin_plugin(kind: Kind) -> Plugin:
     return Plugin(Source("built-in", "treekit", __version__), _make_manager(module))
 
 
+_GROUP_LINE = re.compile(rf"^\[{GENERAL_GROUP}(\.[^\]]*)?\]", re.M)
+"""The line of ``entry_points.txt`` that begins a group of treekit, known or misspelt."""
+
+
 def _iterate_entry_points(complain: Complain) -> Iterator[tuple[Source, metadata.EntryPoint]]:
-    """Generate the entry points of the group, one distribution at a time.
+    """Generate the entry points of treekit's groups, one distribution at a time.
 
     `importlib.metadata.entry_points` would fail completely on one malformed file.
     """
     seen = set()
     for distribution in metadata.distributions():
         text = distribution.read_text("entry_points.txt") or ""
-        if f"[{ENTRY_POINT_GROUP}]" not in text:
+        if not _GROUP_LINE.search(text):
             continue
         name, version = _read_identity(distribution)
         key = re.sub(r"[-_.]+", "-", name).lower()
@@ -162,8 +207,9 @@ def _iterate_entry_points(complain: Complain) -> Iterator[tuple[Source, metadata
             continue
         seen.add(key)
         try:
-            for entry_point in distribution.entry_points.select(group=ENTRY_POINT_GROUP):
-                yield Source(entry_point.name, name, version), entry_point
+            for entry_point in distribution.entry_points:
+                if _GROUP_LINE.match(f"[{entry_point.group}]"):
+                    yield Source(entry_point.name, name, version), entry_point
         except (TypeError, ValueError, AttributeError) as error:
             complain(Source("?", name, version), f"has a malformed entry_points.txt: {error}")
 
@@ -201,6 +247,24 @@ def _find_misspelt_hooks(manager: pluggy.PluginManager) -> list[str]:
     ]
     if not callers and not faults:
         faults.append(f"implements none of the hooks {known}")
+    return faults
+
+
+def _find_misplaced_hooks(manager: pluggy.PluginManager, declared: Declaration) -> list[str]:
+    """Return faults of hooks whose kind is not among the plugin's groups, or the reverse."""
+    if GENERAL_GROUP in declared.groups:
+        return []
+    (plugin,) = manager.get_plugins()
+    implemented = {caller.name for caller in manager.get_hookcallers(plugin) or []}
+    faults = []
+    for group, kind in GROUPS.items():
+        if kind.hook in implemented and group not in declared.groups:
+            faults.append(
+                f"implements {kind.hook}, but has no entry point in {group}; add it to "
+                "pyproject.toml and install the package again"
+            )
+        if group in declared.groups and not hasattr(plugin, kind.hook):
+            faults.append(f"has an entry point in {group}, but no hook {kind.hook}")
     return faults
 
 

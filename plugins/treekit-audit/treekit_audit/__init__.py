@@ -2,16 +2,9 @@
 
 from __future__ import annotations
 
-import importlib
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
-
 from treekit import Document, hookimpl
-
-if TYPE_CHECKING:
-    from treekit.documents import Listing
-    from treekit_audit.drift import DriftReport, rules_against
-    from treekit_audit.overlaps import Overlaps, overlapping_rules
+from treekit_audit.drift import DriftReport, render_drift, rules_against
+from treekit_audit.overlaps import Overlaps, overlapping_rules, render_overlaps
 
 __all__ = [
     "DriftReport",
@@ -23,25 +16,6 @@ __all__ = [
 
 treekit_contract = 2
 
-_MODULE_OF = {
-    "DriftReport": "drift",
-    "Overlaps": "overlaps",
-    "overlapping_rules": "overlaps",
-    "rules_against": "drift",
-}
-
-
-def _render_overlaps(listing: Listing) -> Iterator[str]:
-    from treekit_audit.overlaps import render_overlaps
-
-    return render_overlaps(listing)
-
-
-def _render_drift(listing: Listing) -> Iterator[str]:
-    from treekit_audit.drift import render_drift
-
-    return render_drift(listing)
-
 
 @hookimpl
 def treekit_documents() -> list[Document]:
@@ -50,22 +24,15 @@ def treekit_documents() -> list[Document]:
         Document(
             "overlaps",
             ".overlaps.txt",
-            _render_overlaps,
+            render_overlaps,
             summary="a report of rules that overlap or are never reached",
             measured=False,
         ),
         Document(
             "drift",
             ".drift.txt",
-            _render_drift,
+            render_drift,
             summary="a report of each rule's performance on a table",
             measured=False,
         ),
     ]
-
-
-def __getattr__(name: str) -> Any:
-    # Imported on first use: treekit imports this module at start-up.
-    if name not in _MODULE_OF:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module(f"{__name__}.{_MODULE_OF[name]}"), name)

@@ -2,23 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
 from treekit import Explainer, Setting, hookimpl
-
-if TYPE_CHECKING:
-    from treekit.explain.explanation import ExplanationCase
-    from treekit_counterfactuals.search import Change, Changed, Changes, explain_counterfactuals
+from treekit_counterfactuals.search import Change, Changed, Changes, explain_counterfactuals
 
 __all__ = ["Change", "Changed", "Changes", "explain_counterfactuals", "treekit_explainers"]
 
 treekit_contract = 2
-
-
-def _explain(case: ExplanationCase, **settings: Any) -> Changes | None:
-    from treekit_counterfactuals.search import explain_counterfactuals
-
-    return explain_counterfactuals(case, **settings)
 
 
 @hookimpl
@@ -27,7 +16,7 @@ def treekit_explainers() -> list[Explainer]:
     return [
         Explainer(
             "counterfactuals",
-            _explain,
+            explain_counterfactuals,
             (
                 Setting(
                     "changes",
@@ -50,12 +39,3 @@ def treekit_explainers() -> list[Explainer]:
             "the smallest changes of one or two columns that alter the prediction",
         )
     ]
-
-
-def __getattr__(name: str) -> Any:
-    # Imported on first use: treekit imports this module at start-up.
-    if name not in __all__:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from treekit_counterfactuals import search
-
-    return getattr(search, name)

@@ -8,23 +8,22 @@
 
 from __future__ import annotations
 
-import importlib
-from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable, Mapping
 
 from treekit import Document, Setting, hookimpl
-
-if TYPE_CHECKING:
-    from treekit.documents import Listing
-    from treekit_plot.charts import (
-        Chart,
-        plot_calibration,
-        plot_importances,
-        plot_pruning_path,
-        plot_roc,
-    )
-    from treekit_plot.draw import plot
-    from treekit_plot.picture import MOST_ENDS, Picture
+from treekit_plot.charts import (
+    Chart,
+    plot_calibration,
+    plot_importances,
+    plot_pruning_path,
+    plot_roc,
+    render_calibration,
+    render_importances,
+    render_pruning_path,
+    render_roc,
+)
+from treekit_plot.draw import plot, render_dot, render_svg
+from treekit_plot.picture import MOST_ENDS, Picture
 
 __all__ = [
     "MOST_ENDS",
@@ -39,8 +38,6 @@ __all__ = [
 ]
 
 treekit_contract = 2
-
-_MODULE_OF = {"MOST_ENDS": "picture", "Picture": "picture", "plot": "draw"}
 
 _TREE_SETTINGS = (
     Setting(
@@ -64,50 +61,45 @@ _TREE_SETTINGS = (
         "max_boxes", None, "maximum number of nodes; larger pictures are refused", int, minimum=1
     ),
 )
-_EXEMPT = {"writes-some-rules": "no example model was pruned by cost complexity"}
 _MOST = Setting("most", 30, "maximum number of columns, by importance", minimum=1)
 
 
-def _import_renderer(module: str, function: str) -> Callable[..., Iterable[str]]:
-    """Return a function that renders with a module of the plugin, imported on first call."""
-
-    def render(listing: Listing, **settings: Any) -> Iterable[str]:
-        write = getattr(importlib.import_module(f"{__name__}.{module}"), function)
-        text: Iterable[str] = write(listing, **settings)
-        return text
-
-    return render
-
-
-def _make_document(
-    name: str, suffix: str, module: str, settings: tuple[Setting, ...], summary: str
+def _make_chart(
+    name: str,
+    render: Callable[..., Iterable[str]],
+    summary: str,
+    settings: tuple[Setting, ...] = (),
+    exempt: Mapping[str, str] | None = None,
 ) -> Document:
-    render = _import_renderer(module, f"render_{name.replace('-', '_')}")
-    exempt = _EXEMPT if name == "pruning-path" else {}
-    return Document(name, suffix, render, settings, summary, measured=False, exempt=exempt)
+    suffix = f".{name}.svg"
+    return Document(
+        name, suffix, render, settings, summary, measured=False, exempt=exempt or {}
+    )  # fmt: skip
 
 
 @hookimpl
 def treekit_documents() -> list[Document]:
     """Register the pictures."""
-    charts = (
-        ("importances", (_MOST,), "a chart of the columns' shares in gain, or permuted on a table"),
-        ("roc", (), "a chart of the ROC curves of a table's rows"),
-        ("calibration", (), "a chart of observed over predicted frequencies of a table's rows"),
-        ("pruning-path", (), "a chart of the risk of each pruned tree"),
-    )
+    tree = _TREE_SETTINGS
     return [
-        _make_document("svg", ".svg", "draw", _TREE_SETTINGS, "a picture of a tree"),
-        _make_document("dot", ".dot", "draw", _TREE_SETTINGS, "a tree in Graphviz's language"),
-        *(
-            _make_document(name, f".{name}.svg", "charts", settings, summary)
-            for name, settings, summary in charts
+        Document("svg", ".svg", render_svg, tree, "a picture of a tree", measured=False),
+        Document("dot", ".dot", render_dot, tree, "a tree in Graphviz's language", measured=False),
+        _make_chart(
+            "importances",
+            render_importances,
+            "a chart of the columns' shares in gain, or permuted on a table",
+            (_MOST,),
+        ),
+        _make_chart("roc", render_roc, "a chart of the ROC curves of a table's rows"),
+        _make_chart(
+            "calibration",
+            render_calibration,
+            "a chart of observed over predicted frequencies of a table's rows",
+        ),
+        _make_chart(
+            "pruning-path",
+            render_pruning_path,
+            "a chart of the risk of each pruned tree",
+            exempt={"writes-some-rules": "no example model was pruned by cost complexity"},
         ),
     ]
-
-
-def __getattr__(name: str) -> Any:
-    # Imported on first use: treekit imports this module at start-up.
-    if name not in __all__:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module(f"{__name__}.{_MODULE_OF.get(name, 'charts')}"), name)

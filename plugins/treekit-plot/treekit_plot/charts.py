@@ -10,15 +10,13 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
 from treekit.documents import Listing
 from treekit.errors import SettingError
-from treekit.evaluation import Evaluation, evaluate_model
 from treekit.model.model import Model, as_model
-from treekit.training.importance import Importances, gain_importances, permutation_importances
 from treekit_plot.draw import get_model
 from treekit_plot.layout import clip_text, estimate_text_width, wrap_text
 from treekit_plot.svg import (
@@ -39,6 +37,10 @@ from treekit_plot.svg import (
     write_text,
 )
 from treekit_plot.wording import format_picture_label
+
+if TYPE_CHECKING:  # imported on first use: the documents of rules need no chart
+    from treekit.evaluation import Evaluation
+    from treekit.training.importance import Importances
 
 WIDTH, HEIGHT, ROW_HEIGHT, BAR_SHARE = 440.0, 300.0, 26.0, 0.6
 MAX_NAME_WIDTH = 220.0
@@ -448,6 +450,8 @@ def plot_importances(source: Any, *, most: int = MOST_COLUMNS) -> Chart:
     TypeError
         If `source` is none of these.
     """
+    from treekit.training.importance import Importances, gain_importances
+
     if isinstance(source, Importances):
         names, values, title = source.columns, source.mean, "Permutation importances"
         label, low, high = _MEASURES[source.measure], *compute_intervals(source)
@@ -557,6 +561,8 @@ def plot_pruning_path(source: Any) -> Chart:
 
 def render_importances(listing: Listing, most: int) -> Iterator[str]:
     """Yield a chart of importances: permutation importances if the listing has a table."""
+    from treekit.training.importance import permutation_importances
+
     model = _get_whole_model(listing, "importances")
     source = model if listing.table is None else permutation_importances(model, listing.table)
     yield plot_importances(source, most=most).svg()
@@ -587,6 +593,8 @@ def _get_whole_model(listing: Listing, chart: str) -> Model:
 
 
 def _evaluate(listing: Listing, chart: str) -> Evaluation:
+    from treekit.evaluation import evaluate_model
+
     model = _get_whole_model(listing, chart)
     if listing.table is None:
         raise SettingError(

@@ -12,8 +12,6 @@ import numpy as np
 from treekit.data.table import read_table
 from treekit.documents import Listing
 from treekit.errors import DataError, ExportError, SettingError
-from treekit.explain.explain import trace_tree
-from treekit.explain.row import read_row
 from treekit.model.model import Model, as_model
 from treekit.model.model_file import replace_atomically
 from treekit.rules.language import Language, load_language, load_phrases
@@ -96,6 +94,9 @@ def plot(
 
 def _read_row(model: Model, tree: int, row: Any) -> MarkedRow:
     """Read a row and find the leaves that it reaches."""
+    from treekit.explain.explain import trace_tree
+    from treekit.explain.row import read_row
+
     found = read_row(model, row, absent="missing")
     for cell in found.cells:
         if cell.refused:

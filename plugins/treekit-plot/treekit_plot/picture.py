@@ -10,7 +10,6 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from treekit.data.dataset import make_validation
 from treekit.data.schema import Output
 from treekit.errors import SettingError
 from treekit.model.fixed_point import scale_units
@@ -88,6 +87,8 @@ class NodeRows:
     """
 
     def __init__(self, model: Model, number: int, table: Any) -> None:
+        from treekit.data.dataset import make_validation
+
         dataset = make_validation(
             table, model.schema, missing=model.missing, unknown=model.unknown, noun="the table",
             tested=model.tested,

@@ -2,46 +2,29 @@
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from treekit import Setting, Simplifier, hookimpl
-
-if TYPE_CHECKING:
-    from treekit import Model
-    from treekit.rule_learning import LearnedList
-    from treekit_rule_learning.frequent_paths import sirus
-    from treekit_rule_learning.generalised_paths import c45rules
-    from treekit_rule_learning.penalised_rules import rulefit
-    from treekit_rule_learning.report import ShortList
+from treekit import Model, Setting, Simplifier, hookimpl
+from treekit.rule_learning import LearnedList
+from treekit_rule_learning.frequent_paths import sirus
+from treekit_rule_learning.generalised_paths import c45rules
+from treekit_rule_learning.penalised_rules import rulefit
+from treekit_rule_learning.report import ShortList
 
 __all__ = ["ShortList", "c45rules", "rulefit", "sirus", "treekit_simplifiers"]
 
 treekit_contract = 2
 
-_MODULE_OF = {
-    "ShortList": "report",
-    "c45rules": "generalised_paths",
-    "rulefit": "penalised_rules",
-    "sirus": "frequent_paths",
-}
-
 
 def _run_c45rules(model: Model, table: Any, test: Any, **settings: Any) -> LearnedList:
-    from treekit_rule_learning.generalised_paths import c45rules
-
     return c45rules(model, table, test=test, **settings)
 
 
 def _run_sirus(model: Model, table: Any, test: Any, **settings: Any) -> ShortList:
-    from treekit_rule_learning.frequent_paths import sirus
-
     return sirus(table, model=model, test=test, **settings)
 
 
 def _run_rulefit(model: Model, table: Any, test: Any, **settings: Any) -> ShortList:
-    from treekit_rule_learning.penalised_rules import rulefit
-
     return rulefit(table, model=model, test=test, **settings)
 
 
@@ -103,10 +86,3 @@ def treekit_simplifiers() -> list[Simplifier]:
             "a weighted sum of few rules (Friedman and Popescu 2008)",
         ),
     ]
-
-
-def __getattr__(name: str) -> Any:
-    # Imported on first use: treekit imports this module at start-up.
-    if name not in _MODULE_OF:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module(f"{__name__}.{_MODULE_OF[name]}"), name)
