@@ -1,10 +1,13 @@
 """The hooks of treekit.
 
 A plugin module implements any of them with `treekit.hookimpl` and is named in
-its package's metadata::
+its package's metadata, in the group of each hook that it implements::
 
-    [project.entry-points.treekit]
+    [project.entry-points."treekit.criteria"]
     hellinger = "treekit_hellinger"
+
+It is imported when treekit first needs components of that kind from plugins.  A module of the
+group ``treekit`` may implement all hooks, and is imported for each of them.
 """
 
 from __future__ import annotations
@@ -25,7 +28,7 @@ from treekit.contracts import (
 __all__ = ["PROJECT", "hookimpl", "hookspec"]
 
 PROJECT = "treekit"
-"""Name of the pluggy project and of the entry-point group."""
+"""Name of the pluggy project, with which the names of entry-point groups begin."""
 hookspec = pluggy.HookspecMarker(PROJECT)
 """Marker of the hooks below, for treekit only."""
 hookimpl = pluggy.HookimplMarker(PROJECT)

@@ -134,6 +134,7 @@ def contents(names: PluginNames, kind: str) -> dict[str, bytes]:
     texts = {
         "kind": kind,
         "component": component,
+        "group": KINDS[kind].group,
         "distribution": names.distribution,
         "module": module,
         "shipped": shipped.partition("/")[0],

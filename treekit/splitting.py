@@ -16,7 +16,7 @@ It is compiled by numba where possible, and these functions compile with it::
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt

@@ -331,7 +331,7 @@ def test_a_worker_that_differs_is_named(client: Any, monkeypatch: pytest.MonkeyP
     check_workers(Watch(client))
     only_here = SimpleNamespace(source=SimpleNamespace(distribution="treekit-one", version="1.0"))
     monkeypatch.setattr(
-        clusters, "find_declarations", lambda complain: [*find_plugins(complain), only_here]
+        clusters, "find_declarations", lambda complain: [*find_declarations(complain), only_here]
     )
     with pytest.raises(
         ClusterError,

@@ -285,6 +285,76 @@ def test_a_distribution_of_another_tool_is_not_read(install: Install):
     assert warned(list_criteria) == []
 
 
+BOTH = """
+from treekit import Criterion, CriterionFunctions, Pruner, PrunerFunctions, hookimpl
+
+@hookimpl
+def treekit_criteria():
+    return [Criterion("theirs", "classification", lambda: CriterionFunctions(impurity=min))]
+
+@hookimpl
+def treekit_pruners():
+    return [Pruner("theirs", lambda: PrunerFunctions(before=max))]
+"""
+
+
+def test_a_plugin_is_imported_when_a_component_of_its_kind_is_missing(install: Install):
+    points = "[treekit.criteria]\np = good_one\n"
+    install("good-one", GOOD.format(name="theirs"), entry_points=points)
+    registry.list("pruner")
+    gini = registry.get("criterion", "gini")
+    assert registry.origin(gini)["distribution"] == "treekit"
+    assert not registry.is_foreign(gini)
+    assert "good_one" not in sys.modules
+    assert registry.get("criterion", "theirs").name == "theirs"
+    assert "good_one" in sys.modules
+
+
+def test_strict_discovery_imports_the_plugins_of_all_kinds(install: Install):
+    install("bad-one", "import no_such_library", entry_points="[treekit.pruners]\np = bad_one\n")
+    assert registry.get("criterion", "gini").name == "gini"
+    assert warned(list_criteria) == []
+    registry.configure(strict=True)
+    with pytest.raises(PluginError, match=r"plugin 'p' of bad-one 1\.0 could not be loaded"):
+        registry.get("criterion", "gini")
+
+
+def test_a_plugin_of_two_kinds_has_an_entry_point_for_each(install: Install):
+    points = "[treekit.criteria]\np = good_one\n[treekit.pruners]\np = good_one\n"
+    install("good-one", BOTH, entry_points=points)
+    for kind in ("criterion", "pruner"):
+        (found,) = (one for one in registry.components(kind) if one.name == "theirs")
+        assert (found.plugin, found.distribution) == ("p", "good-one")
+    assert registry.faults() == ()
+
+
+@pytest.mark.parametrize(
+    ("entry_points", "cause"),
+    [
+        (
+            "[treekit.criteria]\np = bad_one\n",
+            "implements treekit_pruners, but has no entry point in treekit.pruners; add it to",
+        ),
+        (
+            "[treekit.criteria]\np = bad_one\n[treekit.pruners]\np = bad_one\n"
+            "[treekit.documents]\np = bad_one\n",
+            "has an entry point in treekit.documents, but no hook treekit_documents",
+        ),
+        (
+            "[treekit.criterions]\np = bad_one\n",
+            "is in treekit.criterions, which is not a group of treekit; groups: treekit, treekit.c",
+        ),
+    ],
+)
+def test_entry_points_that_do_not_fit_the_hooks_are_named(
+    install: Install, entry_points: str, cause: str
+):
+    install("bad-one", BOTH, entry_points=entry_points)
+    (message,) = warned(list_criteria)
+    assert "plugin 'p' of bad-one 1.0" in message
+    assert cause in message
+
+
 def test_two_plugins_with_one_name_are_an_error_only_for_that_name(install: Install):
     install("good-one", GOOD.format(name="same"))
     install("other-one", GOOD.format(name="same"), version="5.0")

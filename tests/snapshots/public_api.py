@@ -10,8 +10,9 @@ snapshots do not change.
 
 from __future__ import annotations
 
+import ast
+import functools
 import importlib
-import importlib.util
 import inspect
 import os
 import pkgutil
@@ -35,49 +36,52 @@ from treekit.contracts import CONTRACT_VERSION, Setting
 from treekit.hookspecs import PROJECT
 from treekit.registry.kinds import KINDS
 
-__all__ = ["commands", "plain_environment", "public_names", "section", "settings", "small_model"]
+__all__ = [
+    "FACADES",
+    "commands",
+    "list_private_names",
+    "plain_environment",
+    "public_names",
+    "section",
+    "settings",
+    "small_model",
+]
 
 ROOT = Path(__file__).parents[2]
 PACKAGE = Path(treekit.__file__).parent
 WIDTH = 98
 """Width of help texts: a terminal of 100 columns minus click's margin."""
 
-PUBLIC_MODULES = (
+FACADES = (
     "treekit",
-    "treekit.contracts",
     "treekit.data",
-    "treekit.data.schema",
     "treekit.errors",
-    "treekit.estimators",
-    "treekit.export",
-    "treekit.exporting",
     "treekit.hookspecs",
+    "treekit.contracts",
+    "treekit.splitting",
+    "treekit.kernels.records",
+    "treekit.components.pruning",
+    "treekit.exporting",
+    "treekit.verify.runtime",
     "treekit.interop",
-    "treekit.interop.skl2onnx",
     "treekit.interop.tree_assembly",
     "treekit.model.builder",
-    "treekit.components.pruning",
-    "treekit.registry",
-    "treekit.rule_learning",
+    "treekit.documents",
     "treekit.rules",
+    "treekit.rule_learning",
     "treekit.explain",
-    "treekit.scaffold",
-    "treekit.serve.errors",
-    "treekit.serve.settings",
-    "treekit.settings",
-    "treekit.splitting",
     "treekit.testing",
-    "treekit.training",
-    "treekit.verify",
 )
-"""Modules imported by users and plugins; every name in their ``__all__`` is public."""
+"""Modules for users and, from ``hookspecs`` on, those of the contract for authors of plugins.
+
+The names in their ``__all__`` are public, and no others.
+"""
 
 RECORDS = (
     "treekit.estimators.tree_arrays:TreeArrays",
     "treekit.export.languages:Profile",
     "treekit.export.languages:TextSetting",
     "treekit.export.languages:Verify",
-    "treekit.documents:Listing",
     "treekit.grow.recipe:GrownTree",
     "treekit.kernels.records:Rows",
     "treekit.kernels.records:Table",
@@ -89,6 +93,9 @@ RECORDS = (
     "treekit.training.importance:Importances",
     "treekit.training.split_scores:SplitScore",
     "treekit.training.split_scores:SplitScores",
+    "treekit.verify.runtime:Job",
+    "treekit.verify.runtime:Runner",
+    "treekit.verify.runtime:Runtime",
 )
 """Classes used by public functions or in ``language.toml``, listed without their modules."""
 
@@ -148,20 +155,17 @@ def _text(title: str, lines: Iterable[str]) -> str:
 
 
 def public_names() -> str:
-    """Return all public names with their signatures."""
+    """Return the names of the façades with their signatures."""
     with plain_environment():
         named = [
             (f"{path}.{name}", _value(f"{path}.{name}"))
-            for path in PUBLIC_MODULES
+            for path in FACADES
             for name in _names(importlib.import_module(path))
         ]
         named += [(place.rpartition(":")[2], _load(place)) for place in RECORDS]
-        used = [name for name in _names_used_outside() if name not in dict(named)]
         public = {id(value): name for name, value in named if isinstance(value, type)}
         shown: dict[int, str] = {}
         entries = [_entry(name, value, public, shown) for name, value in named]
-        entries.append(["# Imported or named in plugins, examples, templates and documents:"])
-        entries += [_used_entry(name, public, shown) for name in used]
         return _text("Public names", _spaced(entries))
 
 
@@ -175,7 +179,8 @@ def _value(name: str) -> Any:
 
 def _names(module: types.ModuleType) -> list[str]:
     """Return the public names of a module, including hooks."""
-    return sorted({*module.__all__, *(name for name in vars(module) if _is_hook(name))})
+    public = getattr(module, "__all__", ())
+    return sorted({*public, *(name for name in vars(module) if _is_hook(name))})
 
 
 def _is_hook(name: str) -> bool:
@@ -200,56 +205,26 @@ def _spaced(entries: Iterable[list[str]]) -> Iterator[str]:
         before = len(entry)
 
 
-_FILES_OUTSIDE = {
-    "plugins": (".py", ".md"),
-    "examples": (".py", ".md", "Containerfile", ".yaml", ".service"),
-    "templates/plugin": (".jinja",),
-}
-"""Folders of files that show users what to import, with their suffixes."""
-
-_IMPORT = re.compile(r"^\s*from\s+(treekit(?:\.\w+)*)\s+import\s+(\([^)]*\)|[^\n;#]*)", re.M)
-_RUN = re.compile(r"-m\W{1,4}(treekit(?:\.\w+)*)")
-_QUOTED = re.compile(r"`(treekit(?:\.\w+)+)")
-
-
-def _files_outside() -> Iterator[Path]:
-    yield from (ROOT / name for name in ("README.md", "CONTRIBUTING.md"))
-    for folder, endings in _FILES_OUTSIDE.items():
-        for path in (ROOT / folder).rglob("*"):
-            inner = path.relative_to(ROOT / folder).parts
-            made = any(part.startswith(".") or part in ("build", "dist") for part in inner)
-            if path.name.endswith(endings) and path.is_file() and not made:
-                yield path
-
-
-def _names_used_outside() -> list[str]:
-    """List names imported or quoted, and modules run, in files outside the package."""
+def list_private_names(source: str) -> set[str]:
+    """Return the names of treekit that Python code uses, and that no façade has."""
     found: set[str] = set()
-    for path in _files_outside():
-        text = path.read_text(encoding="utf-8")
-        for module, names in _IMPORT.findall(text):
-            plain = re.sub(r"#[^\n]*|\bas\s+\w+", "", names)
-            found |= {f"{module}.{name}" for name in re.findall(r"\w+", plain)}
-        found |= {f"python -m {module}" for module in _RUN.findall(text)}
-        found |= {name for name in _QUOTED.findall(text) if _exists(name)}
-    return sorted(found)
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            used = {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            used = {f"{node.module}.{alias.name}" for alias in node.names}
+        elif isinstance(node, ast.Attribute) and ast.unparse(node.value) == "treekit":
+            used = {ast.unparse(node)}
+        else:
+            continue
+        found |= {name for name in used if name.partition(".")[0] == "treekit"}
+    return found - _list_public_names()
 
 
-def _exists(name: str) -> bool:
-    try:
-        pkgutil.resolve_name(name)
-    except (ImportError, AttributeError):  # a file: `treekit.service`
-        return False
-    return True
-
-
-def _used_entry(name: str, public: Mapping[int, str], shown: dict[int, str]) -> list[str]:
-    command, _, module = name.rpartition(" ")
-    if command:
-        return [name if importlib.util.find_spec(module) else f"{name} (there is no such module)"]
-    if not _exists(name):
-        return [f"{name} (there is no such name)"]
-    return _entry(name, _value(name), public, shown)
+@functools.cache
+def _list_public_names() -> set[str]:
+    names = {f"{path}.{name}" for path in FACADES for name in _names(importlib.import_module(path))}
+    return names | {*FACADES} | {place.replace(":", ".") for place in RECORDS}
 
 
 # ------------------------------------------------------------------ commands

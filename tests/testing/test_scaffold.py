@@ -15,9 +15,11 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
+from tests.snapshots.public_api import list_private_names
 from treekit import hookspecs
 from treekit.cli import main
 from treekit.errors import SettingError
+from treekit.registry.discovery import GROUPS
 from treekit.registry.kinds import KINDS
 from treekit.scaffold import PluginNames, new_plugin, plugin_names
 
@@ -193,8 +195,16 @@ def test_a_package_has_the_metadata_of_pip_and_treekit(packages: dict[str, Path]
     for folder in packages.values():
         project = tomllib.loads((folder / "pyproject.toml").read_text(encoding="utf-8"))["project"]
         assert project["name"] == folder.name
-        (module,) = project["entry-points"]["treekit"].values()
+        ((group, points),) = project["entry-points"].items()
+        assert group in GROUPS
+        (module,) = points.values()
         assert (folder / f"{module}.py").is_file() or (folder / module / "__init__.py").is_file()
+
+
+def test_a_package_uses_the_facades_alone(packages: dict[str, Path]):
+    for folder in packages.values():
+        for path in folder.rglob("*.py"):
+            assert list_private_names(path.read_text(encoding="utf-8")) == set()
 
 
 @pytest.mark.system
@@ -218,8 +228,8 @@ def installed(package: Path) -> None:
     told.mkdir()
     head = f"Metadata-Version: 2.1\nName: {project['name']}\nVersion: {project['version']}\n"
     (told / "METADATA").write_text(head, encoding="utf-8")
-    points = project["entry-points"]["treekit"].items()
-    lines = ["[treekit]", *(f"{name} = {module}" for name, module in points), ""]
+    ((group, points),) = project["entry-points"].items()
+    lines = [f"[{group}]", *(f"{name} = {module}" for name, module in points.items()), ""]
     (told / "entry_points.txt").write_text("\n".join(lines), encoding="utf-8")
 
 

@@ -1,7 +1,9 @@
 """Build trees by hand from nested nodes.
 
->>> from treekit.model.builder import build_tree, leaf, threshold
->>> tree = build_tree(threshold(0, 2.5, leaf([9, 1]), leaf([0, 5])), schema)
+>>> from treekit.model.builder import Column, Schema, build_tree, leaf, make_model, threshold
+>>> schema = Schema((Column("x"),), classes=("no", "yes"))
+>>> tree = build_tree(threshold("x", 2.5, leaf([9, 1]), leaf([0, 5])), schema)
+>>> model = make_model(schema, [tree])
 
 Trees may have any depth: no function is recursive.  Ordered and weighted rule lists are
 converted to trees, too (`make_rule_trees`).
@@ -16,8 +18,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from treekit.data.schema import Schema
+from treekit.data.schema import Column, Schema
 from treekit.errors import ModelError
+from treekit.model.model import make_model
 from treekit.model.tree import Split, Tree, split_trees
 from treekit.model.validation import check_tree
 
@@ -25,11 +28,14 @@ if TYPE_CHECKING:
     from treekit.rules.rule_list import ConditionTable
 
 __all__ = [
+    "Column",
     "Node",
+    "Schema",
     "Surrogate",
     "build_tree",
     "is_missing",
     "leaf",
+    "make_model",
     "multiway",
     "oblique",
     "rule",

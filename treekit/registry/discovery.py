@@ -29,7 +29,7 @@ from treekit.registry.kinds import KINDS, Kind, Record, check_record
 GENERAL_GROUP = hookspecs.PROJECT
 """The entry-point group of plugins with components of any kind."""
 
-GROUPS = {f"{GENERAL_GROUP}.{kind.hook.removeprefix('treekit_')}": kind for kind in KINDS.values()}
+GROUPS = {kind.group: kind for kind in KINDS.values()}
 """The entry-point groups of plugins with components of one kind: ``treekit.criteria``, ..."""
 
 

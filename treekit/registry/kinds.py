@@ -29,6 +29,7 @@ from treekit.contracts import (
     Task,
 )
 from treekit.errors import PluginError, SettingError
+from treekit.hookspecs import PROJECT
 from treekit.settings import check_declaration
 
 Record = Criterion | Splitter | Pruner | Exporter | Importer | Document | Simplifier | Explainer
@@ -60,6 +61,11 @@ class Kind:
     hook: str
     builtin: str
     callables: tuple[tuple[str, int], ...] = (("make", 0),)
+
+    @property
+    def group(self) -> str:
+        """The entry-point group of plugins of this kind, such as ``treekit.criteria``."""
+        return f"{PROJECT}.{self.hook.removeprefix(f'{PROJECT}_')}"
 
 
 KINDS: dict[str, Kind] = {
