@@ -29,11 +29,11 @@ from treekit import documents as forms
 from treekit.data.schema import Column, Output, Schema
 from treekit.data.table import read_table
 from treekit.documents import Listing, render_listing
-from treekit.documents.files import write_rules
+from treekit.documents.files import revise, write_rules
 from treekit.documents.html import MAX_INITIAL_ROWS
 from treekit.documents.json_rules import read_json
 from treekit.documents.layout import format_conditions
-from treekit.errors import MissingExtraError, ModelFileError, SettingError
+from treekit.errors import DataError, MissingExtraError, ModelFileError, SettingError
 from treekit.model.builder import Surrogate, build_tree, is_missing, leaf, subset, threshold
 from treekit.model.model import make_model
 from treekit.rules import parse_rules, rules
@@ -218,7 +218,7 @@ def test_every_word_of_a_chinese_document_is_chinese():
     assert len(hints) == 4
     assert latin(re.sub(r"\{\w+\}", "", " ".join(hints))) == set()
     for row in read_csv("".join(render_listing("csv", one))):
-        assert latin(row["if"]) == set()
+        assert latin(row["条件"]) == latin(" ".join(row)) == set()
 
 
 def test_documents_state_that_rules_were_joined_by_label():
@@ -651,6 +651,54 @@ def test_no_cell_of_csv_is_a_formula_and_each_label_comes_back():
         assert label == (unquote_text(shown) if shown.startswith('"') else shown)
 
 
+def test_csv_of_other_characters_than_ascii_begins_with_a_byte_order_mark(tmp_path):
+    pandas = pytest.importorskip("pandas")
+    assert text_of("csv", fruit_model()).isascii()
+    for names in (
+        {"name": "é"},
+        {"levels": ("rouge", "é")},
+        {"target": "é"},
+        {"classes": ("é", "b")},
+    ):
+        column = Column(names.get("name", "c"), "nominal", names.get("levels", ("x", "y")))
+        outputs = {key: names[key] for key in ("target", "classes") if key in names}
+        schema = Schema((column,), **({"classes": ("a", "b")} | outputs))
+        root = subset(column.name, column.levels[1:], leaf([1, 0]), leaf([0, 1]))
+        model = make_model(schema, [build_tree(root, schema)])
+        path = write_rules(model, tmp_path / f"{next(iter(names))}.csv")
+        assert path.read_bytes().startswith(b"\xef\xbb\xbf") == ("target" not in names)
+        assert path.read_text("utf-8-sig").startswith("rule,tree,node,if,then,")
+        assert pandas.read_csv(path).columns[0] == "rule"
+
+
+def test_the_head_of_csv_is_translated(tmp_path):
+    path = write_rules(fruit_model(), tmp_path / "rules.csv", language="zh")
+    (head, *_) = csv.reader(io.StringIO(path.read_text("utf-8-sig"), newline=""))
+    assert ",".join(head) == (
+        "规则,树,节点,条件,结论,占比 unripe,占比 ripe,同父节点,支持度,覆盖率,置信度,提升度"
+    )
+    several = fruit(more=(Output("size", ("s", "l")),))
+    model = make_model(several, [build_tree(leaf([1, 2, 4, 1]), several)])
+    text = "".join(render_listing("csv", listing(model, language=load_language("zh"))))
+    assert ",ripe的结论," in text
+    assert next(iter(rules(fruit_model()).frame())) == "rule"
+
+
+@pytest.mark.parametrize("language", ["en", "zh"])
+def test_a_table_of_rules_may_be_replaced_and_is_not_read_back(tmp_path, language):
+    path = tmp_path / "rules.csv"
+    for other in (language, "en", language):
+        write_rules(fruit_model(), path, language=other)
+    with pytest.raises(DataError, match="is a table of rules"):
+        revise(fruit_model(), path)
+    path.write_text(path.read_text("utf-8-sig").replace(",", ";"), "utf-8-sig")  # by a spreadsheet
+    with pytest.raises(DataError, match="is a table of rules"):
+        revise(fruit_model(), path)
+    path.write_text("规则,树\n1,2\n", "utf-8-sig")
+    with pytest.raises(DataError, match=r"does not begin with 'rule,tree,node,if,' or '规则,树,"):
+        write_rules(fruit_model(), path)
+
+
 def test_a_dataframe_has_the_columns_of_csv_typed():
     pandas = pytest.importorskip("pandas")
     listed = rules(fruit_model())
@@ -943,6 +991,23 @@ def test_print_shows_all_rules_a_place_to_sign_and_no_controls(shown):
     text = subprocess.run(command, input=pdf, capture_output=True, check=True).stdout.decode()
     pages = text.removesuffix("\f").split("\f")
     assert all("support" in one and "coverage" in one for one in pages[:-1])
+
+
+@pytest.mark.system
+@pytest.mark.parametrize("width", [720, 800, 1280])
+def test_chinese_heads_are_not_broken_between_characters(shown, width):
+    page = shown(listing(forest_model(), language=load_language("zh")), width)
+    lines = page.count_lines("th button, dt, h2")
+    assert {"规则", "支持度"} <= {text.split()[0] for text in lines}
+    assert set(lines.values()) == {1}, lines
+
+
+@pytest.mark.system
+def test_chinese_labels_of_a_telephone_are_not_broken_between_characters(shown):
+    page = shown(listing(forest_model(), language=load_language("zh")), 390)
+    label = "getComputedStyle(document.querySelector('#rules tbody td'), '::before')"
+    assert page.ask(f"{label}.content") == '"规则"'
+    assert page.ask(f"{label}.wordBreak") == "keep-all"
 
 
 @pytest.mark.system

@@ -14,6 +14,7 @@ import shutil
 import subprocess
 import sys
 import time
+import zlib
 from pathlib import Path
 from typing import Any
 
@@ -162,6 +163,33 @@ class Browser:
         """Return a PNG of the visible part, or of the complete page."""
         said = self.call("Page.captureScreenshot", format="png", captureBeyondViewport=whole)
         return base64.b64decode(said["data"])
+
+    def colour(self, x: float, y: float) -> tuple[int, ...]:
+        """Return the red, green and blue of one pixel of the page, from 0 to 255."""
+        clip = {"x": int(x), "y": int(y), "width": 1, "height": 1, "scale": 1}
+        said = self.call(
+            "Page.captureScreenshot", format="png", clip=clip, captureBeyondViewport=True
+        )
+        rest, packed = base64.b64decode(said["data"])[8:], b""
+        while rest:
+            size = int.from_bytes(rest[:4])
+            packed += rest[8 : 8 + size] if rest[4:8] == b"IDAT" else b""
+            rest = rest[12 + size :]
+        return tuple(
+            zlib.decompress(packed)[1:4]
+        )  # behind the filter, which changes no first pixel
+
+    def count_lines(self, selector: str) -> dict[str, int]:
+        """Return the number of lines of each visible element that has text, by its text."""
+        found: dict[str, int] = self.ask(
+            "Object.fromEntries([...document.querySelectorAll("
+            + json.dumps(selector)
+            + ")].filter((one) => one.checkVisibility() && one.innerText.trim()).map((one) => {"
+            " const range = document.createRange(); range.selectNodeContents(one);"
+            " const tops = [...range.getClientRects()].map((box) => Math.round(box.bottom / 8));"
+            " return [one.innerText.trim(), new Set(tops).size]; }))"
+        )
+        return found
 
     def printed(self) -> bytes:
         """Return the page as a PDF."""

@@ -71,6 +71,17 @@ def forest():
     return make_model(MELON, [build_tree(tree, MELON) for tree in trees])
 
 
+def wide():
+    """A complete tree of 16 leaves, whose picture is wider than the page."""
+    nodes = [leaf([16 - k, k]) for k in range(16)]
+    while len(nodes) > 1:
+        step = 1 / len(nodes)
+        nodes = [
+            threshold("density", (k + 1) * step, *nodes[k : k + 2]) for k in range(0, len(nodes), 2)
+        ]
+    return make_model(MELON, [build_tree(nodes[0], MELON)])
+
+
 def price():
     schema = Schema((Column("rooms"), Column("floor")), target="price", task="regression")
     first = float(np.float32(2.7))
@@ -133,6 +144,7 @@ def listening(app):
 def served(tmp_path_factory):
     folder = tmp_path_factory.mktemp("models")
     models = {"melon": melon(), "forest": forest(), "price": price(), EVIL: hostile()}
+    models["wide"] = wide()
     models["strict"] = melon(missing="error", unknown="error")
     models["double"] = melon()
     for name, model in models.items():
@@ -677,6 +689,56 @@ def test_a_telephone_shows_all_without_scrolling_sideways(page, name):
         )
         assert outside == []
     assert page.ask("getComputedStyle(document.body).color") == "rgb(229, 232, 234)", "dark"
+
+
+PICTURE = """
+(() => {
+  const place = document.getElementById('picture'), svg = place.querySelector('svg');
+  const inside = (node) => node.getBoundingClientRect();
+  return {
+    background: getComputedStyle(place).backgroundColor.match(/[0-9]+/g).map(Number),
+    white: [svg, svg.querySelector('g > rect[stroke-width="3"]')].map(inside)
+      .map((box) => [box.x + scrollX + 6, box.y + scrollY + 6]),
+    ink: [svg.querySelector('g > rect[stroke-width="3"]')].map(inside)
+      .map((box) => [box.x + scrollX, box.y + scrollY + box.height / 2])[0],
+    drawn: svg.viewBox.baseVal.width, width: svg.getBoundingClientRect().width,
+    room: place.clientWidth,
+    hidden: [place.scrollWidth - place.clientWidth, place.scrollHeight - place.clientHeight],
+  };
+})()
+"""
+
+
+@pytest.mark.system
+@pytest.mark.parametrize("dark", [False, True])
+def test_a_picture_takes_the_background_of_the_page(page, dark):
+    pytest.importorskip("treekit_plot")
+    page.open("wide", width=1400, dark=dark)
+    page.wait("document.querySelector('#picture svg') !== null")
+    found = page.ask(PICTURE)
+    assert len(found["white"]) == 2
+    for x, y in found["white"]:
+        assert page.browser.colour(x, y) == tuple(found["background"])
+    ink = page.browser.colour(*found["ink"])
+    assert min(ink) > 160 if dark else max(ink) < 90
+
+
+@pytest.mark.system
+def test_a_picture_fits_or_scrolls_sideways_where_it_would_be_too_small(page):
+    pytest.importorskip("treekit_plot")
+    for width, view in ((1400, "auto"), (390, "auto"), (390, "way")):
+        page.open("wide", width=width)
+        select = "document.getElementById('view')"
+        page.ask(f"{select}.value = '{view}', {select}.dispatchEvent(new Event('change'))")
+        time.sleep(0.5)
+        found = page.ask(PICTURE)
+        assert found["hidden"][1] == 0, "nothing is cut below"
+        least = 0.7 * found["drawn"]
+        wanted = min(found["drawn"], max(least, found["room"]))
+        assert found["width"] == pytest.approx(wanted, abs=1)
+        assert (found["hidden"][0] > 0) == (least > found["room"])
+        assert page.ask("document.documentElement.scrollWidth") == width
+        assert (width, view) != (1400, "auto") or found["drawn"] > found["room"], "it is reduced"
 
 
 @pytest.mark.system

@@ -10,7 +10,7 @@ from typing import Any
 from treekit import registry
 from treekit.contracts import Document
 from treekit.documents import make_listing, render_listing
-from treekit.documents.dataframe import CSV_START
+from treekit.documents.dataframe import list_table_heads
 from treekit.documents.json_rules import read_json
 from treekit.errors import DataError, SettingError
 from treekit.export import write_files
@@ -20,9 +20,6 @@ from treekit.rules.language import Language
 from treekit.rules.read_text import read_edited
 from treekit.rules.revise import revise_model
 from treekit.rules.rule_list import RuleList
-
-_TABLE_START = r"sep=|rule\W{1,3}tree\W{1,3}node\W{1,3}if\W"
-"""First line of a table of rules, with any separator and quotes."""
 
 
 def infer_form(path: str | Path) -> str:
@@ -59,12 +56,13 @@ def check_replaceable(path: Path) -> None:
     """
     if path.suffix.lower() != ".csv" or not path.is_file():
         return
+    starts = [",".join(head) + "," for head in list_table_heads()]
     with path.open("rb") as stream:
-        start = stream.read(len(CSV_START))
-    if start and start != CSV_START:
+        start = stream.read(256).decode("utf-8-sig", errors="replace")
+    if start and not start.startswith(tuple(starts)):
         raise DataError(
             f"{str(path)!r} exists and is not a table of rules: its first line does not begin with "
-            f"{CSV_START.decode()!r}; choose another name, or delete the file"
+            f"{' or '.join(map(repr, starts))}; choose another name, or delete the file"
         )
 
 
@@ -131,7 +129,7 @@ def load_edited_rules(path: str | Path) -> RuleList:
     """
     text = decode_text(Path(path).read_bytes(), str(path))
     start = text.lstrip('\ufeff"').partition("\n")[0]
-    if re.match(_TABLE_START, start) is not None:
+    if start.startswith("sep=") or _is_table_head(start):
         raise DataError(
             f"{str(path)!r} is a table of rules (CSV), which is not read back: edit the rules as "
             "text or JSON (treekit rules MODEL -o FILE.txt)"
@@ -140,6 +138,12 @@ def load_edited_rules(path: str | Path) -> RuleList:
     if is_json or (Path(path).suffix.lower() == ".json" and not start.startswith("treekit rules")):
         return read_json(text)
     return read_edited(text)
+
+
+def _is_table_head(line: str) -> bool:
+    """Return whether a line is the first of a table of rules, with any separator and quotes."""
+    heads = (r"\W{1,3}".join(map(re.escape, head)) for head in list_table_heads())
+    return any(re.match(head + r"\W", line) for head in heads)
 
 
 def revise(

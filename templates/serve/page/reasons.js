@@ -220,6 +220,7 @@ function copied(node) {
 
 export function showPicture(picture) {
   const place = find("picture"), made = copied(picture);
+  made.style.setProperty("--drawn", `${made.viewBox.baseVal.width}px`);
   place.replaceChildren(made);
   // Scroll to the root, which is on every path.
   const root = made.querySelector("g > rect[stroke-width='3']")?.getBoundingClientRect(), box = place.getBoundingClientRect();
