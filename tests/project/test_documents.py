@@ -364,12 +364,14 @@ def test_every_package_has_a_line_and_no_other():
 
 @pytest.mark.parametrize("package", PACKAGES, ids=lambda package: package.name)
 def test_a_line_states_kinds_purpose_and_place(package: Path):
-    kinds, what, seen = (cell.strip() for cell in ROWS[package.name].split(" | "))
+    kinds, built_on, what, seen = (cell.strip() for cell in ROWS[package.name].split(" | "))
     assert kinds.split(", ") == hooks(package)
+    assert built_on in ("contract", "first-party")
     assert len(what) > 20
     assert re.fullmatch(r"`.+`|!?\[.+\]\(.+\)", seen)
     project = tomllib.loads((package / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     assert project["name"] == package.name
+    assert set(project["entry-points"]) == {KINDS[kind].group for kind in hooks(package)}
 
 
 def test_links_lead_to_what_is_there():
