@@ -987,9 +987,11 @@ def test_a_broken_plugin_is_listed_among_the_faults(broken_plugin: str):
 
 
 def test_a_broken_plugin_is_a_warning_of_one_line(broken_plugin: str, tmp_path: Path):
-    table = MELONS / "watermelon_3.0_en.csv"
-    result = call("train", table, "--target", "good", "-o", tmp_path / "m.treekit")
-    (line,) = result.stderr.splitlines()
+    wanted = "train", MELONS / "watermelon_3.0_en.csv", "--target", "good", "-o", tmp_path / "m"
+    assert call(*wanted, "--criterion", "gini").stderr == "", "which needs no plugin"
+    result = call(*wanted, "--criterion", "theirs", code=2)
+    line, error, *_ = result.stderr.splitlines()
+    assert error.startswith("Error: unknown criterion 'theirs'; installed: ")
     assert line.startswith(f"Warning: {broken_plugin}")
     assert "out of order" in line
     assert "\x1b" not in line
