@@ -3,15 +3,15 @@
 >>> text = str(rules(model))
 >>> parse_rules(text).sums(rows)
 
-| module | contents |
-|---|---|
-| `rule_list` | `RuleList`, `Rule`, `Condition` |
-| `extract`, `merge` | rules of a model; merging of rules with equal predictions |
-| `evaluate`, `measure` | evaluation of rules on rows; support and precision |
-| `language`, `wording` | phrase catalogues; conditions as text |
-| `write_text`, `read_text` | rule text: writer, and parser of exact and of edited text |
-| `revise` | edited rules to a new model; differences between models |
-| `cover` | search for rows that no rule matches |
+Its modules, by what they hold:
+
+- `rule_list`: `RuleList`, `Rule`, `Condition`
+- `extract`, `merge`: rules of a model; merging of rules with equal predictions
+- `evaluate`, `measure`: evaluation of rules on rows; support and precision
+- `language`, `wording`: phrase catalogues; conditions as text
+- `write_text`, `read_text`: rule text: writer, and parser of exact and of edited text
+- `revise`: edited rules to a new model; differences between models
+- `cover`: search for rows that no rule matches
 """
 
 from __future__ import annotations
