@@ -13,6 +13,7 @@ import inspect
 import re
 import types
 from collections.abc import Mapping
+from types import NoneType
 from typing import Any, ForwardRef, Union, get_args, get_origin
 
 from treekit.contracts import Setting
@@ -59,7 +60,8 @@ def annotation_text(annotation: Any) -> str:
     if isinstance(annotation, ForwardRef):
         annotation = annotation.__forward_arg__
     if get_origin(annotation) is Union:  # written so by Python 3.14 only
-        return " | ".join(map(annotation_text, get_args(annotation)))
+        parts = get_args(annotation)
+        return " | ".join("None" if one is NoneType else annotation_text(one) for one in parts)
     if not isinstance(annotation, str):
         annotation = inspect.formatannotation(annotation)
     parts = re.split(r"('[^']*'|\"[^\"]*\")", annotation)  # keep strings of a Literal
