@@ -24,8 +24,8 @@ from typing import Any
 import numpy as np
 
 from treekit.kernels.compile import Kernel
-from treekit.kernels.function_pointers import FunctionPointer, Intrinsic
-from treekit.kernels.library import digest_file
+from treekit.kernels.function_pointers import Intrinsic
+from treekit.kernels.library import digest_file, digest_sources
 
 # ---------------------------------------------------------------- identity
 # Descriptions of everything that machine code depends on: a function's code, defaults and
@@ -34,7 +34,7 @@ from treekit.kernels.library import digest_file
 MAX_ARRAY_BYTES = 100_000
 """Maximum size in bytes of an array referenced by code that is cached on disk."""
 
-_FORMAT_VERSION = 4
+_FORMAT_VERSION = 5
 """Version of the fingerprint format: code of an earlier one is never loaded."""
 
 
@@ -54,8 +54,7 @@ def compute_identity(value: Any) -> tuple[Any, ...]:
     if is_dataclass(value) and not isinstance(value, type):
         parts = (getattr(value, field.name) for field in fields(value))
         return type(value), *map(compute_identity, parts)
-    home = get_package(getattr(value, "py_func", value))
-    return _Description(portable=False, home=home).describe(value)
+    return _Description().describe(value)
 
 
 def compute_fingerprint(function: Callable[..., Any], *options: Any) -> str | None:
@@ -78,7 +77,7 @@ def compute_fingerprint(function: Callable[..., Any], *options: Any) -> str | No
         identified by its contents: an open file, a function that runs in the interpreter, or
         a function defined in a notebook.
     """
-    description = _Description(portable=True)
+    description = _Description()
     try:
         core: Any = getattr(function, "py_func", function)
         contents = (
@@ -87,7 +86,9 @@ def compute_fingerprint(function: Callable[..., Any], *options: Any) -> str | No
             description.describe(options),
             description.describe_function(core),
         )
-    except (AttributeError, OSError, RecursionError, TypeError, ValueError):
+    except (AttributeError, RecursionError, TypeError, ValueError):
+        return None
+    if not description.is_portable:
         return None
     return hashlib.sha256(repr(contents).encode("utf-8", "surrogatepass")).hexdigest()
 
@@ -126,22 +127,19 @@ class NumberArgument:
 class _Description:
     """A description of values by their contents, as nested tuples.
 
-    Parameters
+    Attributes
     ----------
-    portable : bool
-        Whether the description must be valid in other processes.  Otherwise it contains
-        objects whose contents cannot be compared, and functions of other packages that do not
-        change, as they are.
-    home : str
-        Package whose functions are compiled with their callers.
+    is_portable : bool
+        Whether what is described so far is the same in other processes.  Objects whose contents
+        cannot be compared stand for themselves, in this process.
     """
 
-    def __init__(self, *, portable: bool, home: str = "") -> None:
-        self.portable, self.home = portable, home
+    def __init__(self) -> None:
+        self.is_portable = True
         self.seen: dict[Any, int] = {}  # functions and parts of modules, with their order
 
     def describe(self, value: Any) -> tuple[Any, ...]:
-        """Describe a value; raise TypeError if its contents do not identify it."""
+        """Describe a value."""
         if value is None or isinstance(value, bool | int | float | complex | str | bytes):
             return type(value).__name__, repr(value)
         if isinstance(value, NumberArgument):
@@ -152,7 +150,7 @@ class _Description:
             return (self.describe(type(value)) if named else type(value).__name__), parts
         if isinstance(value, frozenset):
             return "set", tuple(sorted(repr(self.describe(part)) for part in value))
-        if isinstance(value, np.ndarray | np.generic):
+        if isinstance(value, np.ndarray | np.generic) and not value.dtype.hasobject:
             return self._describe_array(value)
         if isinstance(value, type) and issubclass(value, tuple) and hasattr(value, "_fields"):
             record: Any = value
@@ -160,59 +158,37 @@ class _Description:
             return "record", record.__module__, record.__qualname__, record._fields, defaults
         if isinstance(value, np.dtype) or value is Ellipsis or is_numba(value, "Type"):
             return type(value).__name__, repr(value)
-        if isinstance(value, FunctionPointer):
-            if self.portable:
-                raise TypeError("the address of a pointer is valid in this process only")
-            return FunctionPointer, value
         if isinstance(value, Kernel) or is_numba(value, "Dispatcher"):
-            return self._describe_dispatcher(value)
-        if isinstance(value, FunctionType) and not self._is_constant(value):
-            if self.portable and _may_be_outdated(value):
-                raise TypeError("numba may have cached code of the function before a change")
-            return self.describe_function(value)
-        if not self.portable:
-            return type(value), value
-        if isinstance(value, CodeType):
-            return self._describe_code(value)
+            if _is_own(value.py_func):
+                return "compiled", *self._describe_own(value.py_func)
+            compilation = repr(describe_compilation(value))
+            return "compiled", compilation, self.describe_function(value.py_func)
         if _is_stable(value):
             return "settled", value.__module__, value.__qualname__
+        if isinstance(value, FunctionType):
+            if _is_own(value):
+                return "own", *self._describe_own(value)
+            self.is_portable &= not _may_be_outdated(value)
+            return self.describe_function(value)
+        if isinstance(value, CodeType):
+            return self._describe_code(value)
         if isinstance(value, Intrinsic):
             value = value.intrinsic
         if is_numba(value, "_Intrinsic") and is_unchanging(value._defn):
             return "intrinsic", self.describe(value._defn)
-        raise TypeError(f"a {type(value).__name__} cannot be identified by its contents")
+        self.is_portable = False
+        return type(value), value
 
     def _describe_array(self, value: Any) -> tuple[Any, ...]:
-        if value.dtype.hasobject:
-            raise TypeError("an array of objects cannot be identified by its contents")
-        if self.portable and value.nbytes > MAX_ARRAY_BYTES:
-            raise TypeError(f"an array of {value.nbytes} bytes exceeds {MAX_ARRAY_BYTES} bytes")
+        self.is_portable &= value.nbytes <= MAX_ARRAY_BYTES
         flags = value.flags
         layout = flags.c_contiguous, flags.f_contiguous, flags.writeable, flags.aligned
         return "array", value.dtype.str, value.shape, layout, value.tobytes()
 
-    def _describe_dispatcher(self, value: Any) -> tuple[Any, ...]:
-        if not self.portable and is_unchanging(value) and self._is_linked(value.py_func):
-            return "linked", value
-        compilation = repr(describe_compilation(value))
-        return "compiled", compilation, self.describe_function(value.py_func)
-
-    def _is_constant(self, function: FunctionType) -> bool:
-        """Check whether a function stands for itself: numba does not compile its present body."""
-        if self.portable:
-            return _is_stable(function)
-        return self._is_linked(function) and (
-            is_unchanging(function) or not find_templates(function)
-        )
-
-    def _is_linked(self, function: FunctionType) -> bool:
-        """Check whether callers link to the function, instead of being compiled with its values.
-
-        Functions of treekit's modules never change; those made by a function differ by closure.
-        """
-        if get_package(function) != self.home:
-            return True
-        return self.home == "treekit" and "<locals>" not in function.__qualname__
+    def _describe_own(self, function: FunctionType) -> tuple[Any, ...]:
+        """Describe a function of treekit's modules, which never changes in a process."""
+        file = digest_file(function.__code__.co_filename)
+        return function.__module__, function.__qualname__, file, digest_sources()
 
     def describe_function(self, function: FunctionType) -> tuple[Any, ...]:
         """Describe a function: its code, and all values that the code references."""
@@ -220,12 +196,14 @@ class _Description:
             return "again", self.seen[function]
         self.seen[function] = len(self.seen)
         code, names = function.__code__, list_names(function.__code__)
+        if "objmode" in names:
+            self.is_portable = False
         place: tuple[Any, ...] = ()
-        if self.portable:
-            if "objmode" in names:
-                raise TypeError("code that uses numba.objmode is valid in this process only")
+        try:
             # The file matters, too: it may define how a function compiles (`overload`).
             place = function.__module__, function.__qualname__, *_identify_file(code.co_filename)
+        except OSError:  # defined in a notebook
+            self.is_portable = False
         return (
             "function",
             place,
@@ -241,8 +219,8 @@ class _Description:
         return (
             "code", code.co_argcount, code.co_posonlyargcount, code.co_kwonlyargcount,
             code.co_flags, code.co_code, code.co_exceptiontable, code.co_linetable,
-            code.co_firstlineno, _locate_file(code.co_filename), code.co_names, code.co_varnames,
-            code.co_freevars, code.co_cellvars, self.describe(code.co_consts),
+            code.co_firstlineno, code.co_names, code.co_varnames, code.co_freevars,
+            code.co_cellvars, self.describe(code.co_consts),
         )  # fmt: skip
 
     def _describe_references(
@@ -271,21 +249,21 @@ class _Description:
         return "module", module.__name__, self._describe_references(found, names)
 
 
-def _locate_file(path: str) -> str:
-    """Return the path of a source file; of treekit's own, the path inside the package."""
-    own = Path(path)
-    return own.relative_to(_HOME).as_posix() if own.is_relative_to(_HOME) else path
-
-
 def _identify_file(path: str) -> tuple[Any, ...]:
     """Identify the state of a source file: treekit's own by its contents, others by their time."""
-    if Path(path).is_relative_to(_HOME):
-        return (digest_file(path),)
-    status = Path(path).stat()
-    return status.st_size, status.st_mtime_ns
+    own = Path(path)
+    if own.is_relative_to(_HOME):
+        return own.relative_to(_HOME).as_posix(), digest_file(path)
+    status = own.stat()
+    return path, status.st_size, status.st_mtime_ns
 
 
 _HOME = Path(__file__).parents[1]
+
+
+def _is_own(function: FunctionType) -> bool:
+    """Check for a function at the level of a module of treekit."""
+    return get_package(function) == "treekit" and "<locals>" not in function.__qualname__
 
 
 def _may_be_outdated(function: FunctionType) -> bool:
