@@ -75,8 +75,8 @@ class Lines:
         self.data += data
         return len(data)
 
-    def collect(self, mode: str = "json") -> None:
-        self.handler = LineHandler(mode, write=self._take)
+    def collect(self, mode: str = "json", write: Callable[[bytes], int] | None = None) -> None:
+        self.handler = LineHandler(mode, write=write or self._take)
         logger = logging.getLogger("treekit.serve")
         for former in logger.handlers[:]:
             logger.removeHandler(former)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import json
 import logging
-import math
 import os
 import re
 import subprocess
@@ -25,6 +25,7 @@ from tests.serving_gate import INFER, Lines, Twice, ask, ask_async, gated, rows,
 from treekit.errors import SettingError
 from treekit.serve.http.logs import (
     LineHandler,
+    _RawStream,
     configure_logging,
     log_changes,
     log_event,
@@ -200,7 +201,7 @@ def joined(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
 
     def configure(mode: str) -> Lines:
         lines.handler = configure_logging(mode)
-        lines.handler._write_bytes = lines._take
+        lines.handler.listener._stream = io.BufferedWriter(_RawStream(lines._take))
         return lines
 
     yield configure
@@ -275,9 +276,8 @@ def log_many(count: int, length: int = 1) -> None:
 def test_lines_of_many_requests_are_whole_in_their_order_and_in_pieces(length: int) -> None:
     """In pieces that a pipe takes as a whole, so that lines of two processes do not mix."""
     lines, pieces = Lines(), []
-    lines.collect("text")
+    lines.collect("text", lambda data: pieces.append(data) or len(data))
     assert lines.handler is not None
-    lines.handler._write_bytes = lambda data: pieces.append(data) or len(data)
     log_many(100, length)
     lines.handler.flush()
     found = b"".join(pieces).decode().splitlines()
@@ -292,14 +292,13 @@ def test_a_blocked_stderr_loses_only_lines_and_counts_them(
     monkeypatch.setattr("treekit.serve.http.logs._MAX_LINES", 100)
     monkeypatch.setattr("treekit.serve.http.logs._FLUSH_SECONDS", 0.2)
     lines, gate = Lines(), threading.Event()
-    lines.collect("json")
-    assert lines.handler is not None
 
     def block(data: bytes) -> int:
         assert gate.wait(10)
         return lines._take(data)
 
-    lines.handler._write_bytes = block
+    lines.collect("json", block)
+    assert lines.handler is not None
     start = time.monotonic()
     log_many(1000)
     lines.handler.flush()
@@ -320,9 +319,8 @@ def test_a_stderr_that_is_closed_costs_lines_alone() -> None:
     reader, pipe = os.pipe()
     os.close(reader)
     lines = Lines()
-    lines.collect("json")
+    lines.collect("json", lambda data: os.write(pipe, data))
     assert lines.handler is not None
-    lines.handler._write_bytes = lambda data: os.write(pipe, data)
     for _ in range(3):
         log_event("event", "x")
         lines.handler.flush()
@@ -331,29 +329,26 @@ def test_a_stderr_that_is_closed_costs_lines_alone() -> None:
 
 def test_partial_writes_are_continued() -> None:
     lines, turns = Lines(), iter([True, False, True])
-    lines.collect("text")
-    assert lines.handler is not None
 
     def some(data: bytes) -> int:
         if next(turns, False):
             raise BlockingIOError
         return lines._take(data[:7])
 
-    lines.handler._write_bytes = some
+    lines.collect("text", some)
     log_event("event", "0123456789abcdef")
     assert [line.split(" ", 1)[1] for line in lines.text] == ["info    0123456789abcdef"]
 
 
 def test_a_reader_that_is_slow_gets_what_waits_at_the_end() -> None:
     lines = Lines()
-    lines.collect("text")
-    assert lines.handler is not None
 
     def slow(data: bytes) -> int:
         time.sleep(0.005)
         return lines._take(data)
 
-    lines.handler._write_bytes = slow
+    lines.collect("text", slow)
+    assert lines.handler is not None
     log_many(2000)
     lines.handler.close()
     assert lines.data.count(b"\n") == 2000
@@ -707,7 +702,7 @@ for pair in sys.argv[1:]:
 
 
 def test_a_closed_log_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("treekit.serve.http.logs._FLUSH_SECONDS", math.inf)
+    monkeypatch.setattr("treekit.serve.http.logs._FLUSH_SECONDS", 60.0)
     handler = LineHandler("text", write=len)
     handler.close()
     handler.emit(logging.LogRecord("late", logging.ERROR, "", 0, "too late", None, None))

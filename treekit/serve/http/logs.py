@@ -7,15 +7,18 @@ control a terminal.
 
 from __future__ import annotations
 
+import contextlib
+import io
 import json
 import logging
 import os
 import sys
 import threading
 import time
-from collections import deque
 from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
+from logging.handlers import QueueHandler, QueueListener
+from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
@@ -29,7 +32,11 @@ if TYPE_CHECKING:
 _MODES = ("text", "json", "quiet")
 _MAX_LINES = 10_000
 _MAX_PATH = 256
-_IDLE_SECONDS, _BUSY_SECONDS = 0.05, 0.004
+_PAUSE_SECONDS = 0.004
+"""Seconds between writes of lines.  With 0.05, the many lines of a write would double the 99th
+percentile of the time of a response (measured)."""
+
+_BLOCKED_SECONDS = 0.05
 _FLUSH_SECONDS = 5.0
 _MAX_WRITE_BYTES = 4096
 """Maximum bytes of a write of several lines: PIPE_BUF of Linux, up to which writes are atomic."""
@@ -79,8 +86,8 @@ def log_request(
 ) -> None:
     """Log an answered request, if `configure_logging` was called.
 
-    Without a record of `logging`, which would take a tenth of the time of a request of one row
-    (``benchmarks/serving.py``), and formatted in the thread of the handler.
+    Queued without a record of `logging`, which would take 11 us of some 90 of a request of one row
+    in place of 0.4 (``benchmarks/serving.py``), and formatted by the `LineListener`.
 
     Parameters
     ----------
@@ -143,27 +150,20 @@ def _get_level(status: int) -> str:
 # ---------------------------------------------------------------- lines
 
 
-def write_to_stderr(data: bytes) -> int:
-    """Write to the file descriptor of stderr, or drop the data if the process has no stderr."""
-    if sys.__stderr__ is None:  # descriptor 2 may be any file, such as a socket
-        return len(data)
-    return os.write(2, data)
-
-
 class LineFormatter(logging.Formatter):
     """Formatter of a record as one line, in JSON or text.
 
     Parameters
     ----------
     mode : {"text", "json", "quiet"}
-    worker : int
-        Number of the worker process from 1, added to JSON; 0 for a single process.
+    pid : int
+        Process id of a worker, added to JSON; 0 for a single process.
     """
 
-    def __init__(self, mode: str, worker: int = 0) -> None:
+    def __init__(self, mode: str, pid: int = 0) -> None:
         super().__init__()
         self._is_json = mode == "json"
-        self._worker = {"worker": worker} if worker else {}
+        self._pid = {"pid": pid} if pid else {}
 
     def format(self, record: logging.LogRecord) -> str:
         """Format a record; one of another logger is an event ``message``."""
@@ -174,7 +174,7 @@ class LineFormatter(logging.Formatter):
         level, stamp = record.levelname.lower(), _format_time(record.created)
         if self._is_json:
             entry = {"time": stamp, "level": level, "event": message.event}
-            entry |= self._worker | message.facts | {"message": message.text}
+            entry |= self._pid | message.facts | {"message": message.text}
             return _encode_json(entry | ({"traceback": trace} if trace else {}))
         lines = (f"{message.text}\n{trace}" if trace else message.text).splitlines()
         return f"{stamp} {level:<7} " + "\n    ".join(map(_escape_text, lines))
@@ -232,134 +232,170 @@ def _escape_text(text: str) -> str:
     return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
 
 
-class LineHandler(logging.Handler):
-    """Handler that formats records, and writes them to stderr in a thread that wakes regularly.
+# ---------------------------------------------------------------- writing
 
-    `logging.handlers.QueueListener` wakes for each record, which doubles the time of a request of
-    one row (measured).  If stderr is blocked, lines are dropped; their number is logged later.
+
+def write_to_stderr(data: bytes) -> int:
+    """Write to the file descriptor of stderr, or drop the data if the process has no stderr."""
+    if sys.__stderr__ is None:  # descriptor 2 may be any file, such as a socket
+        return len(data)
+    return os.write(2, data)
+
+
+class _RawStream(io.RawIOBase):
+    """Stream of a function that writes bytes; what a closed one does not take is dropped."""
+
+    def __init__(self, write: Callable[[bytes], int]) -> None:
+        self._write_bytes = write
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, data: Any) -> int:
+        while True:
+            try:
+                return self._write_bytes(bytes(data))
+            except BlockingIOError:  # another program made the descriptor non-blocking
+                time.sleep(_BLOCKED_SECONDS)
+            except (OSError, ValueError):  # closed: the error cannot be reported
+                return len(data)
+
+
+class LineListener(QueueListener):
+    """Listener that writes lines in pieces that a pipe takes as a whole, so workers do not mix.
+
+    It waits before it takes the next record: waking for each would double the time of a request
+    of one row (measured).
 
     Parameters
     ----------
-    mode : {"text", "json", "quiet"}
-    worker : int
-        As for `LineFormatter`.
+    lines : SimpleQueue
+        Lines, requests to be formatted, and events to be set when all before is written.
+    format_request : callable
     write : callable
         Function that writes bytes and returns their number; may block or raise OSError.
     """
 
     def __init__(
-        self, mode: str, worker: int = 0, write: Callable[[bytes], int] = write_to_stderr
+        self,
+        lines: SimpleQueue[Any],
+        format_request: Callable[[_Request], str],
+        write: Callable[[bytes], int],
+    ) -> None:
+        super().__init__(lines)
+        self._lines, self._format_request = lines, format_request
+        self._stream = io.BufferedWriter(_RawStream(write), _MAX_WRITE_BYTES)
+
+    def dequeue(self, block: bool) -> Any:
+        """Return the next record; write the former ones if there is none yet."""
+        if self._lines.empty():
+            self._stream.flush()
+            time.sleep(_PAUSE_SECONDS)
+        return self._lines.get(block)
+
+    def handle(self, record: Any) -> None:
+        """Write a line."""
+        if isinstance(record, threading.Event):
+            self._stream.flush()
+            record.set()
+            return
+        with contextlib.suppress(Exception):  # the thread must not end
+            line = record if isinstance(record, str) else self._format_request(record)
+            self._stream.write(f"{line}\n".encode())
+
+
+class LineHandler(QueueHandler):
+    """Handler that formats records, and queues them for a thread that writes them to stderr.
+
+    If stderr is blocked, lines are dropped; their number is logged later.
+
+    Parameters
+    ----------
+    mode : {"text", "json", "quiet"}
+    pid : int
+        As for `LineFormatter`.
+    write : callable
+        As for `LineListener`.
+    """
+
+    def __init__(
+        self, mode: str, pid: int = 0, write: Callable[[bytes], int] = write_to_stderr
     ) -> None:
         if mode not in _MODES:
             raise SettingError(f"unknown log mode {mode!r}; choose from: {', '.join(_MODES)}")
-        super().__init__()
+        self._lines: SimpleQueue[Any] = SimpleQueue()
+        super().__init__(self._lines)
         self._is_quiet = mode == "quiet"
-        self._line_formatter = LineFormatter(mode, worker)
-        self.setFormatter(self._line_formatter)
-        self._write_bytes = write
-        self._lines: deque[str | _Request] = deque()
+        self._is_closed = False
         self._n_lost = 0
-        self._is_writing = False
-        self._is_closed = threading.Event()
-        threading.Thread(target=self._write_lines, name="treekit-log", daemon=True).start()
+        formatter = LineFormatter(mode, pid)
+        self.setFormatter(formatter)
+        self.listener = LineListener(self._lines, formatter.format_request, write)
+        self.listener.start()
 
     def filter(self, record: logging.LogRecord) -> bool:
         """Return whether a record is logged: of other loggers warnings, in quiet mode errors."""
         lowest_level = logging.ERROR if self._is_quiet else logging.WARNING
         return isinstance(record.msg, _Message) or record.levelno >= lowest_level
 
-    def emit(self, record: logging.LogRecord) -> None:
-        """Format and queue a record."""
-        try:
-            self._queue_line(self.format(record))
-        except Exception:  # noqa: BLE001 - logging must not fail a request
-            self._n_lost += 1
+    def prepare(self, record: logging.LogRecord) -> str:
+        """Return the line of a record."""
+        return self.format(record)
 
-    def emit_request(
-        self, record: RequestRecord, method: str, path: bytes, client: str, seconds: float
-    ) -> None:
-        """Queue a request, in a quiet log only one that has failed."""
-        if not self._is_quiet or _get_level(record.status) == "error":
-            self._queue_line(
-                _Request(
-                    time.time(), seconds, record.id, method, path, client,
-                    record.status, record.model, record.version, record.rows, record.error,
-                )
-            )  # fmt: skip
-
-    def _queue_line(self, line: str | _Request) -> None:
-        if len(self._lines) >= _MAX_LINES:
+    def enqueue(self, record: Any) -> None:
+        """Queue a line or a request, or count it as lost."""
+        if self._lines.qsize() >= _MAX_LINES:
             self._n_lost += 1
             return
         if self._n_lost:
             text = f"{self._n_lost} lines were lost: stderr did not accept them"
             self._n_lost = 0
             log_event("lost", text, level="warning")
-        self._lines.append(line)
+        self._lines.put(record)
+
+    def handleError(self, _: logging.LogRecord) -> None:  # noqa: N802
+        """Count a record that cannot be formatted as lost: logging must not fail a request."""
+        self._n_lost += 1
+
+    def emit_request(
+        self, record: RequestRecord, method: str, path: bytes, client: str, seconds: float
+    ) -> None:
+        """Queue a request, in a quiet log only one that has failed."""
+        if not self._is_quiet or _get_level(record.status) == "error":
+            self.enqueue(
+                _Request(
+                    time.time(), seconds, record.id, method, path, client,
+                    record.status, record.model, record.version, record.rows, record.error,
+                )
+            )  # fmt: skip
 
     def flush(self) -> None:
         """Wait until all lines are written, but not long for a blocked stderr."""
-        end = time.monotonic() + _FLUSH_SECONDS
-        while (self._lines or self._is_writing) and time.monotonic() < end:
-            if self._is_closed.is_set():  # no thread writes what came later
-                return
-            time.sleep(0.005)
+        if not self._is_closed:  # then no thread writes what came later
+            written = threading.Event()
+            self._lines.put(written)
+            written.wait(_FLUSH_SECONDS)
 
     def close(self) -> None:
         """Write all lines and end the thread."""
         self.flush()
-        self._is_closed.set()
+        if not self._is_closed:
+            self._is_closed = True
+            self.listener.enqueue_sentinel()  # `stop` would wait for a blocked stderr
         super().close()
-
-    def _write_lines(self) -> None:
-        """Write queued lines in pieces that a pipe takes as a whole, so that workers do not mix.
-
-        Many lines at once would block requests: every 50 ms they double the 99th percentile of the
-        time of a response, every 4 ms they do not (measured).
-        """
-        delay = _IDLE_SECONDS
-        while not self._is_closed.wait(delay):
-            self._is_writing = True
-            delay = _BUSY_SECONDS if self._lines else _IDLE_SECONDS
-            piece = b""
-            while self._lines:
-                line = self._encode_line(self._lines.popleft())
-                if len(piece) + len(line) > _MAX_WRITE_BYTES:
-                    self._write_piece(piece)
-                    piece = b""
-                piece += line
-            self._write_piece(piece)
-            self._is_writing = False
-
-    def _encode_line(self, line: str | _Request) -> bytes:
-        try:
-            text = line if isinstance(line, str) else self._line_formatter.format_request(line)
-            return f"{text}\n".encode()
-        except Exception:  # noqa: BLE001 - the thread must not end
-            self._n_lost += 1
-            return b""
-
-    def _write_piece(self, piece: bytes) -> None:
-        while piece:
-            try:
-                piece = piece[self._write_bytes(piece) :]
-            except BlockingIOError:  # another program made the descriptor non-blocking
-                time.sleep(_IDLE_SECONDS)
-            except (OSError, ValueError):
-                return  # closed: the error cannot be reported
 
 
 _request_handlers: list[LineHandler] = []
 """Handler of the lines of requests, once logging is configured."""
 
 
-def configure_logging(mode: str, worker: int = 0) -> LineHandler:
+def configure_logging(mode: str, pid: int = 0) -> LineHandler:
     """Write the log of this process to stderr, with warnings and errors of all loggers.
 
     Parameters
     ----------
     mode : {"text", "json", "quiet"}
-    worker : int
+    pid : int
         As for `LineFormatter`.
 
     Returns
@@ -372,7 +408,7 @@ def configure_logging(mode: str, worker: int = 0) -> LineHandler:
     SettingError
         If the mode is unknown.
     """
-    handler, root = LineHandler(mode, worker), logging.getLogger()
+    handler, root = LineHandler(mode, pid), logging.getLogger()
     _logger.setLevel(logging.INFO)
     _request_handlers[:] = [handler]
     for former in [one for one in root.handlers if isinstance(one, LineHandler)]:
