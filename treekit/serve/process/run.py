@@ -87,9 +87,10 @@ def _serve_in_process(settings: ServeSettings, sockets: list[socket.socket]) -> 
         log_models(changes)
         log_addresses(settings, sockets, grpc_port)
 
-    process = ServiceProcess(settings, service, report_started)
-    process.server = server = uvicorn.Server(make_config(process.app, settings))
-    process.sockets = sockets
+    errors: list[Exception] = []
+    process = ServiceProcess(settings, service, report_started, errors.append)
+    server = uvicorn.Server(make_config(process.app, settings))
+    process.sockets, process.stop = sockets, partial(setattr, server, "should_exit", True)
     with (
         handle_signals(process.request_shutdown, os._exit) as install_handlers,
         contextlib.suppress(SystemExit),  # of uvicorn if the start has failed
@@ -98,8 +99,8 @@ def _serve_in_process(settings: ServeSettings, sockets: list[socket.socket]) -> 
             server.run(sockets)
         finally:
             process.end_work()
-    if process.error is not None:
-        raise process.error
+    if errors:
+        raise errors[0]
 
 
 def _serve_in_workers(settings: ServeSettings, sockets: list[socket.socket]) -> None:
@@ -116,7 +117,7 @@ def _serve_in_workers(settings: ServeSettings, sockets: list[socket.socket]) -> 
             grpc_port = shared.getsockname()[1]
             settings = msgspec.structs.replace(settings, grpc_port=grpc_port)
         report_ready = partial(log_addresses, settings, sockets, grpc_port)
-        supervisor = WorkerSupervisor(settings, sockets, folder / "workers.sqlite", report_ready)
+        supervisor = WorkerSupervisor(settings, sockets, folder, report_ready)
         stack.callback(supervisor.kill_all)
         with handle_signals(supervisor.request_shutdown, sys.exit, ("SIGINT", "SIGTERM")):
             supervisor.run()

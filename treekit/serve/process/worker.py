@@ -1,6 +1,6 @@
 """One process of a server: HTTP by uvicorn, and by its lifespan gRPC, file checks and signals.
 
-Several workers have a parent process, uvicorn's supervisor with the log and time limits.
+Several workers have a parent process, uvicorn's supervisor, which starts and replaces them.
 """
 
 from __future__ import annotations
@@ -17,15 +17,14 @@ import os
 import re
 import signal
 import socket
-import sqlite3
 import struct
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from treekit.errors import MissingExtraError, ModelFileError, SettingError, TreekitError
 
@@ -33,7 +32,7 @@ try:
     import uvicorn
     from uvicorn.config import STARTUP_FAILURE
     from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
-    from uvicorn.supervisors.multiprocess import Multiprocess, Process
+    from uvicorn.supervisors import Multiprocess
 except ImportError as missing:
     raise MissingExtraError("uvicorn and httptools", "serve") from missing
 
@@ -52,8 +51,8 @@ _KEEP_ALIVE_SECONDS = 75
 close connections first and never send a request on a closing one."""
 
 _LINGER_SECONDS = 0.4
-"""Seconds from the start of shutdown in which new connections are accepted, and from then until
-idle connections are closed."""
+"""Seconds from the start of shutdown in which new connections are accepted, and from the end of
+uvicorn's listeners until idle connections are closed."""
 
 _DRAIN_SECONDS = 0.2
 """Seconds in which connections that the system has accepted for the process are still taken."""
@@ -107,6 +106,14 @@ def _count_connections() -> int | None:
     return None if most == resource.RLIM_INFINITY else max(64, most - _RESERVED_FILES)
 
 
+class _LastingProtocol(HttpToolsProtocol):
+    """Protocol whose idle connections stay open for a moment at shutdown."""
+
+    def shutdown(self) -> None:
+        """Close the connection later if it is idle: its client may have sent a request."""
+        asyncio.get_running_loop().call_later(_LINGER_SECONDS, super().shutdown)
+
+
 class FirstProtocol(asyncio.Protocol):
     """First protocol of a connection, which renames ``Upgrade`` in the first request.
 
@@ -115,7 +122,7 @@ class FirstProtocol(asyncio.Protocol):
     """
 
     def __init__(self, **options: Any) -> None:
-        self._protocol = HttpToolsProtocol(**options)
+        self._protocol = _LastingProtocol(**options)
 
     def connection_made(self, transport: Any) -> None:
         """Pass the connection on."""
@@ -172,16 +179,16 @@ class ServiceProcess:
         Service with loaded models.
     started : callable, optional
         Called with the gRPC port or None when the service is started.
+    failed : callable, optional
+        Called with the error if the service cannot start.
 
     Attributes
     ----------
     app : HttpApp
-    server : uvicorn.Server, optional
-        HTTP server, which `request_shutdown` stops.
     sockets : sequence of socket
         Listening sockets of this process alone; those of several workers are their parent's.
-    error : Exception, optional
-        Reason why the service could not start.
+    stop : callable
+        Stops uvicorn, which accepts no further connections and closes idle ones.
     """
 
     def __init__(
@@ -189,8 +196,10 @@ class ServiceProcess:
         settings: ServeSettings,
         service: Service,
         started: Callable[[int | None], None] = lambda _: None,
+        failed: Callable[[Exception], None] = lambda _: None,
     ) -> None:
-        self._settings, self._service, self._report_started = settings, service, started
+        self._settings, self._service = settings, service
+        self._report_started, self._report_failed = started, failed
         self._is_stopped = threading.Event()
         self._access, self._metrics = Access(settings), Metrics(service)
         self.app = make_app(service, settings, self._access, self._metrics)
@@ -201,16 +210,15 @@ class ServiceProcess:
         seconds = settings.limits.seconds + EXIT_SECONDS - 1  # before the supervisor kills it
         self._exit_timer = threading.Timer(seconds, _exit_late)
         self._exit_timer.daemon = True
-        self.error: Exception | None = None
-        self.server: uvicorn.Server | None = None
         self.sockets: Sequence[socket.socket] = ()
+        self.stop: Callable[[], None] = lambda: None
 
     async def _run_lifespan(self, receive: Receive, send: Send) -> None:
         await receive()
         try:
             await self._start()
         except (TreekitError, OSError) as error:
-            self.error = error
+            self._report_failed(error)
             await send({"type": "lifespan.startup.failed", "message": str(error)})
             return
         await send({"type": "lifespan.startup.complete"})
@@ -263,14 +271,9 @@ class ServiceProcess:
 
     def _begin_shutdown(self, loop: asyncio.AbstractEventLoop) -> None:
         self._stopping = loop.create_task(self._stop_grpc())
-        if self.server is not None:
-            for own in self.sockets:
-                loop.call_later(_LINGER_SECONDS, refuse_connections, own)
-            closing = _LINGER_SECONDS + _DRAIN_SECONDS
-            for listener in self.server.servers:
-                loop.call_later(closing, listener.close)
-            end = closing + _LINGER_SECONDS
-            loop.call_later(end, setattr, self.server, "should_exit", True)
+        for own in self.sockets:
+            loop.call_later(_LINGER_SECONDS, refuse_connections, own)
+        loop.call_later(_LINGER_SECONDS + _DRAIN_SECONDS, self.stop)
 
     async def _stop_grpc(self) -> None:
         if self._grpc is not None:
@@ -287,8 +290,13 @@ def _exit_late() -> None:
     """End the process although a thread still runs, which Python would wait for."""
     text = "the process ends while a thread still works; no client waits for its result"
     log_event("stopped-late", text, level="warning")
+    _exit_at_once(0)
+
+
+def _exit_at_once(code: int) -> NoReturn:
+    """End the process with its log, and without the end of its threads and its event loop."""
     logging.shutdown()
-    os._exit(0)
+    os._exit(code)
 
 
 # ---------------------------------------------------------------- models
@@ -357,51 +365,56 @@ def watch_files(repository: Repository, seconds: float, is_stopped: threading.Ev
 # ---------------------------------------------------------------- worker
 
 
-def make_worker_app(settings: ServeSettings, path: Path) -> Any:
+def make_worker_app(settings: ServeSettings, folder: Path, *, is_restarted: bool = False) -> Any:
     """Create the application of a worker process: the factory of its `uvicorn.Config`.
 
     Parameters
     ----------
     settings : ServeSettings
-    path : Path
-        File of the `SharedState`; copies of the models are in the same folder.
+    folder : Path
+        Folder of the server, with the copies of its models.
+    is_restarted : bool
+        Whether all workers of the server were ready before.
     """
     # Only the parent handles Ctrl-C and a closed terminal, and stops its workers.
+    stop: Any = signal.getsignal(signal.SIGINT)  # of uvicorn, which stops at once
     for name in ("SIGINT", "SIGHUP"):
         if hasattr(signal, name):
             signal.signal(getattr(signal, name), signal.SIG_IGN)
     threading.Thread(target=_end_with_parent, name="treekit-parent", daemon=True).start()
-    shared = SharedState(path)
-    shared.join()
-    service = make_service(settings, ModelCopies(path.with_name("models")))
-    configure_logging(settings.log, shared.number)
-    changes: list[Change] = []
+    pid = os.getpid()
+    configure_logging(settings.log, pid)
+
+    def fail(error: Exception) -> NoReturn:
+        if not is_restarted:  # ends the server; later, the other workers serve
+            text = str(error).encode(errors="backslashreplace")
+            _get_error_file(folder, pid).write_bytes(text)
+            _exit_at_once(STARTUP_FAILURE)
+        log_event("worker-failed", f"worker {pid} cannot start: {error}", level="error")
+        time.sleep(_RESTART_SECONDS)
+        _exit_at_once(1)
+
+    service = make_service(settings, ModelCopies(folder / "models"))
     try:
-        if shared.is_started:
+        if is_restarted:
             service.repository.restore()
         changes = load_models(service.repository)
     except (TreekitError, OSError) as error:
-        if not shared.is_started:  # ends the server; later, the other workers serve
-            shared.report_error(error)
-            sys.exit(STARTUP_FAILURE)
-        if not any(service.repository.served):
-            text = f"worker {shared.number} cannot start: {error}"
-            log_event("worker-failed", text, level="error")
-            time.sleep(_RESTART_SECONDS)
-            sys.exit(1)
+        if not is_restarted or not any(service.repository.served):
+            fail(error)
         # Of a folder or of two files; it serves what the others serve.
         log_event("look-failed", f"checking model files failed: {error}", level="error")
-    if shared.number == 1 and not shared.is_started:
-        log_models(changes)
+    else:
+        with contextlib.suppress(FileExistsError):  # the first worker logs for all
+            (folder / "models-logged").touch(exist_ok=False)
+            log_models(changes)
 
     def report_started(_: int | None) -> None:
-        handler: Any = signal.getsignal(signal.SIGTERM)  # of uvicorn, which stops at once
-        process.server = handler.__self__
         signal.signal(signal.SIGTERM, lambda *_: process.request_shutdown())
-        shared.mark_ready()
-        log_event("worker-started", f"worker {shared.number} is ready", worker=shared.number)
+        log_event("worker-started", f"worker {pid} is ready")
 
-    process = ServiceProcess(settings, service, report_started)
+    process = ServiceProcess(settings, service, report_started, fail)
+    process.stop = partial(stop, signal.SIGINT, None)
     return process.app
 
 
@@ -413,108 +426,31 @@ def _end_with_parent() -> None:
         os.kill(os.getpid(), signal.SIGTERM)
 
 
-# ---------------------------------------------------------------- shared state
-# uvicorn's supervisor passes no messages, so workers and their parent share a database.
-
-_LOCK_SECONDS = 30.0
-_TABLES = (
-    "CREATE TABLE IF NOT EXISTS worker (number INTEGER PRIMARY KEY, pid INTEGER, "
-    "is_ready INTEGER DEFAULT 0)",
-    "CREATE TABLE IF NOT EXISTS server (event TEXT PRIMARY KEY, message TEXT)",
-)
-
-
-class SharedState:
-    """State shared by the workers of a server and their parent.
-
-    Parameters
-    ----------
-    path : Path
-        File of the database.
-
-    Attributes
-    ----------
-    number : int
-        Number of this worker from 1; 0 in the parent.
-    """
-
-    def __init__(self, path: Path) -> None:
-        self._database = sqlite3.connect(path, timeout=_LOCK_SECONDS, isolation_level=None)
-        self.number = 0
-        for statement in _TABLES:
-            self._run(statement)
-
-    def _run(self, statement: str, *values: Any) -> list[tuple[Any, ...]]:
-        """Run a statement, which is a transaction by itself."""
-        return self._database.execute(statement, values).fetchall()
-
-    # ---------------------------------------------------------------- parent
-
-    @property
-    def is_started(self) -> bool:
-        """Whether all workers were ready once."""
-        return bool(self._run("SELECT 1 FROM server WHERE event = 'started'"))
-
-    def mark_started(self) -> None:
-        """Record that all workers are ready."""
-        self._run("INSERT INTO server VALUES ('started', '')")
-
-    def report_error(self, error: Exception) -> None:
-        """Report to the parent that a worker cannot start."""
-        text = str(error).encode(errors="backslashreplace").decode()
-        self._run("INSERT OR REPLACE INTO server VALUES ('error', ?)", text)
-
-    def read_error(self) -> str:
-        """Return the error of a worker that cannot start, or nothing."""
-        found = self._run("SELECT message FROM server WHERE event = 'error'")
-        return str(found[0][0]) if found else ""
-
-    def count_ready(self) -> int:
-        """Return the number of workers that serve requests."""
-        return int(self._run("SELECT count(*) FROM worker WHERE is_ready")[0][0])
-
-    def find_number(self, pid: int) -> int:
-        """Return the number of a worker process, or 0 if it has none."""
-        found = self._run("SELECT number FROM worker WHERE pid = ?", pid)
-        return int(found[0][0]) if found else 0
-
-    def keep_workers(self, pids: Iterable[int | None]) -> None:
-        """Remove all workers but those of these processes."""
-        kept = ", ".join(str(pid) for pid in pids if pid)
-        self._run(f"DELETE FROM worker WHERE pid NOT IN ({kept})")  # noqa: S608 - numbers
-
-    # ---------------------------------------------------------------- workers
-
-    def join(self) -> None:
-        """Join as a worker, with the first free number."""
-        [(self.number,)] = self._run(
-            "INSERT INTO worker (number, pid) VALUES ("
-            "(SELECT min(n) FROM (SELECT 1 AS n UNION SELECT number + 1 FROM worker) "
-            "WHERE n NOT IN (SELECT number FROM worker)), ?) RETURNING number",
-            os.getpid(),
-        )
-
-    def mark_ready(self) -> None:
-        """Record that this worker serves requests."""
-        self._run("UPDATE worker SET is_ready = 1 WHERE number = ?", self.number)
+def _get_error_file(folder: Path, pid: int | None) -> Path:
+    """Return the file with the error of a worker that cannot start."""
+    return folder / f"{pid}.error"
 
 
 # ---------------------------------------------------------------- supervisor
 
 _HEALTH_SECONDS = 60
-"""Seconds in which a new worker must be ready when SIGHUP replaces the workers."""
+"""Seconds in which a new worker must be ready when SIGHUP replaces the workers, and in which a
+worker must answer the supervisor."""
 
 
 class WorkerSupervisor(Multiprocess):
-    """Supervisor of worker processes that share a port.
+    """Supervisor of uvicorn, with the errors of workers, and their requests at shutdown.
+
+    uvicorn starts workers again for ever that end at startup by a signal or an exception, has no
+    time limit for its shutdown, and resets connections that wait to be accepted.
 
     Parameters
     ----------
     settings : ServeSettings
     sockets : list of socket
         Listening sockets, shared by all workers.
-    path : Path
-        File of the `SharedState`.
+    folder : Path
+        As for `make_worker_app`.
     ready : callable
         Called when all workers are ready.
     """
@@ -523,46 +459,46 @@ class WorkerSupervisor(Multiprocess):
         self,
         settings: ServeSettings,
         sockets: list[socket.socket],
-        path: Path,
+        folder: Path,
         ready: Callable[[], None],
     ) -> None:
+        self._make_app = partial(make_worker_app, settings, folder)
         config = make_config(
-            partial(make_worker_app, settings, path),
+            self._make_app,
             settings,
             factory=True,
             workers=settings.workers,
             timeout_worker_healthcheck=_HEALTH_SECONDS,
         )
         super().__init__(config, sockets)
-        self._shared, self._report_ready = SharedState(path), ready
+        self._folder, self._report_ready = folder, ready
         self._seconds = settings.limits.seconds + EXIT_SECONDS
 
-    def keep_subprocess_alive(self) -> None:
-        """Restart ended workers; raise the error of one that ends at startup.
-
-        Without the health checks of uvicorn, which wait for a worker that ends meanwhile, and end
-        one that starts slowly.
-        """
-        for place, process in enumerate(self.processes):
-            code, pid = process.exitcode, process.pid
-            if code is None or pid is None:
-                continue
-            cause = f"exit code {code}" if code >= 0 else f"signal {-code}"
-            if not self._shared.is_started:
+    def init_processes(self) -> None:
+        """Start all workers, and wait until they are ready; raise the error of one that ends."""
+        super().init_processes()
+        for process in self.processes:
+            if not process.wait_until_ready(math.inf, self.should_exit):
+                if self.should_exit.is_set():
+                    return
+                file = _get_error_file(self._folder, process.pid)
                 raise SettingError(
-                    self._shared.read_error() or f"a worker ended at startup: {cause}"
+                    file.read_text()
+                    if file.exists()
+                    else f"a worker ended at startup: {_describe_exit(process.exitcode)}"
                 )
-            forget_process(pid)
-            number = self._shared.find_number(pid)
-            text = f"worker {number} ended: {cause}; restarting"
-            log_event("worker-died", text, level="error", worker=number, pid=pid)
-            self.processes[place] = Process(self.config, self.sockets)
-            self.processes[place].start()
-        # Those replaced or ended by SIGHUP and SIGTTOU, too.
-        self._shared.keep_workers(process.pid for process in self.processes)
-        if not self._shared.is_started and self._shared.count_ready() == len(self.processes):
-            self._shared.mark_started()
-            self._report_ready()
+        self.config.app = partial(self._make_app, is_restarted=True)
+        self._report_ready()
+
+    def keep_subprocess_alive(self) -> None:
+        """Restart workers that have ended or do not answer, and log that."""
+        before = tuple(self.processes)
+        super().keep_subprocess_alive()
+        for process in before:
+            if process.pid is not None and process not in self.processes:
+                forget_process(process.pid)
+                text = f"worker {process.pid} ended: {_describe_exit(process.exitcode)}; restarting"
+                log_event("worker-died", text, level="error", pid=process.pid)
 
     def request_shutdown(self) -> None:
         """Shut down all workers after their requests in progress; safe in a signal handler."""
@@ -586,3 +522,7 @@ class WorkerSupervisor(Multiprocess):
             with contextlib.suppress(OSError):
                 process.kill()
             process.join()
+
+
+def _describe_exit(code: int | None) -> str:
+    return f"signal {-code}" if code is not None and code < 0 else f"exit code {code}"
