@@ -606,6 +606,9 @@ for number in range(70):
     record.model, record.version = "m", f"v{number % int(sys.argv[2])}"
     record.rows, record.status = 2, 200
     metrics.count_request("infer", record, 0.01)
+record = RequestRecord(id="id")
+record.served, record.status = next(service.repository.served), 400
+metrics.count_request("infer", record, 0.01)
 metrics.count_changes([Change("m", "v1", "replaced")])
 print("ready", flush=True)
 for line in sys.stdin:
@@ -643,6 +646,8 @@ def test_workers_add_up_their_counts(tmp_path: Path, monkeypatch: pytest.MonkeyP
             assert value(found, "treekit_rows_total", model="m", version="v0") == 142
             assert value(found, "treekit_rows_total", model="m", version="") == 12
             assert value(found, "treekit_requests_in_progress") == 2
+            failures = "treekit_inference_failures_total"
+            assert value(found, failures, model="twice", version="1") == 2
             assert value(found, "treekit_model_changes_total", model="m", outcome="replaced") == 2
             assert any(name == "treekit_model_info" for name, *_ in found)
             memory = sum(_resident(worker.pid) for worker in workers)

@@ -37,7 +37,6 @@ def test_statistics_count_requests_rows_and_time(app: Any) -> None:
     for rows in (1, 3):
         answer = ask(app, "POST", f"/predict?model={name}", json=[row] * rows)
         assert answer.status_code == 200, answer.text
-    assert ask(app, "POST", f"/predict?model={name}", json=[{"no": 1}]).status_code == 400
     [after] = ask(app, "GET", f"/v2/models/{name}/stats").json()["model_stats"]
     assert (after["execution_count"], after["inference_count"]) == (2, 4)
     assert abs(after["last_inference"] / 1e3 - time.time()) < 60
@@ -45,12 +44,37 @@ def test_statistics_count_requests_rows_and_time(app: Any) -> None:
     assert success == after["inference_stats"]["compute_infer"]
     assert success["count"] == 2
     assert 0 < success["ns"] < 60e9
+    assert after["inference_stats"]["fail"] == {"count": 0, "ns": 0}
     listed = ask(app, "GET", "/v2/models/stats").json()["model_stats"]
     assert {own["name"] for own in listed} == set(names_of(app))
     assert after in listed
     version = f"/v2/models/{name}/versions/{after['version']}"
     assert ask(app, "GET", f"{version}/stats").json()["model_stats"] == [after]
     assert ask(app, "GET", "/v2/models/nobody/stats").status_code == 404
+
+
+def test_statistics_count_failed_requests_of_a_model_and_no_others(app: Any) -> None:
+    name, other = names_of(app)[:2]
+
+    def fail(path: str, status: int, **request: Any) -> None:
+        assert ask(app, "POST", path, **request).status_code == status
+
+    for expected in (1, 2):
+        fail(f"/predict?model={name}", 400, json=[{"no": 1}])
+        fail(f"/explain?model={name}", 400, json={"row": {"no": 1}})
+        fail(f"/v2/models/{name}/infer", 400, content=b"{")
+        # Of no model, or not admitted.
+        fail("/v2/models/nobody/infer", 404, content=b"{")
+        fail(f"/v2/models/{name}/infer", 403, content=b"{", host="evil.example")
+        assert ask(app, "GET", f"/v2/models/{name}").status_code == 200
+        [found] = ask(app, "GET", f"/v2/models/{name}/stats").json()["model_stats"]
+        failed = found["inference_stats"]["fail"]
+        assert failed["count"] == 3 * expected
+        assert 0 < failed["ns"] < 60e9
+        assert found["inference_stats"]["success"] == {"count": 0, "ns": 0}
+        assert (found["execution_count"], found["last_inference"]) == (0, 0)
+    [found] = ask(app, "GET", f"/v2/models/{other}/stats").json()["model_stats"]
+    assert found["inference_stats"]["fail"] == {"count": 0, "ns": 0}
 
 
 def test_configuration_has_the_tensors_of_the_metadata_without_rows(app: Any) -> None:

@@ -330,11 +330,17 @@ def test_lines_of_json_are_for_programs(model):
 @pytest.mark.system
 def test_calls_over_grpc_have_lines_and_are_counted(model):
     from tritonclient.grpc import InferenceServerClient
+    from tritonclient.utils import InferenceServerException
 
     with server_process(model, "--log", "json", "--grpc-port", 0) as running:
         port = running.wait_for('"event": "listening-grpc", "port": ([0-9]+)')[1]
         with InferenceServerClient(f"127.0.0.1:{port}") as client:
             assert client.get_model_metadata("said").name == "said"
+            with pytest.raises(InferenceServerException, match="no inputs"):
+                client.infer("said", [])
+            [told] = client.get_inference_statistics("said").model_stats
+            assert (told.inference_stats.fail.count, told.inference_stats.success.count) == (1, 0)
+            assert told.inference_stats.fail.ns > 0
         line = json.loads(running.wait_for('^.*"path": "ModelMetadata".*$')[0])
         counted = httpx.get(f"{running.url}/metrics").text
     assert (line["method"], line["status"], line["client"]) == ("gRPC", 200, "127.0.0.1")

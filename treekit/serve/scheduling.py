@@ -251,6 +251,8 @@ class RequestRecord(msgspec.Struct, eq=False, kw_only=True):
         Time of `perf_counter` at which the request began.
     status : int
         HTTP status of the response, or its equivalent; 0 until it has begun.
+    served : Served, optional
+        Model that the request selects for a prediction.
     model, version, rows : str, str, int
         Model, version and number of rows of a prediction; else empty and 0.
     error : str
@@ -268,6 +270,7 @@ class RequestRecord(msgspec.Struct, eq=False, kw_only=True):
     id: str
     started: float = msgspec.field(default_factory=perf_counter)
     status: int = 0
+    served: Served | None = None
     model: str = ""
     version: str = ""
     rows: int = 0

@@ -218,7 +218,7 @@ class _CallHandler:
     async def _infer(self, request: Any, size: int, call: CallRecord) -> Any:
         service = self._service
         name, version = request.model_name or None, request.model_version or None
-        served = service.repository.get(name, version)
+        served = call.served = service.repository.get(name, version)
         served.check_counts(len(request.inputs), len(request.outputs))
         names = [output.name for output in request.outputs] or None
         given = request, service.limits.rows

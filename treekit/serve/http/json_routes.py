@@ -257,9 +257,8 @@ class _JsonEndpoints:
         """Predict rows."""
         runner = self._service.runner
         body = await read_body(request, runner.limits)
-        query = request.scope["query_string"]
         served, matrix, wanted = await runner.run_by_size(
-            len(body), self._parse_predict_request, query, body
+            len(body), self._parse_predict_request, request, body
         )
         outputs = await runner.run_batch(served, matrix, wanted)
         request.record_prediction(served, len(matrix))
@@ -267,7 +266,7 @@ class _JsonEndpoints:
         return Reply(await runner.run_by_size(size, self._encode_predictions, served, outputs))
 
     def _parse_predict_request(
-        self, query: bytes, body: bytes
+        self, request: Request, body: bytes
     ) -> tuple[Served, npt.NDArray[Any], tuple[str, ...]]:
         """Return the model, the encoded rows and the names of the outputs of a request."""
         rows, repository = self._service.limits.rows, self._service.repository
@@ -277,7 +276,7 @@ class _JsonEndpoints:
         given = convert_request(parse_json(body), PredictRequest | Rows)
         if not isinstance(given, PredictRequest):
             given = PredictRequest(rows=given)
-        served, absent = self._get_requested_model(query, given)
+        served, absent = self._get_requested_model(request, given)
         wanted = self._get_converter(served).select_outputs(
             given.outputs, len(given.rows), self._service.limits.explained_rows
         )
@@ -287,16 +286,17 @@ class _JsonEndpoints:
         rows = self._get_converter(served).make_rows(outputs)
         return msgspec.json.encode(PredictResponse(served.name, served.version, rows))
 
-    def _get_requested_model(self, query: bytes, given: ModelQuery) -> tuple[Served, Absent]:
+    def _get_requested_model(self, request: Request, given: ModelQuery) -> tuple[Served, Absent]:
         """Return the model, and the treatment of absent columns, in the body or the URL."""
-        in_url = parse_query(query, ModelQuery)
+        in_url = parse_query(request.scope["query_string"], ModelQuery)
         for name in ("model", "version", "absent"):
             own, other = getattr(given, name), getattr(in_url, name)
             if own is not None and other not in (None, own):
                 raise InvalidRequestError(
                     f"the URL has {name} {shown(other)}, but the body has {shown(own)}; give one"
                 )
-        served = self._get_model(given.model or in_url.model, given.version or in_url.version)
+        wanted = given.model or in_url.model, given.version or in_url.version
+        served = request.served = self._get_model(*wanted)
         return served, given.absent or in_url.absent or "error"
 
     def _get_model(self, name: str | None, version: str | None) -> Served:
@@ -327,7 +327,7 @@ class _JsonEndpoints:
                 "explained"
             )
         given: ExplainRequest = convert_request(parse_json(body), ExplainRequest)
-        served, absent = self._get_requested_model(request.scope["query_string"], given)
+        served, absent = self._get_requested_model(request, given)
         request.record_prediction(served, 1)
         served.converter.check_row(given.row, absent)
         return explain_row(served, given, absent)

@@ -56,6 +56,9 @@ _MAX_VERSIONS = 64
 """Maximum versions per model with separate row counts: the latest, since a model retrained every
 minute would have half a million in a year."""
 
+_Version = tuple[str, str]
+"""Name and version of a model."""
+
 
 class Metrics:
     """Metrics of one process, including those of its sibling processes.
@@ -92,6 +95,11 @@ class Metrics:
             registry=registry,
             multiprocess_mode="max",
         )
+        failed = "Requests for rows of a model that failed."
+        self._failures = count("treekit_inference_failures", failed, *version)
+        self._failure_seconds = count(
+            "treekit_inference_failure_seconds", "Duration of the failed requests.", *version
+        )
         self._errors = count("treekit_request_errors", errors, "endpoint", "status")
         self._changes = count(
             "treekit_model_changes", "Changes of models, by process.", "model", "outcome"
@@ -104,8 +112,8 @@ class Metrics:
         )
         # A third of the time of `labels` (measured): there are few kinds and models.
         self._get_latency = lru_cache(1024)(self._latency.labels)
-        self._counters: dict[tuple[str, str], tuple[Any, Any, Any, Any]] = {}
-        self._pending: list[tuple[str, str, str, int, int, float]] = []
+        self._counters: dict[_Version, tuple[Any, ...]] = {}
+        self._pending: list[tuple[str, str, str, int, int, float, _Version | None]] = []
         # Another process may report the metrics of this one at any time.
         self._batch = _BATCH if self._folder is None else 1
         self._models = _ModelCollector(service)
@@ -119,8 +127,11 @@ class Metrics:
 
     def count_request(self, kind: str, record: RequestRecord, seconds: float) -> None:
         """Count an answered request of a kind."""
+        failed, served = None, record.served
+        if served is not None and not 200 <= record.status < 400:
+            failed = served.name, served.version
         self._pending.append(
-            (kind, record.model, record.version, record.rows, record.status, seconds)
+            (kind, record.model, record.version, record.rows, record.status, seconds, failed)
         )
         if len(self._pending) >= self._batch:
             self._count_pending()
@@ -128,24 +139,33 @@ class Metrics:
     def _count_pending(self) -> None:
         """Count the pending requests; in batches, which saves 1 us of a request (measured)."""
         pending, self._pending = self._pending, []
-        done: dict[tuple[str, str], tuple[int, int, float]] = {}
-        for kind, model, version, n_rows, status, seconds in pending:
+        done: dict[_Version, tuple[int, int, float]] = {}
+        for kind, model, version, n_rows, status, seconds, failed in pending:
             self._get_latency(kind, model).observe(seconds)
             if status >= 400:
                 self._errors.labels(kind, str(status)).inc()
-            elif n_rows:
+            if failed is not None:
+                counters = self._get_counters(*failed)
+                counters[4].inc()
+                counters[5].inc(seconds)
+            elif n_rows and status < 400:
                 n, rows, took = done.get((model, version), (0, 0, 0.0))
                 done[model, version] = n + 1, rows + n_rows, took + seconds
         for key, (n, rows, took) in done.items():
-            counters = self._counters.get(key) or self._make_counters(*key)
+            counters = self._get_counters(*key)
             counters[0].inc(n)
             counters[1].inc(rows)
             counters[2].inc(took)
             counters[3].set(time.time())
 
-    def _make_counters(self, model: str, version: str) -> tuple[Any, Any, Any, Any]:
-        """Return the metrics of a version: requests, rows, seconds, time of the last one."""
-        families = self._inferences, self._rows, self._seconds, self._last
+    def _get_counters(self, model: str, version: str) -> tuple[Any, ...]:
+        """Return the metrics of a version, in the order of the fields of `InferenceCounts`."""
+        if (known := self._counters.get((model, version))) is not None:
+            return known
+        families = (
+            self._inferences, self._rows, self._seconds, self._last,
+            self._failures, self._failure_seconds,
+        )  # fmt: skip
         same = [known for known in self._counters if known[0] == model]
         if len(same) >= _MAX_VERSIONS:
             if self._folder is not None:  # series in files cannot be removed: share one
@@ -154,13 +174,12 @@ class Metrics:
                 del self._counters[same[0]]
                 for family in families:
                     family.remove(*same[0])
-        inferences, rows, seconds, last = (family.labels(model, version) for family in families)
-        found = inferences, rows, seconds, last
+        found = tuple(family.labels(model, version) for family in families)
         if version:
             self._counters[model, version] = found
         return found
 
-    def read_statistics(self) -> dict[tuple[str, str], InferenceCounts]:
+    def read_statistics(self) -> dict[_Version, InferenceCounts]:
         """Return the counts of each version of a model, of all processes."""
         self._count_pending()
         fields = {
@@ -168,15 +187,20 @@ class Metrics:
             "treekit_rows_total": "rows",
             "treekit_inference_seconds_total": "seconds",
             "treekit_last_inference_timestamp_seconds": "last",
+            "treekit_inference_failures_total": "failures",
+            "treekit_inference_failure_seconds_total": "failure_seconds",
         }
-        values: dict[tuple[str, str], dict[str, float]] = {}
+        values: dict[_Version, dict[str, float]] = {}
         for metric in self._make_registry().collect():
             for sample in metric.samples:
                 if (field := fields.get(sample.name)) is not None:
                     key = sample.labels["model"], sample.labels["version"]
                     values.setdefault(key, {})[field] = sample.value
         return {
-            key: InferenceCounts(int(v["requests"]), int(v["rows"]), v["seconds"], v["last"])
+            key: InferenceCounts(
+                *(int(v["requests"]), int(v["rows"]), v["seconds"], v["last"]),
+                *(int(v["failures"]), v["failure_seconds"]),
+            )
             for key, v in values.items()
             if len(v) == len(fields)
         }

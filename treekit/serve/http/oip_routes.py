@@ -51,7 +51,7 @@ class _ProtocolEndpoints:
     async def infer(self, http: Request) -> Reply:
         """Answer an inference request."""
         service, limits = self._service, self._service.runner.limits
-        served = service.repository.get(**http.parameters)
+        served = http.served = service.repository.get(**http.parameters)
         body = await read_body(http, limits)
         length = _get_json_length(http)
         if length is None and (quick := service.infer_quick(served, body)):

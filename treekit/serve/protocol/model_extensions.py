@@ -24,16 +24,23 @@ class InferenceCounts(NamedTuple):
     Attributes
     ----------
     requests, rows : int
+        Number of answered requests, and of their rows.
     seconds : float
-        Duration of all requests, from the head of each to the end of its response.
+        Duration of these requests, from the head of each to the end of its response.
     last : float
         Time of the last one in seconds since 1970; 0 without one.
+    failures : int
+        Number of requests that were answered with an error, or not at all.
+    failure_seconds : float
+        Duration of these.
     """
 
     requests: int = 0
     rows: int = 0
     seconds: float = 0.0
     last: float = 0.0
+    failures: int = 0
+    failure_seconds: float = 0.0
 
 
 StatisticsByVersion = Mapping[tuple[str, str], InferenceCounts]
@@ -52,7 +59,7 @@ class InferenceStatistics(msgspec.Struct):
 
     success: Duration
     compute_infer: Duration
-    fail: Duration = msgspec.field(default_factory=Duration)
+    fail: Duration
     queue: Duration = msgspec.field(default_factory=Duration)
     compute_input: Duration = msgspec.field(default_factory=Duration)
     compute_output: Duration = msgspec.field(default_factory=Duration)
@@ -81,10 +88,11 @@ def make_statistics(versions: Iterable[Served], counts: StatisticsByVersion) -> 
     for served in versions:
         own = counts.get((served.name, served.version), InferenceCounts())
         took = own.requests, round(own.seconds * 1e9)
+        lost = own.failures, round(own.failure_seconds * 1e9)
         found.append(
             VersionStatistics(
                 *(served.name, served.version, round(own.last * 1e3), own.rows, own.requests),
-                InferenceStatistics(Duration(*took), Duration(*took)),
+                InferenceStatistics(Duration(*took), Duration(*took), Duration(*lost)),
             )
         )
     return ModelStatistics(found)
