@@ -377,6 +377,22 @@ def test_queued_lines_are_written_at_exit() -> None:
 
 
 @pytest.mark.system
+def test_a_process_ends_although_nobody_reads_its_stderr() -> None:
+    work = """
+from treekit.serve.http import logs
+logs._FLUSH_SECONDS = 0.5
+for _ in range(100):
+    log_event('event', 'x' * 4000)
+"""
+    started = subprocess.Popen([sys.executable, "-c", SCRIPT.format(work=work)], stderr=-1)
+    try:
+        assert started.wait(20) == 0
+    finally:
+        started.kill()
+        started.communicate()
+
+
+@pytest.mark.system
 def test_a_process_that_was_begun_without_stderr_writes_into_nothing_else(tmp_path: Path) -> None:
     # Descriptor 2 is what is opened first, then.
     script = SCRIPT.format(work="log_event('event', 'x')")

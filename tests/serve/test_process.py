@@ -22,6 +22,7 @@ from typing import Any
 import click.testing
 import httpx
 import pytest
+import uvicorn
 
 from tests.serving import (
     ROOT,
@@ -31,10 +32,12 @@ from tests.serving import (
     save_forest,
     server_process,
     server_thread,
+    service_of,
 )
 from tests.serving_gate import Lines
 from treekit.cli import main
 from treekit.errors import SettingError
+from treekit.serve.http.app import make_app
 from treekit.serve.process.run import (
     bind_sockets,
     get_server_url,
@@ -433,12 +436,14 @@ def test_certificates_that_do_not_fit_are_refused(model, certificates, tmp_path)
 
 @pytest.mark.system
 @posix
-def test_ctrl_c_ends_a_server_with_exit_code_0(model):
-    with server_process(model) as running:
+@pytest.mark.parametrize(("name", "workers"), [("SIGINT", 1), ("SIGHUP", 1), ("SIGINT", 2)])
+def test_ctrl_c_and_a_closed_terminal_end_a_server_with_exit_code_0(model, name, workers):
+    with server_process(model, "--workers", workers) as running:
         assert ask_once(running.url)[0] == 200
-        running.process.send_signal(signal.SIGINT)
+        running.process.send_signal(getattr(signal, name))
         assert running.wait() == 0
         assert "Traceback" not in running.said
+        assert running.lines[-1].endswith("info    the server has stopped")
 
 
 @pytest.mark.system
@@ -523,6 +528,25 @@ def test_connections_that_were_accepted_are_answered_when_a_server_ends(model, w
         assert running.wait() == 0
     assert trouble == []
     assert set(answered) == {200}
+
+
+def test_an_idle_connection_is_answered_for_a_moment_when_uvicorn_stops(model) -> None:
+    from treekit.serve.process.worker import make_config
+
+    app = make_app(service_of(model))
+    server = uvicorn.Server(make_config(app, ServeSettings(("-",)), host="127.0.0.1", port=0))
+    thread = threading.Thread(target=server.run, daemon=True)
+    thread.start()
+    wait_until(lambda: server.started)
+    url = "http://{}:{}".format(*server.servers[0].sockets[0].getsockname())
+    with connect(url) as connection:
+        connection.connect()
+        time.sleep(0.1)
+        server.should_exit = True
+        wait_until(lambda: refused(url))
+        assert ask(connection)[0] == 200
+    thread.join(20)
+    assert not thread.is_alive()
 
 
 def half_sent(url: str) -> socket.socket:
@@ -742,6 +766,23 @@ def test_new_workers_serve_what_the_others_serve_while_a_file_is_damaged(model, 
 
 
 @pytest.mark.system
+@posix
+def test_a_restarted_worker_serves_the_last_version_of_a_folder_that_is_detached(model, tmp_path):
+    folder = tmp_path / "models"
+    folder.mkdir()
+    shutil.copy(model, folder / "said.treekit")
+    with server_process(folder, "--workers", 2, "--reload", 0) as running:
+        version = ask_once(running.url)[1]["model_version"]
+        folder.rename(tmp_path / "elsewhere")
+        for pid in children(running.process.pid):
+            os.kill(pid, signal.SIGKILL)
+        wait_until(lambda: running.said.count("is ready") == 4, 60)
+        assert running.said.count("checking model files failed") == 2
+        status, answer = ask_once(running.url)
+        assert (status, answer["model_version"]) == (200, version)
+
+
+@pytest.mark.system
 @pytest.mark.skipif(not hasattr(socket, "SO_REUSEPORT"), reason="no system to share ports on")
 def test_workers_share_a_port_of_grpc_that_no_other_server_takes(model):
     grpc = pytest.importorskip("grpc")
@@ -755,6 +796,77 @@ def test_workers_share_a_port_of_grpc_that_no_other_server_takes(model):
         assert f"port {port} of 127.0.0.1 is in use" in said
         assert running.end() == 0
         assert running.lines[-1].endswith("info    the server has stopped")
+
+
+FAILING = """
+import os, signal, sys
+from treekit.cli import main
+from treekit.errors import SettingError
+from treekit.serve.process import worker
+
+def end_by_signal(*_):
+    os.kill(os.getpid(), signal.SIGKILL)
+
+def raise_error(*_):
+    raise RuntimeError("not foreseen")
+
+def raise_setting_error(*_):
+    raise SettingError("of a setting\\ud800")
+
+name = sys.argv[1]
+if name in ("end_by_signal", "raise_error"):
+    worker.load_models = globals()[name]
+elif name == "raise_setting_error":  # when the service starts
+    worker.ServiceProcess._start = raise_setting_error
+
+if __name__ == "__main__" or name == "no_guard":
+    main(["serve", sys.argv[2], "--port", "0", "--workers", "2"])
+"""
+
+
+@pytest.mark.system
+@posix
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("end_by_signal", "a worker ended at startup: signal 9"),
+        ("raise_error", "a worker ended at startup: exit code 1"),
+        ("raise_setting_error", r"of a setting\ud800"),
+        ("no_guard", "a worker ended at startup: exit code 1"),
+    ],
+)
+def test_a_server_whose_workers_end_at_startup_ends_with_the_reason(model, tmp_path, name, message):
+    script = tmp_path / "failing.py"
+    script.write_text(FAILING)
+    done = subprocess.run(
+        [sys.executable, script, name, model],
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+        capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+    assert done.returncode == 2
+    assert done.stderr.count(message) == 1
+    assert done.stderr.splitlines()[-1].startswith("Error: ")
+    assert "listening" not in done.stderr
+
+
+@pytest.mark.system
+@posix
+@pytest.mark.parametrize("workers", [1, 2])
+def test_the_log_of_a_server_that_ends_has_all_requests(model, workers):
+    with server_process(model, "--log", "json", "--workers", workers) as running:
+        for _ in range(100):
+            assert ask_once(running.url)[0] == 200
+        [found] = httpx.get(f"{running.url}/v2/models/said/stats").json()["model_stats"]
+        pids = children(running.process.pid)
+        assert running.end() == 0
+    assert found["execution_count"] == 100
+    events = [json.loads(line) for line in running.lines]
+    requests = [event["path"] for event in events if event["event"] == "request"]
+    assert requests.count("/v2/models/said/infer") == 100
+    assert sum(event["event"] == "model-loaded" for event in events) == 1
+    assert [event["event"] for event in events][-1] == "stopped"
+    started = {event["pid"] for event in events if event["event"] == "worker-started"}
+    assert started == (set(pids) if workers > 1 else set())
 
 
 @pytest.mark.system

@@ -32,7 +32,7 @@ try:
     import uvicorn
     from uvicorn.config import STARTUP_FAILURE
     from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
-    from uvicorn.supervisors import Multiprocess
+    from uvicorn.supervisors.multiprocess import Multiprocess, Process
 except ImportError as missing:
     raise MissingExtraError("uvicorn and httptools", "serve") from missing
 
@@ -481,20 +481,24 @@ class WorkerSupervisor(Multiprocess):
             if not process.wait_until_ready(math.inf, self.should_exit):
                 if self.should_exit.is_set():
                     return
-                file = _get_error_file(self._folder, process.pid)
-                raise SettingError(
-                    file.read_text()
-                    if file.exists()
-                    else f"a worker ended at startup: {_describe_exit(process.exitcode)}"
-                )
+                raise self._make_error(process)
         self.config.app = partial(self._make_app, is_restarted=True)
         self._report_ready()
+
+    def _make_error(self, process: Process) -> SettingError:
+        """Return the error of a worker that cannot start."""
+        file = _get_error_file(self._folder, process.pid)
+        if file.exists():
+            return SettingError(file.read_text(encoding="utf-8"))
+        return SettingError(f"a worker ended at startup: {_describe_exit(process.exitcode)}")
 
     def keep_subprocess_alive(self) -> None:
         """Restart workers that have ended or do not answer, and log that."""
         before = tuple(self.processes)
         super().keep_subprocess_alive()
         for process in before:
+            if process.exitcode == STARTUP_FAILURE:  # for which uvicorn ends the server
+                raise self._make_error(process)
             if process.pid is not None and process not in self.processes:
                 forget_process(process.pid)
                 text = f"worker {process.pid} ended: {_describe_exit(process.exitcode)}; restarting"
