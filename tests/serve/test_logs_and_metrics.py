@@ -95,6 +95,25 @@ def test_a_request_is_a_line_of_json(service: Any) -> None:
     assert "there is no model 'none'" in none["error"]
 
 
+@pytest.mark.parametrize(
+    ("seconds", "expected"),
+    [
+        (1767225599.0, "2025-12-31T23:59:59.000Z"),
+        (1767225599.25, "2025-12-31T23:59:59.250Z"),
+        (1767225599.9999, "2025-12-31T23:59:59.999Z"),
+        (1767225600.0, "2026-01-01T00:00:00.000Z"),
+    ],
+)
+def test_times_have_milliseconds(seconds: float, expected: str) -> None:
+    lines = Lines()
+    lines.collect("text")
+    assert lines.handler is not None
+    record = logging.LogRecord("x", logging.ERROR, "", 0, "late", None, None)
+    record.created = seconds
+    lines.handler.handle(record)
+    assert lines.text == [f"{expected} error   late"]
+
+
 def test_a_request_is_a_line_for_people(service: Any) -> None:
     lines = Lines()
     app = gated(service, lines, log="text")
