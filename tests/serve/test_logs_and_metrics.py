@@ -212,6 +212,7 @@ def joined(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     """What `configure_logging` makes, writing to `Lines`; undone after the test."""
     root, lines = logging.getLogger(), Lines()
     before = root.handlers[:]
+    logging.captureWarnings(False)  # of a server of another test
     # A server of another test in this process may have configured uvicorn's own loggers.
     for name in ("uvicorn", "uvicorn.error"):
         monkeypatch.setattr(logging.getLogger(name), "handlers", [])
