@@ -1,4 +1,4 @@
-"""The fixture `postgres`: a temporary server on a Unix socket, run by an unprivileged user."""
+"""Temporary servers on Unix sockets: `postgres`, run by an unprivileged user, and `mysql`."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import pwd
 import shutil
 import subprocess
 import tempfile
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -33,6 +34,38 @@ def postgres() -> Iterator[str]:
     need("psycopg")
     with run_server() as address:
         yield address
+
+
+@pytest.fixture(scope="session")
+def mysql() -> Iterator[str]:
+    """Return the URL of a server of MariaDB; skip if it is not installed."""
+    need("pymysql", "mariadbd", "mariadb-install-db")
+    with run_mariadb() as url:
+        yield url
+
+
+@contextmanager
+def run_mariadb() -> Iterator[str]:
+    """Run a server of MariaDB during the context, without a network, and yield its URL."""
+    with tempfile.TemporaryDirectory(prefix="my-") as name:
+        log, socket = Path(name, "log"), Path(name, "socket")
+        user = [f"--user={pwd.getpwuid(os.geteuid()).pw_name}"]
+        common = ["--no-defaults", f"--datadir={name}/data", *user]
+        made = ["mariadb-install-db", *common, "--auth-root-authentication-method=normal"]
+        server = ["mariadbd", *common, "--skip-networking", f"--socket={socket}"]
+        server += [f"--pid-file={name}/pid", "--innodb-flush-log-at-trx-commit=0"]
+        with log.open("wb") as stream:
+            subprocess.run(made, stdout=stream, stderr=stream, check=True)
+            with subprocess.Popen(server, stdout=stream, stderr=stream) as process:
+                try:
+                    for _ in range(600):
+                        if socket.exists() or process.poll() is not None:
+                            break
+                        time.sleep(0.1)
+                    assert socket.exists(), log.read_text(errors="replace")
+                    yield f"mysql://root@localhost/test?unix_socket={socket}"
+                finally:
+                    process.terminate()
 
 
 @contextmanager

@@ -14,7 +14,7 @@ import pytest
 import sqlglot
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from treekit_sql.bounds import write_bound
+from treekit_sql.conditions import write_bound
 from treekit_sql.dialects import DIALECTS, SQLite
 from treekit_sql.exporter import export_sql
 from treekit_sql.readable import explain_unreadable_sql
@@ -59,7 +59,7 @@ def test_a_tree_reads_as_nested_case_with_labels_and_probabilities() -> None:
 WITH cells AS (
   SELECT
     t."id" AS key_0,
-    t."petal length (cm)" AS "petal length (cm)",
+    CAST(t."petal length (cm)" AS REAL) AS "petal length (cm)",
     t."Contract" COLLATE BINARY AS "Contract",
     TYPEOF(t."petal length (cm)") IN ('text', 'blob') AS has_text
   FROM "main"."rows" AS t

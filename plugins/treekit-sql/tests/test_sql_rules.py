@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 from click.testing import CliRunner
-from treekit_sql.rules import format_comment
+from treekit_sql.layout import format_comment
 from treekit_sql.run_sql import POSTGRES, DuckDBEngine, PostgresEngine, SQLiteEngine
 
 from tests.documents.test_documents import chinese_model, kinds, latin
@@ -153,7 +153,7 @@ def test_conditions_of_random_models_hold_for_the_rows_that_rules_fit(
 
 
 def small_model() -> Model:
-    schema = Schema((Column("x"), Column("y")), classes=("no", "yes"))
+    schema = Schema((Column("x"), Column("y")), classes=("no", "yes"), dtype="float64")
     inner = threshold(1, 0.5, leaf([3, 1]), leaf([1, 3]), missing=0)
     return make_model(schema, [build_tree(threshold(0, 2.5, inner, leaf([0, 2])), schema)])
 
@@ -235,8 +235,8 @@ def test_levels_are_compared_by_bytes_whatever_the_column_says(engine: Any) -> N
 CASE = """\
   CASE
     WHEN refused = 1 THEN NULL
-    WHEN "x" <= 2.5 + 1.192092896e-07 AND "y" <= 0.5 + 2.98023224e-08 THEN 'no' -- rule 1, support 4
-    WHEN "x" <= 2.5 + 1.192092896e-07 THEN 'yes' -- rule 2, support 4
+    WHEN "x" <= 2.5 AND ("y" <= 0.5 OR "y" IS NULL) THEN 'no' -- rule 1, support 4
+    WHEN "x" <= 2.5 THEN 'yes' -- rule 2, support 4
     ELSE 'yes' -- rule 3, support 2
   END AS "prediction"
 """

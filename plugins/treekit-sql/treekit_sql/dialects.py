@@ -57,8 +57,8 @@ class Dialect:
     title : str
     max_columns, max_result_columns : int
         Maximum number of columns of a table, and of the result of a query.
-    max_name_bytes : int
-        Maximum bytes of a name; 0 = no limit.
+    max_name_bytes, max_name_characters : int
+        Maximum length of a name; 0 = no limit.
     max_table_parts : int
         Maximum parts of the name of a table: catalog, schema, table.
     folds_case : bool
@@ -79,8 +79,8 @@ class Dialect:
         Types of bools, and of binary floating-point numbers.
     bool_texts : tuple of str
         Texts of false and of true.
-    executed : bool
-        Whether `treekit verify` runs its files; otherwise only the readable form is written.
+    has_all_forms : bool
+        Whether all forms are written, or only the readable one.
     forbidden_in_names : str
         Characters that no name may have.
     compares_bytes : bool
@@ -96,6 +96,7 @@ class Dialect:
     max_columns = 1600
     max_result_columns = 1664
     max_name_bytes = 63
+    max_name_characters = 0
     max_table_parts = 3
     folds_case = False
     allows_empty_name = False
@@ -108,10 +109,15 @@ class Dialect:
     bool_texts = ("false", "true")
     double_types: tuple[str, ...] = ("double precision", "real")
     compares_bytes = True
-    executed = True
+    has_all_forms = True
     forbidden_in_names = ""
     double_cast = ("CAST(", " AS DOUBLE PRECISION)")
     notes: tuple[str, ...] = ()
+
+    def explain_bad_name(self, name: str) -> str:
+        """Return why a name is not allowed, as the end of a sentence; empty if it is."""
+        wrong = [c for c in self.forbidden_in_names if c in name]
+        return f"contains {wrong[0]!r}" if wrong else ""
 
     def make_number(self, number: float) -> Sql:
         """Build a finite double, exact in any context."""
@@ -132,7 +138,7 @@ class Dialect:
         return True
 
     def convert_typed_cell(self, cell: Sql) -> Sql:
-        """Convert a cell of a column of numbers to a double, NULL if it is missing."""
+        """Convert a number to a double, as the model does; NULL if it is missing."""
         return self.replace_nan(make_cast(cell, "DOUBLE"))
 
     def find_text(self, cell: Sql) -> Sql | None:
@@ -514,10 +520,6 @@ class SQLite(Dialect):
     def reads_exactly(self, number: float) -> bool:
         """Return whether every version of SQLite reads the shortest decimal exactly."""
         return _is_read_exactly(number)
-
-    def convert_typed_cell(self, cell: Sql) -> Sql:
-        """Return the cell; a conversion would make 0 of text."""
-        return cell
 
     def find_text(self, cell: Sql) -> Sql | None:
         """Test for text and bytes, which any column of SQLite may hold."""

@@ -149,7 +149,7 @@ def _explain_unreadable(
     ExportError
         If it is the only form that the dialect has, or that was asked for.
     """
-    only = form == "readable" or not dialect.executed
+    only = form == "readable" or not dialect.has_all_forms
     if form not in ("auto", "readable"):
         reason = f"form={form!r} was set"
     elif text == "yes":
@@ -157,7 +157,7 @@ def _explain_unreadable(
     else:
         reason = explain_unreadable_sql(model, trees, dialect)
     if reason and only:
-        what = f"{dialect.title} has" if not dialect.executed else "form='readable' is"
+        what = f"{dialect.title} has" if not dialect.has_all_forms else "form='readable' is"
         raise ExportError(
             f"{what} nested CASE on columns of numbers and text only, and {reason}: "
             "choose form='auto' and one of the dialects sqlite, duckdb and postgres"

@@ -17,6 +17,7 @@ from treekit.export.literals import identifiers
 from treekit.export.lowering import LoweredTree
 from treekit.model.model import Model
 from treekit.model.tree import DerivedColumns
+from treekit.rules.rule_list import RuleList
 from treekit_sql.dialects import Dialect
 from treekit_sql.syntax import (
     Query,
@@ -90,7 +91,7 @@ def add_input_steps(
         Further columns of the first step, which are carried to all steps.
     refuse : {"null", "error"}
     """
-    asked = [f for f in range(len(cells.names)) if f in cells.used or _is_checked(cells.model, f)]
+    asked = [f for f in range(len(cells.names)) if f in cells.used or is_checked(cells.model, f)]
     made = {cells.names[f]: _convert_cell(cells, f, source) for f in asked}
     query.add_step("cells", first | made)
     query.carried_columns += list(first)
@@ -131,9 +132,25 @@ def find_linear_features(model: Model, derived: DerivedColumns) -> list[int]:
     return list(map(int, np.unique(derived.term_feature[summed])))
 
 
-def _is_checked(model: Model, feature: int) -> bool:
+def is_checked(model: Model | RuleList, feature: int) -> bool:
+    """Return whether a policy of the model refuses rows by their cell of a column."""
     nominal = model.schema.columns[feature].kind == "nominal"
     return model.missing == "error" or (nominal and model.unknown == "error")
+
+
+def read_cell(raw: Sql, feature: int, schema: Schema, dialect: Dialect, *, text: bool) -> Sql:
+    """Read a cell as a double, or a text compared by bytes; NULL if it is missing.
+
+    Without `text`, `Dialect.find_text` must find text in columns of numbers before.
+    """
+    column, marks = schema.columns[feature], schema.missing_marks
+    if column.kind == "nominal" and text:
+        return dialect.convert_to_text(raw, LevelIndex(column.levels, marks))
+    if column.kind == "nominal":
+        return dialect.clean_text(raw)
+    if not text:
+        return dialect.convert_typed_cell(raw)
+    return dialect.convert_to_number(raw, schema.number_marks, plain=schema.text_format.is_plain)
 
 
 def _convert_cell(cells: InputColumns, feature: int, source: str) -> Sql:
@@ -141,11 +158,10 @@ def _convert_cell(cells: InputColumns, feature: int, source: str) -> Sql:
     column, marks = schema.columns[feature], schema.missing_marks
     # Qualified: SQLite reads an unknown bare name as text.
     raw = quote_column(column.name, source)
-    if column.kind == "numeric" and not cells.text:
-        return dialect.convert_typed_cell(raw)
     if column.kind == "numeric":
-        plain = schema.text_format.is_plain
-        return dialect.convert_to_number(raw, schema.number_marks, plain=plain)
+        cell = read_cell(raw, feature, schema, dialect, text=cells.text)
+        is_text = None if cells.text else dialect.find_text(raw)
+        return cell if is_text is None else make_case([(is_text, raw.copy())], cell)
     tests = [(dialect.make_text(level), code) for code, level in enumerate(column.levels)]
     unseen: Sql | None = None
     if cells.model.unknown == "error":
@@ -154,29 +170,44 @@ def _convert_cell(cells: InputColumns, feature: int, source: str) -> Sql:
         unseen = make_case([(test, exp.Null()) for test in gone if test is not None], _UNSEEN_CODE)
     if not tests:
         return unseen or make_cast(exp.Null(), "BIGINT")
-    index = LevelIndex(column.levels, marks)
-    text = dialect.convert_to_text(raw, index) if cells.text else dialect.clean_text(raw)
+    text = read_cell(raw, feature, schema, dialect, text=cells.text)
     return make_switch(text, tests, unseen)
 
 
 def _list_refusals(cells: InputColumns, feature: int, refuse: str) -> list[tuple[Sql, Sql]]:
     """Return the conditions under which a row is refused, and the value of `REFUSED` for each."""
     model, dialect = cells.model, cells.dialect
-    name, nominal = model.schema.names[feature], model.schema.columns[feature].kind == "nominal"
     cell = cells.get_column(feature)
-    found: list[tuple[Sql, str]] = []
-    if nominal and model.unknown == "error":
-        unseen = combine(exp.EQ, cell, _UNSEEN_CODE)
-        found.append((unseen, f"column {name!r} holds a category that training did not see"))
-    if model.missing == "error":
-        found.append((make_null_test(cell), f"column {name!r} is missing, which the model refuses"))
-    if not nominal and (cells.text or dialect.find_text(cell) is not None):
-        found.append((dialect.is_not_number(cell), f"column {name!r} holds text, not a number"))
+    is_text = dialect.is_not_number(cell) if cells.text else dialect.find_text(cell)
+    unseen = combine(exp.EQ, cell, _UNSEEN_CODE) if model.unknown == "error" else None
     made: list[tuple[Sql, Sql]] = []
-    for condition, message in found:
+    for condition, reason in list_refusals(model, feature, cell, unseen, is_text):
+        message = f"column {model.schema.names[feature]!r} {reason}"
         refusal = dialect.make_refusal(f"treekit: {ascii(message)[1:-1]}", cell)
         made.append((condition, as_sql(1) if refuse == "null" else refusal))
     return made
+
+
+def list_refusals(
+    model: Model | RuleList, feature: int, cell: Sql, unseen: Sql | None, is_text: Sql | None
+) -> list[tuple[Sql, str]]:
+    """Return the conditions of a cell under which its row is refused, each with its reason.
+
+    Parameters
+    ----------
+    unseen : Sql, optional
+        Test for a category that training did not see, if it is not missing.
+    is_text : Sql, optional
+        Test for text in a column of numbers, if it may hold any.
+    """
+    nominal, found = model.schema.columns[feature].kind == "nominal", []
+    if nominal and unseen is not None:
+        found.append((unseen, "holds a category that training did not see"))
+    if model.missing == "error":
+        found.append((make_null_test(cell), "is missing, which the model refuses"))
+    if not nominal and is_text is not None:
+        found.append((is_text, "holds text, not a number"))
+    return found
 
 
 # ---------------------------------------------------------------- sql names
@@ -268,12 +299,15 @@ def find_name_problem(name: str, dialect: Dialect) -> str:
         return "is not valid Unicode text"
     if "\0" in name:
         return f"contains a NUL, which {dialect.title} does not allow in a name"
-    if wrong := [c for c in dialect.forbidden_in_names if c in name]:
-        return f"contains {wrong[0]!r}, which {dialect.title} does not allow in a name"
+    if problem := dialect.explain_bad_name(name):
+        return f"{problem}, which {dialect.title} does not allow in a name"
     if not name and not dialect.allows_empty_name:
         return f"is empty, which {dialect.title} does not allow"
     if dialect.max_name_bytes and size > dialect.max_name_bytes:
         return f"has {size} bytes, and {dialect.title} truncates names at {dialect.max_name_bytes}"
+    if dialect.max_name_characters and len(name) > dialect.max_name_characters:
+        most = dialect.max_name_characters
+        return f"has {len(name)} characters, and {dialect.title} takes up to {most}"
     if name in dialect.reserved_columns:
         return f"is a system column of every table of {dialect.title}"
     return ""
@@ -282,6 +316,8 @@ def find_name_problem(name: str, dialect: Dialect) -> str:
 def _fold_name(name: str, dialect: Dialect) -> str:
     if not dialect.folds_case:
         return name
+    if not dialect.has_all_forms:  # MySQL folds all letters
+        return name.lower()
     return "".join(c.lower() if c.isascii() else c for c in name)
 
 

@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
+from urllib.parse import parse_qsl, unquote, urlsplit
 
 import msgspec
 import numpy as np
@@ -34,10 +35,14 @@ from treekit.verify.probe_values import find_levels, make_unseen_text
 from treekit.verify.runtime import Job, OutOfTimeError, Runner, Runtime
 
 # ---------------------------------------------------------------- SQL engines
-# SQLite, DuckDB and PostgreSQL, each with a temporary table for the duration of a job.
+# SQLite, DuckDB, PostgreSQL and MySQL, each with a temporary table for the duration of a job.
 
 POSTGRES = "TREEKIT_POSTGRES"
 """Environment variable with the connection string of a PostgreSQL server, in psycopg's format."""
+
+MYSQL = "TREEKIT_MYSQL"
+"""Environment variable with the URL of a server of MySQL or MariaDB:
+``mysql://user:password@host:3306/database?unix_socket=/path``."""
 
 Place = str | Sequence[str]
 """Name of a table, or its catalog, schema and name."""
@@ -63,8 +68,8 @@ class Engine:
     ----------
     dialect : str
         Dialect, as in the exporter's setting and in sqlglot.
-    has_nan : bool
-        Whether a column of numbers can contain NaN as well as NULL.
+    has_nan, has_infinity : bool
+        Whether a column of numbers can contain NaN as well as NULL, and infinities.
     types : dict of str to str
         Types of the dialect.
     connection : Any
@@ -73,7 +78,7 @@ class Engine:
     """
 
     dialect: str
-    has_nan = True
+    has_nan = has_infinity = True
     types: Mapping[str, str]
     connection: Any
     error: type[Exception]
@@ -281,6 +286,76 @@ class PostgresEngine(Engine):
         super().close()
 
 
+class MySQLEngine(Engine):
+    """A connection to the server given by `MYSQL`, with temporary tables.
+
+    An infinity, which its columns cannot hold, is the largest double.
+    """
+
+    dialect, has_nan, has_infinity = "mysql", False, False
+    types: Mapping[str, str] = {
+        "REAL": "DOUBLE",
+        "TEXT": "LONGTEXT CHARACTER SET utf8mb4",
+        "BIGINT": "BIGINT",
+    }
+
+    def __init__(self) -> None:
+        import pymysql
+
+        self.error = pymysql.Error
+        url = urlsplit(os.environ.get(MYSQL, ""))
+        given = {
+            "user": unquote(url.username or ""),
+            "password": unquote(url.password or ""),
+            "host": url.hostname,
+            "port": url.port,
+            "database": unquote(url.path.lstrip("/")),
+            "unix_socket": dict(parse_qsl(url.query)).get("unix_socket"),
+        }
+        try:
+            self.connection = pymysql.connect(
+                charset="utf8mb4", **{name: value for name, value in given.items() if value}
+            )
+        except (pymysql.Error, RuntimeError) as error:
+            raise VerificationError(f"cannot connect to MySQL by {MYSQL}: {error}") from error
+
+    def _run(self, query: str) -> list[tuple[Any, ...]]:
+        with self.connection.cursor() as cursor:
+            cursor.execute(query)
+            return list(cursor.fetchall())
+
+    def create_table(
+        self, table: str | Sequence[str], columns: Sequence[SqlColumn]
+    ) -> Sequence[int]:
+        """Create a temporary table, which hides the table of that name."""
+        table = [table] if isinstance(table, str) else table
+        name = quote_table(table, self.dialect)
+        self._run(f"DROP TEMPORARY TABLE IF EXISTS {name}")
+        self._run(f"CREATE TEMPORARY TABLE {self.define_table(table, columns)}")
+        marks = ", ".join(["%s"] * len(columns))
+        with self.connection.cursor() as cursor:
+            cursor.executemany(
+                f"INSERT INTO {name.replace('%', '%%')} VALUES ({marks})",  # noqa: S608 - quoted
+                list(zip(*(cells for _, _, cells in columns), strict=True)),
+            )
+        return ()
+
+    def run_query(self, query: str, deadline: float) -> list[tuple[Any, ...]]:
+        """Run the query; the server stops it at the deadline."""
+        left = 0.0 if math.isinf(deadline) else max(deadline - time.monotonic(), 0.01)
+        maria = "MariaDB" in self.connection.get_server_info()
+        limit = (
+            f"max_statement_time = {left:.3f}"
+            if maria
+            else (f"max_execution_time = {left * 1000:.0f}")
+        )
+        try:
+            self._run(f"SET SESSION {limit}")
+            return self._run(query)
+        except self.error as error:
+            raise _make_query_error(error, deadline) from error
+
+
 def _make_query_error(error: Exception, deadline: float) -> VerificationError:
     if time.monotonic() >= deadline:
         return OutOfTimeError("the query did not end within the remaining time")
@@ -291,7 +366,7 @@ def _make_query_error(error: Exception, deadline: float) -> VerificationError:
 # ---------------------------------------------------------------- SQL artifacts
 
 _METADATA_MARK = "-- treekit-sql "
-_TITLES = {"sqlite": "SQLite", "duckdb": "DuckDB", "postgres": "PostgreSQL"}
+_TITLES = {"sqlite": "SQLite", "duckdb": "DuckDB", "postgres": "PostgreSQL", "mysql": "MySQL"}
 _METADATA_LINES = 10
 _SINGLE_ROWS = 3
 
@@ -385,6 +460,9 @@ class _QueriedTable:
     ) -> tuple[str, Sequence[Any]]:
         """Return the type and cells of a column; without text in the readable form."""
         text = self.metadata.form != "readable" and self.metadata.text != "no"
+        if not self.engine.has_infinity:
+            largest = np.finfo(np.float64).max
+            codes = np.clip(codes, -largest, largest)  # keeps NaN
         return _make_cells(column, codes, self.schema, self.engine.has_nan, text=text)
 
     def _decode_rows(self, found: list[tuple[Any, ...]], n: int) -> Answers:
@@ -477,17 +555,19 @@ def _make_runtime(name: str, engine_class: type[Engine], *modules: str) -> Runti
         for module in modules:
             if importlib.util.find_spec(module) is None:
                 return f"{module} is not installed"
-        if dialect == "postgres" and POSTGRES not in os.environ:
-            return f"the environment variable {POSTGRES} is not set"
+        if dialect in _SERVERS and _SERVERS[dialect] not in os.environ:
+            return f"the environment variable {_SERVERS[dialect]} is not set"
         return ""
 
     return Runtime(name, run_rows, get_version, explain_unavailable)
 
 
+_SERVERS = {"postgres": POSTGRES, "mysql": MYSQL}
 _VERSION_QUERIES = {
     "sqlite": "SELECT sqlite_version()",
     "duckdb": "SELECT ltrim(version(), 'v')",
     "postgres": "SHOW server_version",
+    "mysql": "SELECT version()",
 }
 
 SQL_RUNNER = Runner(
@@ -497,5 +577,6 @@ SQL_RUNNER = Runner(
         _make_runtime("sqlite3", SQLiteEngine),
         _make_runtime("duckdb", DuckDBEngine, "duckdb"),
         _make_runtime("postgres", PostgresEngine, "psycopg"),
+        _make_runtime("mysql", MySQLEngine, "pymysql"),
     ),
 )

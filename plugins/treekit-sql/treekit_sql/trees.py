@@ -27,6 +27,12 @@ from treekit.export.lowering import (
 from treekit.model.fixed_point import MASS, to_double_threshold
 from treekit.model.model import Model
 from treekit.model.tree import expand_slices
+from treekit_sql.conditions import (
+    make_category_sides,
+    make_category_test,
+    make_interval_test,
+    make_threshold_sides,
+)
 from treekit_sql.inputs import InputColumns
 from treekit_sql.syntax import (
     Query,
@@ -39,9 +45,7 @@ from treekit_sql.syntax import (
     make_call,
     make_case,
     make_cast,
-    make_membership_test,
     make_null_test,
-    make_or,
     make_select,
     make_switch,
 )
@@ -366,17 +370,7 @@ def _make_level_test(cells: InputColumns, test: int) -> Sql:
     derived = cells.derived
     branch = derived.level_branch[derived.level_start[test] : derived.level_start[test + 1]]
     cell = cells.get_column(int(derived.level_feature[test]))
-    members = [np.flatnonzero(branch == side).tolist() for side in (0, 1)]
-    tests = [
-        (make_membership_test(cell, codes), side) for side, codes in enumerate(members) if codes
-    ]
-    if derived.lost[test] >= 0:
-        tests.append((make_null_test(cell), int(derived.lost[test])))
-    return _make_branch_case(tests)
-
-
-def _make_branch_case(tests: list[tuple[Sql, int]]) -> Sql:
-    return make_case(tests) if tests else make_cast(exp.Null(), "BIGINT")
+    return make_category_sides(cell, range(len(branch)), branch.tolist(), int(derived.lost[test]))
 
 
 def _make_linear_test(cells: InputColumns, test: int) -> Sql:
@@ -405,13 +399,8 @@ def _make_linear_test(cells: InputColumns, test: int) -> Sql:
         value = exp.Paren(this=chain_terms(terms))
         if len(features) > 1:
             value = dialect.replace_nan(value)  # infinite terms of both signs
-    bound = dialect.make_bound(threshold)
-    tests = [
-        (combine(exp.LTE, value, bound), int(derived.below[test])),
-        (combine(exp.GT, value, bound), int(derived.above[test])),
-        (make_null_test(value), int(derived.lost[test])),
-    ]
-    return _make_branch_case([(condition, branch) for condition, branch in tests if branch >= 0])
+    sides = (int(derived.below[test]), int(derived.above[test]), int(derived.lost[test]))
+    return make_threshold_sides(value, dialect.make_bound(threshold), *sides)
 
 
 def _make_condition(
@@ -430,14 +419,15 @@ def _make_condition(
         return combine(exp.EQ, side, 0 if wanted else 1)
     value = cells.get_column(feature)
     if kind == Step.MISSING:
-        gone = make_null_test(value)
-        return gone if wanted else exp.Not(this=gone)
+        return make_null_test(value) if wanted else exp.Not(this=make_null_test(value))
     if kind == Step.IN:
-        inside = make_membership_test(value, tree.codes(node).tolist())
-        return inside if wanted else make_or(exp.Not(this=inside), make_null_test(value))
-    bound = cells.dialect.make_bound(thresholds[node])
-    compared = combine(exp.LTE if wanted else exp.GT, value, bound)
-    return make_or(compared, make_null_test(value)) if missing == wanted else compared
+        codes = tree.codes(node).tolist()
+        test = make_category_test(value, codes, outside=not wanted, or_missing=not wanted)
+    else:
+        bounds = [None, cells.dialect.make_bound(thresholds[node])]
+        above, upto = bounds if wanted else bounds[::-1]
+        test = make_interval_test(value, above, upto, or_missing=missing == wanted)
+    return exp.Paren(this=test) if isinstance(test, exp.Or) else test
 
 
 # ---------------------------------------------------------------- sql fractional instances

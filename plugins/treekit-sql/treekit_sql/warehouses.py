@@ -1,26 +1,30 @@
-"""Dialects that are written by sqlglot, and not run by `treekit verify`.
+"""Dialects that have the readable form only; see `treekit_sql.readable`.
 
-They have the readable form only; see `treekit_sql.readable`.
+They are written by sqlglot, and `treekit verify` runs none of them but MySQL.
 """
 
 from __future__ import annotations
+
+import re
 
 from sqlglot import exp
 
 from treekit.errors import ExportError
 from treekit.export.literals import encode_utf8
 from treekit_sql.dialects import Dialect, make_exponent_literal
-from treekit_sql.syntax import Sql, as_sql, make_call, make_case
+from treekit_sql.syntax import Sql, as_sql, combine, make_call, make_case, make_cast
 
+_MAX_THREE_BYTES = 0xFFFF
 _NOT_RUN = "This query was parsed by sqlglot, not run: compare some predictions with the model's."
 
 
 class Warehouse(Dialect):
     """Base class; the defaults are those of Snowflake."""
 
-    executed = False
+    has_all_forms = False
     max_columns = max_result_columns = 1000
-    max_name_bytes = 255
+    max_name_bytes = 0
+    max_name_characters = 255
     reserved_columns = frozenset()
     notes = (_NOT_RUN,)
     double_cast = ("CAST(", " AS DOUBLE)")
@@ -64,7 +68,7 @@ class BigQuery(ExponentDoubles):
     """BigQuery: NaN does not equal itself."""
 
     name, title = "bigquery", "BigQuery"
-    max_name_bytes = 300
+    max_name_characters = 300
     folds_case = True
     forbidden_in_names = '!"$()*,./;?@[\\]^`{}~'
 
@@ -85,15 +89,29 @@ class SQLServer(ExponentDoubles):
     """SQL Server: no NaN and no bools; blanks at the end of text are not compared."""
 
     name, title = "tsql", "SQL Server"
-    max_name_bytes = 128
+    max_name_characters = 128
     folds_case = True
     compares_bytes = False
     has_bools = False
-    notes = (_NOT_RUN, "Blanks at the end of text are not compared.  Bools are 1 and 0.")
+    notes = (
+        _NOT_RUN,
+        "Blanks at the end of text are not compared.  Bools are 1 and 0.",
+        "An empty text in a column of numbers counts as 0.",
+    )
 
     def replace_nan(self, value: Sql) -> Sql:
         """Return the value unchanged: there is no NaN."""
         return value
+
+    def make_text(self, content: str) -> Sql:
+        """Build a string literal, of Unicode if need be; refuse what the engine would cut out."""
+        if re.search(r"\\\r?\n", content):
+            raise ExportError(
+                f"{content[:80]!r} has a line that ends with a backslash, which SQL Server joins "
+                "with the next: rename it"
+            )
+        made = super().make_text(content)
+        return made if content.isascii() else exp.National(this=content)
 
     def clean_text(self, cell: Sql) -> Sql:
         """Compare by code points instead of the collation of the column."""
@@ -104,43 +122,66 @@ class Oracle(Warehouse):
     """Oracle Database: an empty text is NULL."""
 
     name, title = "oracle", "Oracle"
-    max_name_bytes = 128
+    max_name_bytes, max_name_characters = 128, 0
     max_table_parts = 2
     forbidden_in_names = '"'
     has_bools = False
     double_cast = ("TO_BINARY_DOUBLE(", ")")
     notes = (_NOT_RUN, "An empty text is missing.  Bools are 1 and 0.")
 
-    def replace_nan(self, value: Sql) -> Sql:
-        """Replace NaN by NULL; other numbers become BINARY_DOUBLE."""
-        number = make_call("TO_BINARY_DOUBLE", value)
+    def convert_typed_cell(self, cell: Sql) -> Sql:
+        """Convert a number to BINARY_DOUBLE, NULL if it is NaN."""
+        number = make_call("TO_BINARY_DOUBLE", cell)
         return make_call("NULLIF", number, exp.var("BINARY_DOUBLE_NAN"))
 
 
 class MySQL(ExponentDoubles):
-    """MySQL and MariaDB: no NaN; text is compared without case unless it is told otherwise."""
+    """MySQL and MariaDB: no NaN; text is compared by bytes, whatever its collation."""
 
     name, title = "mysql", "MySQL"
-    max_name_bytes = 64
+    max_name_characters = 64
     max_table_parts = 2
     folds_case = True
-    compares_bytes = False
-    notes = (_NOT_RUN, "Columns of text are compared as utf8mb4; others need CONVERT.")
+    notes = (
+        "For MySQL 8.0.17 or MariaDB 10.2.  A date in a column of numbers counts as a number.",
+    )
+
+    def explain_bad_name(self, name: str) -> str:
+        """Return why a name is not allowed: names are of UTF-8 with up to 3 bytes."""
+        if name.endswith(" "):
+            return "ends with a blank"
+        wrong = [c for c in name if ord(c) > _MAX_THREE_BYTES]
+        return f"contains {wrong[0]!r}" if wrong else ""
+
+    def make_text(self, content: str) -> Sql:
+        """Build a text; by its bytes if the server's settings change how it reads the text."""
+        encode_utf8(content)
+        made: Sql = exp.Literal.string(content)
+        if "\\" in content or not content.isprintable():  # backslashes are read by sql_mode
+            made = exp.HexString(this=content.encode().hex())
+        elif content.isascii():
+            return made
+        return exp.Introducer(this=exp.var("_utf8mb4"), expression=made)
+
+    def find_text(self, cell: Sql) -> Sql:
+        """Test for text and bytes, which a conversion would make 0."""
+        return combine(exp.LT, make_call("COERCIBILITY", cell.copy()), 5)
 
     def replace_nan(self, value: Sql) -> Sql:
         """Return the value unchanged: there is no NaN."""
         return value
 
     def clean_text(self, cell: Sql) -> Sql:
-        """Compare by bytes instead of the collation of the column."""
-        return exp.Collate(this=cell, expression=exp.var("utf8mb4_bin"))
+        """Compare by bytes: other collations ignore case, or blanks at the end."""
+        utf8 = exp.DataType(this=exp.DType.CHARACTER_SET, kind=exp.var("utf8mb4"))
+        return make_cast(exp.Cast(this=cell, to=utf8), "BINARY")
 
 
 class ClickHouse(ExponentDoubles):
     """ClickHouse: NaN does not equal itself."""
 
     name, title = "clickhouse", "ClickHouse"
-    max_name_bytes = 0
+    max_name_characters = 0
     max_table_parts = 2
 
     def replace_nan(self, value: Sql) -> Sql:

@@ -1,0 +1,228 @@
+"""A query for MySQL predicts as the model, to the bit, on a server of MariaDB."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from treekit_sql.exporter import export_sql
+from treekit_sql.run_sql import MYSQL, MySQLEngine
+
+from tests.extremes import EXTREMES, extreme_rows, wanted
+from tests.reference.models import mixed_schema, probe_rows, random_model
+from treekit.data.schema import Column, Schema
+from treekit.errors import ExportError
+from treekit.model.builder import build_tree, leaf, subset, threshold
+from treekit.model.model import Model, make_model
+from treekit.verify import verify
+from treekit.verify.answers import differing
+from treekit.verify.run_artifact import find_runner
+
+LARGEST = float(np.finfo(np.float64).max)
+WORDS = (
+    "a",
+    "A",
+    "a ",
+    "á",
+    "it's",
+    'x"y',
+    "x\\y",
+    "\\",
+    "\\'",
+    "%s",
+    "国",
+    "😀",
+    "a\nb",
+    "n\0",
+    "",
+)
+
+
+@pytest.fixture
+def engine(mysql: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[MySQLEngine]:
+    monkeypatch.setenv(MYSQL, mysql)
+    made = MySQLEngine()
+    yield made
+    made.close()
+
+
+def write(model: Model, **settings: Any) -> str:
+    return export_sql(model, "m", dialect="mysql", **settings)["m.sql"].decode()
+
+
+def check(model: Model, folder: Path, rows: Any) -> None:
+    path = folder / "m.sql"
+    path.write_text(write(model), encoding="utf-8", newline="")
+    rows = np.clip(np.asarray(rows, dtype=np.float64), -LARGEST, LARGEST)
+    expected = wanted(model, rows)
+    ((_, told), _) = find_runner(path).run_rows(path, model.schema, rows)
+    assert not len(differing(expected, told))
+
+
+@pytest.mark.system
+@pytest.mark.usefixtures("engine")
+@pytest.mark.parametrize("name", EXTREMES)
+def test_extreme_models_predict_the_same_bits_or_are_refused_by_name(
+    name: str, tmp_path: Path
+) -> None:
+    model = EXTREMES[name]()
+    try:
+        write(model)
+    except ExportError as error:
+        assert "MySQL" in str(error)  # noqa: PT017 - some are refused, others are not
+        return
+    check(model, tmp_path, extreme_rows(model, most=300))
+
+
+@pytest.mark.system
+@pytest.mark.usefixtures("engine")
+@pytest.mark.parametrize("seed", range(6))
+def test_random_trees_predict_the_same_bits(seed: int, tmp_path: Path) -> None:
+    classes = ("no", "yes", "may\nbe -- '\\\"") if seed % 3 else ()
+    schema = mixed_schema(classes, dtype=("float32", "float64")[seed % 2])
+    model = random_model(seed, schema, n_trees=1, n_splits=12)
+    check(model, tmp_path, probe_rows(model, 60, seed))
+
+
+def model_of_words(words: Sequence[str]) -> Model:
+    """Return a model whose label is the category of a cell, and "other" for others."""
+    schema = Schema((Column("c", "nominal", tuple(words)),), classes=(*words, "other"))
+    leaves = [leaf(row) for row in np.eye(len(words) + 1).tolist()]
+    root = leaves.pop()
+    for word, own in zip(words, leaves, strict=True):
+        root = subset("c", [word], own, root, missing=1)
+    return make_model(schema, [build_tree(root, schema)])
+
+
+def fill(engine: MySQLEngine, kind: str, cells: Sequence[Any], column: str = "c") -> None:
+    with engine.connection.cursor() as cursor:
+        cursor.execute("DROP TEMPORARY TABLE IF EXISTS `rows`")
+        cursor.execute(f"CREATE TEMPORARY TABLE `rows` (`{column}` {kind})")
+        cursor.executemany("INSERT INTO `rows` VALUES (%s)", [[cell] for cell in cells])
+
+
+def predict(engine: MySQLEngine, query: str) -> list[Any]:
+    return [row[0] for row in engine.run_query(query, math.inf)]
+
+
+@pytest.mark.system
+@pytest.mark.parametrize("mode", ["", "NO_BACKSLASH_ESCAPES", "HIGH_NOT_PRECEDENCE", "ANSI_QUOTES"])
+@pytest.mark.parametrize("collation", ["utf8mb4_general_ci", "utf8mb4_bin"])
+def test_categories_are_compared_by_bytes_whatever_the_column_and_server_say(
+    collation: str, mode: str, engine: MySQLEngine
+) -> None:
+    fill(
+        engine, f"VARCHAR(20) CHARACTER SET utf8mb4 COLLATE {collation}", [*WORDS, "B", "á ", None]
+    )
+    engine.connection.query(f"SET sql_mode = '{mode}'")
+    answers = predict(engine, write(model_of_words(WORDS)))
+    assert answers == [*WORDS, "other", "other", "other"]
+
+
+@pytest.mark.system
+def test_columns_of_other_character_sets_hold_the_same_categories(engine: MySQLEngine) -> None:
+    words = ("a", "A", "é", "É")
+    query = write(model_of_words(words))
+    for kind in ("VARCHAR(9) CHARACTER SET latin1", "TEXT CHARACTER SET utf16"):
+        fill(engine, kind, [*words, "e"])
+        assert predict(engine, query) == [*words, "other"]
+    fill(engine, "ENUM('A', 'é') CHARACTER SET latin1", ["A", "é"])
+    assert predict(engine, query) == ["A", "é"]
+    with engine.connection.cursor() as cursor:
+        cursor.execute("SET NAMES latin1")
+    engine.connection.encoding = "utf-8"  # a file of UTF-8 that a client sends as it is
+    fill(engine, "VARCHAR(9) CHARACTER SET utf8mb4", ["A", "b"])
+    assert predict(engine, query)[0] == "A"
+
+
+def numbers_model(at: float, dtype: str) -> Model:
+    schema = Schema((Column("x"),), classes=("no", "yes"), dtype=dtype)
+    return make_model(schema, [build_tree(threshold(0, at, leaf([1, 0]), leaf([0, 1]), 1), schema)])
+
+
+LARGE = [base + k for base in (2**53, 2**54 + 2**30, 10**17) for k in (-1, 0, 1, 2, 3)]
+NUMBERS: list[tuple[str, list[Any]]] = [
+    ("DOUBLE", [2.45, 2.4500000476837163, math.nextafter(2.45, 3), 1e308, 5e-324, -0.0]),
+    ("FLOAT", [2.45, 0.1, 2.0]),
+    ("BIGINT", LARGE),
+    ("BIGINT UNSIGNED", [2**64 - 1, *LARGE]),
+    ("DECIMAL(40, 20)", [Decimal("2.45"), Decimal("2.45000000000000000001"), Decimal("0.1")]),
+    ("BOOLEAN", [True, False]),
+]
+
+
+@pytest.mark.system
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize(("kind", "cells"), NUMBERS, ids=[kind for kind, _ in NUMBERS])
+def test_every_type_of_number_is_read_as_a_double(
+    kind: str, cells: list[Any], dtype: str, engine: MySQLEngine
+) -> None:
+    for at in (2.45, 0.1, 0.5, float(2**53), float(2**54), 1e17):
+        rounded = float(np.float32(at)) if dtype == "float32" else at
+        model = numbers_model(rounded, dtype)
+        fill(engine, kind, [*cells, None], "x")
+        single = kind == "FLOAT"
+        doubles = [float(np.float32(cell)) if single else float(cell) for cell in cells]
+        expected = model.predict({"x": np.array([*doubles, math.nan])}).tolist()
+        assert predict(engine, write(model)) == expected
+
+
+@pytest.mark.system
+@pytest.mark.parametrize("kind", ["VARCHAR(9)", "LONGTEXT", "VARBINARY(9)", "ENUM('abc', '2')"])
+def test_text_in_a_column_of_numbers_gives_null(kind: str, engine: MySQLEngine) -> None:
+    fill(engine, kind, ["abc", "2", None], "x")
+    assert predict(engine, write(numbers_model(2.5, "float64"))) == [None, None, None]
+
+
+HOSTILE = "x`; DROP TABLE `rows`; -- ' \" \\ %s {y}"
+
+
+@pytest.mark.system
+def test_hostile_names_are_names(engine: MySQLEngine) -> None:
+    schema = Schema((Column(HOSTILE),), "y", classes=("*/ no -- ", "'; DROP TABLE `rows`; --"))
+    model = make_model(schema, [build_tree(threshold(0, 0.5, leaf([1, 0]), leaf([0, 1])), schema)])
+    engine.create_table("rows", [(HOSTILE, "REAL", [0.0, 1.0])])
+    assert predict(engine, write(model)) == list(schema.classes)
+    assert len(engine.run_query("SELECT * FROM `rows`", math.inf)) == 2
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [("x ", "ends with a blank"), ("😀", "contains '😀'"), ("é" * 65, "has 65 characters")],
+)
+def test_names_that_mysql_rejects_are_refused(name: str, message: str) -> None:
+    schema = Schema((Column(name),), task="regression")
+    model = make_model(schema, [build_tree(threshold(0, 0.5, leaf(1.0), leaf(2.0)), schema)])
+    with pytest.raises(ExportError, match=f"{message}.* MySQL"):
+        write(model)
+
+
+def test_names_that_differ_in_the_case_of_any_letter_are_refused() -> None:
+    schema = Schema((Column("é"), Column("É")), task="regression")
+    model = make_model(schema, [build_tree(threshold(0, 0.5, leaf(1.0), leaf(2.0)), schema)])
+    with pytest.raises(ExportError, match="'é' and 'É' are equal in MySQL"):
+        write(model)
+
+
+@pytest.mark.system
+def test_a_file_is_verified_on_the_server_of_the_environment(
+    engine: MySQLEngine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    del engine
+    schema = Schema((Column("x"), Column("c", "nominal", ("a", "A"))), classes=("no", "yes"))
+    inner = subset("c", ["a"], leaf([3, 1]), leaf([1, 4]), missing=0)
+    model = make_model(schema, [build_tree(threshold(0, 2.5, leaf([0, 9]), inner), schema)])
+    path = tmp_path / "m.sql"
+    path.write_text(write(model, keys="id"), encoding="utf-8")
+    report = verify(model, [path])
+    assert report.equal, str(report)
+    assert "MariaDB" in report.versions["mysql"]
+    path.write_text(write(model).replace("'no'", "'yes'"), encoding="utf-8")
+    assert not verify(model, [path]).equal
+    monkeypatch.delenv(MYSQL)
+    assert f"{MYSQL} is not set" in str(verify(model, [path]))
