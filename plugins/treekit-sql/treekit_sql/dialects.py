@@ -79,8 +79,10 @@ class Dialect:
         Types of bools, and of binary floating-point numbers.
     bool_texts : tuple of str
         Texts of false and of true.
-    has_all_forms : bool
-        Whether all forms are written, or only the readable one.
+    forms : tuple of str
+        Forms that are written.
+    materializes : bool
+        Whether a step may be marked as one that is computed once.
     forbidden_in_names : str
         Characters that no name may have.
     compares_bytes : bool
@@ -109,7 +111,8 @@ class Dialect:
     bool_texts = ("false", "true")
     double_types: tuple[str, ...] = ("double precision", "real")
     compares_bytes = True
-    has_all_forms = True
+    forms: tuple[str, ...] = ("readable", "case", "table", "expression")
+    materializes = True
     forbidden_in_names = ""
     double_cast = ("CAST(", " AS DOUBLE PRECISION)")
     notes: tuple[str, ...] = ()
@@ -320,6 +323,10 @@ class Dialect:
             return None
         stripped = make_call(self.trim_function, make_cast(cell, "TEXT"), self.make_text(BLANKS))
         return make_membership_test(stripped, [self.make_text(mark) for mark in marks])
+
+    def make_bits(self, kind: type[Sql], left: Operand, right: Operand) -> Sql:
+        """Build an operation on the bits of a BIGINT that is not negative."""
+        return make_binary(kind, left, right)
 
     def make_extreme(self, values: Sequence[Sql], *, least: bool = False) -> Sql:
         """Build the maximum, or the minimum, of values."""

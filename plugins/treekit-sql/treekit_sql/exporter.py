@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import numpy as np
 from sqlglot import exp
 
 from treekit.data.schema import Schema
@@ -52,12 +53,15 @@ _COLUMN_KINDS = {"numeric": "number", "nominal": "text"}
 _MAX_CASE_DEPTH = 12
 """Maximum nesting of CASE: SQLite's parser has a stack of 100, and each CASE takes five."""
 _MAX_CASE_NODES = 200_000
-_AUTO_CASE_NODES = {"sqlite": 50_000, "duckdb": 1_000, "postgres": 50_000}
+_AUTO_CASE_NODES = {"sqlite": _MAX_CASE_NODES, "duckdb": 10_000, "postgres": _MAX_CASE_NODES}
 """Maximum number of nodes for which "auto" chooses CASE.
 
-4,000 rows in forests of 1,000, 6,000 and 22,000 nodes take, with CASE and with tables:
-0.1, 0.3, 1.2 and 2, 13, 29 s in SQLite; 0.1, 0.3, 0.6 and 1, 4, 7 s in PostgreSQL;
-0.4, 2.6, 11 and 0.2, 1.6, 0.7 s in DuckDB, whose plan grows with CASE.
+CASE is faster in SQLite and PostgreSQL at every size: 4,000 rows in forests of 6,000 and 65,000
+nodes take 0.07 and 0.8 s, with tables 3 and 39 s, in SQLite; 0.09 and 0.6 s, with tables 1.6 and
+5 s, in PostgreSQL; 191,000 nodes take 2.7 and 1.3 s.  DuckDB's plan grows with CASE, and its
+tables win where rows are few: CPU seconds for 4,000 and 100,000 rows are 0.4 and 0.7 with CASE,
+0.06 and 1.2 with tables, for 6,000 nodes; 1.1 and 2.0, 0.1 and 2.6 for 12,000; 3.2 and 4.5,
+0.2 and 4.3 for 27,000.
 Printing takes 0.1 ms per node (measured, on a busy machine)."""
 
 
@@ -119,6 +123,9 @@ def export_sql(
         told = _describe_file(dialect, "readable", place, handed)
         head = _write_readable_head(model.schema, trees[0], told, engine)
         return {f"{name}.sql": "\n".join([*head, f"{body};", ""]).encode()}
+    if "table" not in engine.forms:
+        _check_case_form(form, text, refuse, trees, derived, engine)
+        form, text = "case", "no"
     chosen, reason = _choose_form(form, model, trees, derived, engine)
     while True:
         cells = InputColumns(model, derived, engine, trees, text=text != "no")
@@ -149,7 +156,7 @@ def _explain_unreadable(
     ExportError
         If it is the only form that the dialect has, or that was asked for.
     """
-    only = form == "readable" or not dialect.has_all_forms
+    only = form == "readable" or "case" not in dialect.forms
     if form not in ("auto", "readable"):
         reason = f"form={form!r} was set"
     elif text == "yes":
@@ -157,12 +164,37 @@ def _explain_unreadable(
     else:
         reason = explain_unreadable_sql(model, trees, dialect)
     if reason and only:
-        what = f"{dialect.title} has" if not dialect.has_all_forms else "form='readable' is"
+        what = f"{dialect.title} has" if "case" not in dialect.forms else "form='readable' is"
         raise ExportError(
             f"{what} nested CASE on columns of numbers and text only, and {reason}: "
             "choose form='auto' and one of the dialects sqlite, duckdb and postgres"
         )
     return reason
+
+
+def _check_case_form(
+    form: str,
+    text: str,
+    refuse: str,
+    trees: tuple[LoweredTree, ...],
+    derived: DerivedColumns,
+    dialect: Dialect,
+) -> None:
+    """Refuse what CASE alone cannot express, in a dialect that has no other form of forests."""
+    sums = (np.diff(derived.term_start) > 1).any() or (derived.term_weight != 1.0).any()
+    reasons = {
+        f"form={form!r} was set": form in ("table", "expression"),
+        "text='yes' was set": text == "yes",
+        "refuse='error' was set": refuse == "error",
+        "the model divides rows among branches": not trees,
+        "a split sums columns": sums,
+    }
+    for reason, holds in reasons.items():
+        if holds:
+            raise ExportError(
+                f"{dialect.title} has CASE on columns of numbers and text only, and {reason}: "
+                "choose one of the dialects sqlite, duckdb and postgres"
+            )
 
 
 def _describe_file(dialect: str, form: str, place: list[str], keys: list[str]) -> dict[str, Any]:
@@ -228,7 +260,7 @@ def _build_query(
             for value, name in zip(answers, [*keys, *names], strict=True)
         ]
     )
-    made = query.build_statement(final)
+    made = query.build_statement(final, materializes=dialect.materializes)
     return made.order_by(as_sql(ROW_COLUMN), copy=False) if form == "table" else made
 
 
@@ -286,14 +318,15 @@ def _choose_form(
     if size > _MAX_CASE_NODES or deep > _MAX_CASE_DEPTH:
         raise ExportError(
             f"form={form!r} needs {size} nodes, nested {deep} deep; engines support up to "
-            f"{_MAX_CASE_NODES} nodes, {_MAX_CASE_DEPTH} deep: choose form='table' or 'auto'"
+            f"{_MAX_CASE_NODES} nodes, {_MAX_CASE_DEPTH} deep: choose form='table' or 'auto', or "
+            "another dialect"
         )
     if form == "expression" and model.schema.more:
         raise ExportError(
             "form='expression' is a single value, but the model has several targets: choose "
             "another form"
         )
-    return form, FORM_REASON
+    return form, FORM_REASON if "table" in dialect.forms else "the model has no shorter one"
 
 
 def _format_file(
@@ -315,6 +348,7 @@ def _format_file(
     if dialect.name == "postgres":
         head += ["-- Columns of numbers have a type of numbers or text, or the query cannot start."]
         head += ["-- Run it with SET jit = off: compiling such a query costs more than it saves."]
+    head += [f"-- {note}" for note in dialect.notes]
     kinds = {column.name: _COLUMN_KINDS[column.kind] for column in schema.columns}
     head.append(f"-- Columns: {json.dumps(kinds)}")
     head.append(

@@ -316,7 +316,7 @@ def find_name_problem(name: str, dialect: Dialect) -> str:
 def _fold_name(name: str, dialect: Dialect) -> str:
     if not dialect.folds_case:
         return name
-    if not dialect.has_all_forms:  # MySQL folds all letters
+    if "table" not in dialect.forms:  # MySQL folds all letters
         return name.lower()
     return "".join(c.lower() if c.isascii() else c for c in name)
 

@@ -510,9 +510,9 @@ def _make_cells(
         missing_cells: list[Any] = [None, math.nan] if has_nan else [None, *(marks if text else ())]
         values = codes.tolist()
     else:
-        padded = [f" {mark}\t" for mark in schema.missing_marks]
-        texts = [*schema.missing_marks, *padded]
-        missing_cells = [None, *(text for text in texts if text not in column.levels)]
+        marks = [*schema.missing_marks, *(f" {mark}\t" for mark in schema.missing_marks)]
+        marks = [mark for mark in marks if mark not in column.levels]
+        missing_cells = [None, *(marks if text else ())]
         texts = [*column.levels, make_unseen_text(column)]
         values = [texts[place] for place in find_levels(column, codes).tolist()]
     for turn, row in enumerate(np.flatnonzero(np.isnan(codes)).tolist()):

@@ -1,4 +1,4 @@
-"""Dialects that have the readable form only; see `treekit_sql.readable`.
+"""Dialects that have the readable form only, and MySQL, which has CASE for forests, too.
 
 They are written by sqlglot, and `treekit verify` runs none of them but MySQL.
 """
@@ -12,7 +12,7 @@ from sqlglot import exp
 from treekit.errors import ExportError
 from treekit.export.literals import encode_utf8
 from treekit_sql.dialects import Dialect, make_exponent_literal
-from treekit_sql.syntax import Sql, as_sql, combine, make_call, make_case, make_cast
+from treekit_sql.syntax import Operand, Sql, as_sql, combine, make_call, make_case, make_cast
 
 _MAX_THREE_BYTES = 0xFFFF
 _NOT_RUN = "This query was parsed by sqlglot, not run: compare some predictions with the model's."
@@ -21,7 +21,7 @@ _NOT_RUN = "This query was parsed by sqlglot, not run: compare some predictions 
 class Warehouse(Dialect):
     """Base class; the defaults are those of Snowflake."""
 
-    has_all_forms = False
+    forms = ("readable",)
     max_columns = max_result_columns = 1000
     max_name_bytes = 0
     max_name_characters = 255
@@ -139,6 +139,8 @@ class MySQL(ExponentDoubles):
     """MySQL and MariaDB: no NaN; text is compared by bytes, whatever its collation."""
 
     name, title = "mysql", "MySQL"
+    forms = ("readable", "case")
+    materializes = False
     max_name_characters = 64
     max_table_parts = 2
     folds_case = True
@@ -162,6 +164,10 @@ class MySQL(ExponentDoubles):
         elif content.isascii():
             return made
         return exp.Introducer(this=exp.var("_utf8mb4"), expression=made)
+
+    def make_bits(self, kind: type[Sql], left: Operand, right: Operand) -> Sql:
+        """Build an operation on the bits of a BIGINT; its result has no sign before the cast."""
+        return make_cast(super().make_bits(kind, left, right), "BIGINT")
 
     def find_text(self, cell: Sql) -> Sql:
         """Test for text and bytes, which a conversion would make 0."""
