@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import json
 import math
 import sqlite3
 from contextlib import closing
@@ -25,11 +27,13 @@ from tests.extremes import extreme_rows, wanted
 from tests.runtimes import need
 from tests.strategies import matrices, models
 from treekit.data.schema import Column, Schema
+from treekit.documents import Listing, render_listing
 from treekit.errors import ExportError
 from treekit.export.lowering import lower
 from treekit.model.builder import build_tree, is_missing, leaf, multiway, subset, threshold
 from treekit.model.fixed_point import to_double_threshold
 from treekit.model.model import Model, make_model
+from treekit.rules.measure import training_measures
 from treekit.rules.wording import format_number
 from treekit.verify.answers import differing
 from treekit.verify.run_artifact import find_runner
@@ -143,6 +147,85 @@ def test_text_among_numbers_gives_null_and_collations_are_overridden() -> None:
     assert labels == ["it's", "no", None, "no", "it's"]
 
 
+LARGE = [base + k for base in (2**53, 2**54 + 2**30, 10**17) for k in (-1, 0, 1, 2, 3)]
+TYPES: dict[str, dict[str, list[Any]]] = {
+    "sqlite": {"INTEGER": LARGE},
+    "duckdb": {"BIGINT": LARGE, "FLOAT": [2.45, 0.1]},
+    "postgres": {"BIGINT": LARGE, "REAL": [2.45, 0.1]},
+}
+DECIMALS = list(map(Decimal, ("2.45", "2.45000000000000000001", "0.1", "0.10000000000000000001")))
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize(
+    "engine",
+    [
+        "sqlite",
+        pytest.param("duckdb", marks=pytest.mark.matrix),
+        pytest.param("postgres", marks=pytest.mark.system),
+    ],
+)
+def test_every_type_of_number_is_read_as_a_double(
+    engine: str, dtype: str, request: pytest.FixtureRequest
+) -> None:
+    need(*(["duckdb"] if engine == "duckdb" else []))
+    types = dict(TYPES[engine])
+    if engine != "sqlite":
+        types["DECIMAL(38, 20)"] = DECIMALS
+    for at, (kind, cells), settings_ in itertools.product(
+        (2.45, 0.1, float(2**53), float(2**54), 1e17),
+        types.items(),
+        ({"form": "readable"}, {"form": "case", "text": "no"}, {"form": "rules"}),
+    ):
+        rounded = float(np.float32(at)) if dtype == "float32" else at
+        schema = Schema((Column("x"),), classes=("no", "yes"), dtype=dtype)
+        root = threshold(0, rounded, leaf([1, 0]), leaf([0, 1]), missing=1)
+        model = make_model(schema, [build_tree(root, schema)])
+        if settings_["form"] == "rules":
+            form = {"sqlite": "sql"}.get(engine, f"sql-{engine}")
+            listing = Listing(model.rules(), training_measures(model.rules()))
+            query = "".join(render_listing(form, listing, text=False))
+        else:
+            query = write(model, dialect=engine, **settings_)
+        single = kind in ("FLOAT", "REAL")
+        doubles = [float(np.float32(cell)) if single else float(cell) for cell in cells]
+        told = run_on_column(engine, kind, cells, query, request)
+        assert told == model.predict({"x": np.array(doubles)}).tolist(), (kind, at, settings_)
+
+
+def run_on_column(
+    engine: str, kind: str, cells: list[Any], query: str, request: pytest.FixtureRequest
+) -> list[Any]:
+    """Return the labels of a query for a table of one column."""
+    mark = "%s" if engine == "postgres" else "?"
+    if engine == "sqlite":
+        connection: Any = sqlite3.connect(":memory:")
+    elif engine == "duckdb":
+        import duckdb
+
+        connection = duckdb.connect()
+    else:
+        import psycopg
+
+        connection = psycopg.connect(request.getfixturevalue("postgres"))
+    with closing(connection), closing(connection.cursor()) as cursor:
+        cursor.execute(f"CREATE TEMPORARY TABLE rows (x {kind})")
+        cursor.executemany(f"INSERT INTO rows VALUES ({mark})", [[cell] for cell in cells])
+        return [row[0] for row in cursor.execute(query).fetchall()]
+
+
+def test_a_row_with_text_among_numbers_has_no_prediction_in_any_column() -> None:
+    schema = Schema((Column("x"),), classes=("no", "yes"))
+    root = threshold(0, 1.5, leaf([2, 1]), leaf([3, 1]))  # the label is always "no"
+    query = write(make_model(schema, [build_tree(root, schema)]))
+    with closing(sqlite3.connect(":memory:")) as connection:
+        connection.execute("CREATE TABLE rows (x)")
+        connection.executemany("INSERT INTO rows VALUES (?)", [["much"], [1.0]])
+        text, number = connection.execute(query).fetchall()
+    assert text == (None, None, None)
+    assert number[0] == "no"
+
+
 @pytest.mark.matrix
 def test_nan_is_missing_and_text_is_an_error_in_duckdb() -> None:
     need("duckdb")
@@ -204,10 +287,29 @@ def test_other_dialects_are_parsed_as_they_were_written(dialect: str) -> None:
     names = {cte.alias for cte in parsed.find_all(sqlglot.exp.CTE)}
     assert names == {"cells"}
     levels = {each.this for each in parsed.find_all(sqlglot.exp.Literal) if each.is_string}
+    hexed = parsed.find_all(sqlglot.exp.HexString)  # of MySQL, which may read \ otherwise
+    levels |= {bytes.fromhex(each.this).decode() for each in hexed}
     assert {"it's", "x\\y"} <= levels
     found = {each.name for each in parsed.find_all(sqlglot.exp.Column)}
     assert {column.name for column in columns} <= found
-    assert "-- This query was parsed by sqlglot, not run" in text
+    assert ("-- This query was parsed by sqlglot, not run" in text) == (dialect != "mysql")
+
+
+LONG = ("it's said: " + "blue AND green, " * 9, "it's " * 30, 'say "z", ' * 15, "` " + "[a] " * 30)
+
+
+@pytest.mark.parametrize("dialect", [*WAREHOUSES, *DIALECTS])
+def test_long_lines_are_never_broken_inside_names_and_texts(dialect: str) -> None:
+    name = "a column's name OR another's" if dialect == "bigquery" else 'it\'s a `name` OR [b] "c"'
+    name = name.replace('"', "") if dialect == "oracle" else name
+    schema = Schema((Column(name, "nominal", (*LONG, "z")),), classes=("no", "yes"))
+    root = build_tree(subset(0, ["z"], leaf([3, 1]), leaf([1, 4]), missing=0), schema)
+    text = write(make_model(schema, [root]), dialect=dialect, keys=json.dumps([name * 2]))
+    (parsed,) = sqlglot.parse(text[text.index("WITH") :], read=dialect)
+    assert parsed is not None
+    assert set(LONG) <= {each.this for each in parsed.find_all(sqlglot.exp.Literal)}
+    columns = {each.name for each in parsed.find_all(sqlglot.exp.Column)}
+    assert {name, name * 2} <= columns
 
 
 def tree_of(columns: tuple[Column, ...], **more: Any) -> Model:
@@ -227,24 +329,40 @@ def test_other_dialects_refuse_by_name_what_they_cannot_compare() -> None:
     levels = ("Yes", "yes ")
     schema = Schema((Column("c", "nominal", levels),), classes=("a", "b"))
     root = build_tree(subset("c", ["Yes"], leaf([1, 0]), leaf([0, 1])), schema)
-    for dialect in ("tsql", "mysql"):
-        with pytest.raises(ExportError, match="'Yes' and 'yes ' of 'c' may be equal"):
-            write(make_model(schema, [root]), dialect=dialect)
+    with pytest.raises(ExportError, match="'Yes' and 'yes ' of 'c' may be equal"):
+        write(make_model(schema, [root]), dialect="tsql")
     assert "= 'Yes' THEN" in write(make_model(schema, [root]), dialect="clickhouse")
 
 
 def test_each_dialect_cleans_numbers_and_text_in_its_way() -> None:
     texts = {name: write(small_model_of_words(), dialect=name) for name in WAREHOUSES}
-    assert 'NULLIF(t."length", CAST(\'NaN\' AS DOUBLE)) AS "length"' in texts["snowflake"]
-    assert "CASE WHEN IS_NAN(t.`length`) THEN NULL ELSE t.`length` END" in texts["bigquery"]
-    assert 'CASE WHEN isNaN(t."length") THEN NULL' in texts["clickhouse"]
-    assert "t.[length] AS [length]" in texts["tsql"]
+    number, nan = 'CAST(t."length" AS DOUBLE)', "CAST('NaN' AS DOUBLE)"
+    assert f'NULLIF({number}, {nan}) AS "length"' in texts["snowflake"]
+    number = "CAST(t.`length` AS FLOAT64)"
+    assert f"CASE WHEN IS_NAN({number}) THEN NULL ELSE {number} END" in texts["bigquery"]
+    number = 'CAST(t."length" AS Nullable(Float64))'
+    assert f"CASE WHEN isNaN({number}) THEN NULL ELSE {number} END" in texts["clickhouse"]
+    assert "CAST(t.[length] AS FLOAT) AS [length]" in texts["tsql"]
     assert "t.[word] COLLATE Latin1_General_100_BIN2 AS [word]" in texts["tsql"]
-    assert "t.`word` COLLATE utf8mb4_bin AS `word`" in texts["mysql"]
+    assert "CAST(t.`length` AS DOUBLE) AS `length`" in texts["mysql"]
+    assert "CAST(CAST(t.`word` AS CHAR CHARACTER SET utf8mb4) AS BINARY)" in texts["mysql"]
+    assert "COERCIBILITY(t.`length`) < 5 AS has_text" in texts["mysql"]
     assert 'NULLIF(TO_BINARY_DOUBLE(t."length"), BINARY_DOUBLE_NAN)' in texts["oracle"]
     assert 'FROM "rows" t' in texts["oracle"]
     assert "TO_BINARY_DOUBLE(CASE" in texts["oracle"]
     assert "THEN 1.0e0" in texts["databricks"]
+
+
+def test_sql_server_gets_texts_of_unicode_and_no_joined_lines() -> None:
+    schema = Schema((Column("c", "nominal", ("国", "b")),), classes=("非", "yes"))
+    root = build_tree(subset("c", ["国"], leaf([1, 0]), leaf([0, 1]), missing=1), schema)
+    text = write(make_model(schema, [root]), dialect="tsql")
+    assert "WHEN [c] = N'国' THEN N'非'" in text
+    assert "ELSE 'yes'" in text
+    schema = Schema((Column("c", "nominal", ("a\\\nb", "b")),), classes=("no", "yes"))
+    root = build_tree(subset("c", ["b"], leaf([1, 0]), leaf([0, 1]), missing=0), schema)
+    with pytest.raises(ExportError, match="which SQL Server joins with the next"):
+        write(make_model(schema, [root]), dialect="tsql")
 
 
 def small_model_of_words() -> Model:
