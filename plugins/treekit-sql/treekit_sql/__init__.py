@@ -1,4 +1,4 @@
-"""Models and rules as SQL for SQLite, DuckDB and PostgreSQL.
+"""Models and rules as SQL for SQLite, DuckDB and PostgreSQL, and models for MySQL.
 
 Modules are imported on first use: treekit imports this one at start-up.
 """
@@ -25,10 +25,10 @@ _EXPORT_SETTINGS = (
     Setting(
         "dialect",
         "sqlite",
-        "engine that runs the query; all but the first three: one tree, in the readable form",
+        "engine that runs the query; from snowflake on: one tree, in the readable form",
         choices=(
-            *("sqlite", "duckdb", "postgres", "snowflake", "bigquery", "databricks"),
-            *("tsql", "oracle", "mysql", "clickhouse"),
+            *("sqlite", "duckdb", "postgres", "mysql", "snowflake", "bigquery", "databricks"),
+            *("tsql", "oracle", "clickhouse"),
         ),
     ),
     Setting(
@@ -91,7 +91,7 @@ def _render(listing: Listing, *, dialect: str, **settings: Any) -> Iterator[str]
 @hookimpl
 def treekit_exporters() -> list[Exporter]:
     """Register the exporter, with what runs its files and those of the documents."""
-    summary = "a query for SQLite, DuckDB or PostgreSQL"
+    summary = "a query for SQLite, DuckDB, PostgreSQL or MySQL"
     return [Exporter("sql", ".sql", _export, _EXPORT_SETTINGS, summary, runner=_get_runner)]
 
 

@@ -86,14 +86,14 @@ def export_sql(
     name : str
         Stem of the file.
     dialect : str
-        A key of `DIALECTS`, or of `WAREHOUSES`, which have the readable form only.
+        A key of `DIALECTS`, or of `WAREHOUSES`, which have the forms `Dialect.forms` only.
     form : {"auto", "readable", "case", "table", "expression"}
         A single tree as nested CASE for people; SELECT with the trees as CASE expressions, or
         as tables traversed by a recursive query; or a single value, the label or number, for use
         in another query.
     text : {"auto", "yes", "no"}
         Whether columns of numbers may hold text, and columns of categories other notations and
-        marks of missing values; "auto": in all forms but the readable one.
+        marks of missing values; "auto": in all forms but the readable one, and not in MySQL.
     table : str
         Table to score; its columns have the names of the schema.  See `parse_table`.
     keys : str

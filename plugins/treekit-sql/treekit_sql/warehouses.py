@@ -82,7 +82,11 @@ class Databricks(ExponentDoubles):
 
     name, title = "databricks", "Databricks"
     folds_case = True
-    notes = (_NOT_RUN, "Delta tables need column mapping for names with blanks or brackets.")
+    notes = (
+        _NOT_RUN,
+        "Delta tables need column mapping for names with blanks or brackets.",
+        "Without the ANSI mode, text in a column of numbers is missing.",
+    )
 
 
 class SQLServer(ExponentDoubles):
@@ -145,7 +149,8 @@ class MySQL(ExponentDoubles):
     max_table_parts = 2
     folds_case = True
     notes = (
-        "For MySQL 8.0.17 or MariaDB 10.2.  A date in a column of numbers counts as a number.",
+        "For MySQL 8.0.17 and MariaDB 10.2, or newer; tested on MariaDB 10.11.",
+        "A date in a column of numbers counts as a number.",
     )
 
     def explain_bad_name(self, name: str) -> str:
