@@ -194,6 +194,11 @@ class ClickHouse(ExponentDoubles):
     name, title = "clickhouse", "ClickHouse"
     max_name_characters = 0
     max_table_parts = 2
+    notes = ("Tested in ClickHouse 26.9.  A date in a column of numbers counts as a number.",)
+
+    def convert_typed_cell(self, cell: Sql) -> Sql:
+        """Convert a number to a double, NULL if it is missing; a CAST would make NULL of text."""
+        return self.replace_nan(make_call("toFloat64", cell))
 
     def replace_nan(self, value: Sql) -> Sql:
         """Replace NaN by NULL."""
