@@ -165,11 +165,54 @@ def test_columns_of_other_character_sets_hold_the_same_categories(engine: MySQLE
         assert predict(engine, query) == [*words, "other"]
     fill(engine, "ENUM('A', 'é') CHARACTER SET latin1", ["A", "é"])
     assert predict(engine, query) == ["A", "é"]
-    with engine.connection.cursor() as cursor:
-        cursor.execute("SET NAMES latin1")
-    engine.connection.encoding = "utf-8"  # a file of UTF-8 that a client sends as it is
-    fill(engine, "VARCHAR(9) CHARACTER SET utf8mb4", ["A", "b"])
-    assert predict(engine, query)[0] == "A"
+
+
+def model_of_letter(letter: str) -> Model:
+    """Return a model that predicts 1 for a category, 3 for the others, 2 for no category."""
+    schema = Schema((Column("c", "nominal", (letter, "b", "c")),), task="regression")
+    rest = subset("c", ["b", "c"], leaf(3.0), leaf(2.0), missing=1)
+    return make_model(schema, [build_tree(subset("c", [letter], leaf(1.0), rest, 1), schema)])
+
+
+@pytest.mark.system
+def test_a_file_of_utf8_means_the_same_in_a_connection_of_latin1(engine: MySQLEngine) -> None:
+    fill(engine, "VARCHAR(9) CHARACTER SET utf8mb4", ["é", "b", "e", None])
+    engine.connection.query("SET NAMES latin1")
+    query = write(model_of_letter("é"))
+    for encoding in ("utf-8", "latin1"):  # the bytes of a file, or of the text
+        engine.connection.encoding = encoding
+        assert predict(engine, query) == [1.0, 3.0, 2.0, 2.0]
+
+
+@pytest.mark.system
+def test_exclusions_do_not_depend_on_the_precedence_of_not(engine: MySQLEngine) -> None:
+    schema = Schema((Column("c", "nominal", ("a", "b", "c")),), task="regression")
+    rest = subset("c", ["b"], leaf(2.0), leaf(3.0), missing=0)
+    root = build_tree(subset("c", ["a", "b"], rest, leaf(1.0), missing=1), schema)
+    model = make_model(schema, [root])
+    fill(engine, "VARCHAR(9)", ["a", "b", "c", "d", None])
+    expected = model.predict({"c": ["a", "b", "c", "d", None]}).tolist()
+    engine.connection.query("SET sql_mode = 'HIGH_NOT_PRECEDENCE'")
+    for form in ("readable", "case"):
+        query = write(model, form=form)
+        assert "NOT" in query
+        assert predict(engine, query) == expected
+
+
+def test_texts_beyond_ascii_are_shown_in_comments_that_they_cannot_end() -> None:
+    assert "`c` = _utf8mb4 x'e59bbd' /* 国 */ THEN" in write(model_of_letter("国"))
+    for letter in ("国*/ DROP", "国/*", "!国", "M!国", "国\n", "国--"):
+        query = write(model_of_letter(letter))
+        body = query[query.index("WITH") :]
+        assert body.count("/*") == body.count("*/") <= 1
+        assert "/*!" not in body
+        assert "/*M!" not in body
+
+
+def test_steps_of_a_forest_are_computed_once() -> None:
+    query = write(random_model(0, mixed_schema(), n_trees=2, n_splits=3))
+    assert query.count("LIMIT 18446744073709551615") == query.count(" AS (") > 2
+    assert "MATERIALIZED" not in query
 
 
 def numbers_model(at: float, dtype: str) -> Model:

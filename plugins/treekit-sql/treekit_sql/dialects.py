@@ -81,8 +81,6 @@ class Dialect:
         Texts of false and of true.
     forms : tuple of str
         Forms that are written.
-    materializes : bool
-        Whether a step may be marked as one that is computed once.
     forbidden_in_names : str
         Characters that no name may have.
     compares_bytes : bool
@@ -112,7 +110,6 @@ class Dialect:
     double_types: tuple[str, ...] = ("double precision", "real")
     compares_bytes = True
     forms: tuple[str, ...] = ("readable", "case", "table", "expression")
-    materializes = True
     forbidden_in_names = ""
     double_cast = ("CAST(", " AS DOUBLE PRECISION)")
     notes: tuple[str, ...] = ()
@@ -324,9 +321,8 @@ class Dialect:
         stripped = make_call(self.trim_function, make_cast(cell, "TEXT"), self.make_text(BLANKS))
         return make_membership_test(stripped, [self.make_text(mark) for mark in marks])
 
-    def make_bits(self, kind: type[Sql], left: Operand, right: Operand) -> Sql:
-        """Build an operation on the bits of a BIGINT that is not negative."""
-        return make_binary(kind, left, right)
+    def adapt_statement(self, made: Sql) -> None:
+        """Change a statement in steps where the engine reads it otherwise."""
 
     def make_extreme(self, values: Sequence[Sql], *, least: bool = False) -> Sql:
         """Build the maximum, or the minimum, of values."""

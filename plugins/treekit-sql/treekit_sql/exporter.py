@@ -260,7 +260,8 @@ def _build_query(
             for value, name in zip(answers, [*keys, *names], strict=True)
         ]
     )
-    made = query.build_statement(final, materializes=dialect.materializes)
+    made = query.build_statement(final)
+    dialect.adapt_statement(made)
     return made.order_by(as_sql(ROW_COLUMN), copy=False) if form == "table" else made
 
 

@@ -100,7 +100,7 @@ class ReviewedQuery:
                 return f"{cell} NOT{rest}"
             word = "<>" if isinstance(test, exp.EQ) else "IS NOT"
             return f"{cell} {word} {self.print_sql(test.expression)}"
-        return value.sql(dialect=self.dialect.name, comments=False, copy=False)
+        return value.sql(dialect=self.dialect.name, copy=False)
 
     def print_name(self, name: str) -> str:
         """Print a quoted name."""

@@ -148,8 +148,6 @@ def make_select(columns: Mapping[str, Sql], source: str = "") -> exp.Select:
 
 # ---------------------------------------------------------------- sql query
 
-_ALL_ROWS = 2**64 - 1
-
 
 @dataclass
 class Query:
@@ -183,19 +181,14 @@ class Query:
         """Insert a table before all steps, for use in later steps."""
         self.steps.insert(0, (name, query))
 
-    def build_statement(self, final: exp.Select, *, materializes: bool = True) -> exp.Select:
-        """Build a SELECT from the last step, with all steps as common table expressions.
-
-        A step is computed once, not again at each reference: it is MATERIALIZED, or has a LIMIT.
-        """
-        if not materializes:
-            for _, query in self.steps:
-                query.set("limit", exp.Limit(expression=as_sql(_ALL_ROWS)))
+    def build_statement(self, final: exp.Select) -> exp.Select:
+        """Build a SELECT from the last step, with all steps as common table expressions."""
         parts = [
+            # MATERIALIZED: each step is computed once, not again at each reference.
             exp.CTE(
                 this=query,
                 alias=exp.TableAlias(this=exp.to_identifier(name)),
-                materialized=True if materializes and not isinstance(query, exp.Union) else None,
+                materialized=None if isinstance(query, exp.Union) else True,
             )
             for name, query in self.steps
         ]

@@ -33,7 +33,6 @@ from treekit_sql.conditions import (
     make_interval_test,
     make_threshold_sides,
 )
-from treekit_sql.dialects import Dialect
 from treekit_sql.inputs import InputColumns
 from treekit_sql.syntax import (
     Query,
@@ -90,18 +89,18 @@ def add_case_steps(query: Query, cells: InputColumns, trees: tuple[LoweredTree, 
         ]
         made[f"g{number}"] = add_terms(terms)
     query.add_step("trees", made)
-    query.add_step("sums", _unpack_sums(model, groups, cells.dialect))
+    query.add_step("sums", _unpack_sums(model, groups))
 
 
-def _unpack_sums(model: Model, groups: list[list[int]], dialect: Dialect) -> dict[str, Sql]:
+def _unpack_sums(model: Model, groups: list[list[int]]) -> dict[str, Sql]:
     """Return the sum of each of the model's values."""
     schema = model.schema
     made: dict[int, Sql] = {}
     for number, own in enumerate(groups):
         group = made[own[0]] = as_sql(f"g{number}")
         if len(own) == 2:
-            made[own[0]] = dialect.make_bits(exp.BitwiseAnd, group, (1 << _SUM_BITS) - 1)
-            made[own[1]] = dialect.make_bits(exp.BitwiseRightShift, group, _SUM_BITS)
+            made[own[0]] = make_binary(exp.BitwiseAnd, group, (1 << _SUM_BITS) - 1)
+            made[own[1]] = make_binary(exp.BitwiseRightShift, group, _SUM_BITS)
     for first, last in pairwise(schema.blocks):
         others = [made[k].copy() for k in range(first, last) if k in made]
         if model.margins and len(others) < last - first:

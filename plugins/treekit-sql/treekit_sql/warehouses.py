@@ -12,9 +12,10 @@ from sqlglot import exp
 from treekit.errors import ExportError
 from treekit.export.literals import encode_utf8
 from treekit_sql.dialects import Dialect, make_exponent_literal
-from treekit_sql.syntax import Operand, Sql, as_sql, combine, make_call, make_case, make_cast
+from treekit_sql.syntax import Sql, as_sql, combine, make_call, make_case, make_cast
 
 _MAX_THREE_BYTES = 0xFFFF
+_ALL_ROWS = 2**64 - 1
 _NOT_RUN = "This query was parsed by sqlglot, not run: compare some predictions with the model's."
 
 
@@ -144,7 +145,6 @@ class MySQL(ExponentDoubles):
 
     name, title = "mysql", "MySQL"
     forms = ("readable", "case")
-    materializes = False
     max_name_characters = 64
     max_table_parts = 2
     folds_case = True
@@ -161,18 +161,27 @@ class MySQL(ExponentDoubles):
         return f"contains {wrong[0]!r}" if wrong else ""
 
     def make_text(self, content: str) -> Sql:
-        """Build a text; by its bytes if the server's settings change how it reads the text."""
-        encode_utf8(content)
-        made: Sql = exp.Literal.string(content)
-        if "\\" in content or not content.isprintable():  # backslashes are read by sql_mode
-            made = exp.HexString(this=content.encode().hex())
-        elif content.isascii():
-            return made
-        return exp.Introducer(this=exp.var("_utf8mb4"), expression=made)
+        """Build a text: by its bytes, and as a comment, if settings change how it is read.
 
-    def make_bits(self, kind: type[Sql], left: Operand, right: Operand) -> Sql:
-        """Build an operation on the bits of a BIGINT; its result has no sign before the cast."""
-        return make_cast(super().make_bits(kind, left, right), "BIGINT")
+        These are ``sql_mode`` for backslashes, and the character set of the connection.
+        """
+        encode_utf8(content)
+        if content.isascii() and content.isprintable() and "\\" not in content:
+            return exp.Literal.string(content)
+        made = exp.Introducer(
+            this=exp.var("_utf8mb4"), expression=exp.HexString(this=content.encode().hex())
+        )
+        if content.isprintable() and not {"*", "/"} & {*content}:
+            made.comments = [content]
+        return made
+
+    def adapt_statement(self, made: Sql) -> None:
+        """Compute each step once, by a LIMIT, and keep NOT from binding to what follows it."""
+        for step in made.find_all(exp.CTE):
+            step.set("materialized", None)
+            step.this.set("limit", exp.Limit(expression=as_sql(_ALL_ROWS)))
+        for test in made.find_all(exp.Not):  # sql_mode=HIGH_NOT_PRECEDENCE
+            test.set("this", exp.Paren(this=test.this))
 
     def find_text(self, cell: Sql) -> Sql:
         """Test for text and bytes, which a conversion would make 0."""
