@@ -355,16 +355,22 @@ def test_each_dialect_cleans_numbers_and_text_in_its_way() -> None:
     assert "THEN 1.0e0" in texts["databricks"]
 
 
-def test_sql_server_gets_texts_of_unicode_and_no_joined_lines() -> None:
+def test_sql_server_gets_texts_of_unicode() -> None:
     schema = Schema((Column("c", "nominal", ("国", "b")),), classes=("非", "yes"))
     root = build_tree(subset("c", ["国"], leaf([1, 0]), leaf([0, 1]), missing=1), schema)
     text = write(make_model(schema, [root]), dialect="tsql")
     assert "WHEN [c] = N'国' THEN N'非'" in text
     assert "ELSE 'yes'" in text
-    schema = Schema((Column("c", "nominal", ("a\\\nb", "b")),), classes=("no", "yes"))
-    root = build_tree(subset("c", ["b"], leaf([1, 0]), leaf([0, 1]), missing=0), schema)
-    with pytest.raises(ExportError, match="which SQL Server joins with the next"):
-        write(make_model(schema, [root]), dialect="tsql")
+
+
+@pytest.mark.parametrize("dialect", ["tsql", "oracle"])
+def test_lines_at_which_a_client_ends_a_statement_are_refused(dialect: str) -> None:
+    attack = "x;\nGO\nDROP TABLE rows;\n"
+    for name, level, label in ((attack, "a", "no"), ("c", attack, "no"), ("c", "a", attack)):
+        schema = Schema((Column(name, "nominal", (level, "b")),), classes=(label, "yes"))
+        root = build_tree(subset(0, [level], leaf([1, 0]), leaf([0, 1]), missing=1), schema)
+        with pytest.raises(ExportError, match=r"contains '\\n', which|has several lines"):
+            write(make_model(schema, [root]), dialect=dialect)
 
 
 def small_model_of_words() -> Model:

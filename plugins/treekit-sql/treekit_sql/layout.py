@@ -24,6 +24,11 @@ _KEYWORDS = frozenset({"AND", "OR", "WHEN", "THEN", "ELSE", "END"})
 CASE_START = "CASE\n"
 """Start of a CASE in lines."""
 
+_NEGATIONS: dict[type[Sql], tuple[str, str]] = {
+    exp.EQ: ("=", "<>"),
+    exp.In: ("IN", "NOT IN"),
+    exp.Is: ("IS", "IS NOT"),
+}
 _MAX_CHAIN = 32  # terms of one AND; SQLite limits nesting to 1,000
 
 
@@ -93,13 +98,9 @@ class ReviewedQuery:
         if isinstance(value, exp.Paren):
             return f"({self.print_sql(value.this)})"
         if isinstance(value, exp.Not):
-            test = value.this
-            cell, whole = self.print_sql(test.this), self.print_sql(test)
-            rest = whole.removeprefix(cell)
-            if isinstance(test, exp.In):
-                return f"{cell} NOT{rest}"
-            word = "<>" if isinstance(test, exp.EQ) else "IS NOT"
-            return f"{cell} {word} {self.print_sql(test.expression)}"
+            word, negated = _NEGATIONS[type(value.this)]
+            cell, test = self.print_sql(value.this.this), self.print_sql(value.this)
+            return f"{cell} {negated}{test.removeprefix(f'{cell} {word}')}"
         return value.sql(dialect=self.dialect.name, copy=False)
 
     def print_name(self, name: str) -> str:
@@ -149,7 +150,7 @@ class ReviewedQuery:
     ) -> None:
         """Add a step; its columns are given by name, in parts that fit into lines.
 
-        A step that is read `once` is not computed again at each reference.
+        With `once`, it is computed once, not again at each reference.
         """
         lines = []
         for own, parts in columns.items():

@@ -5,8 +5,6 @@ They are written by sqlglot, and `treekit verify` runs none of them but MySQL.
 
 from __future__ import annotations
 
-import re
-
 from sqlglot import exp
 
 from treekit.errors import ExportError
@@ -15,6 +13,7 @@ from treekit_sql.dialects import Dialect, make_exponent_literal
 from treekit_sql.syntax import Sql, as_sql, combine, make_call, make_case, make_cast
 
 _MAX_THREE_BYTES = 0xFFFF
+_LINE_ENDS = "\n\r"
 _ALL_ROWS = 2**64 - 1
 _NOT_RUN = "This query was parsed by sqlglot, not run: compare some predictions with the model's."
 
@@ -29,13 +28,18 @@ class Warehouse(Dialect):
     reserved_columns = frozenset()
     notes = (_NOT_RUN,)
     double_cast = ("CAST(", " AS DOUBLE)")
-    has_bools = True
+    has_bools = allows_lines = True
 
     def make_text(self, content: str) -> Sql:
         """Build a string literal; refuse a NUL."""
         encode_utf8(content)
         if "\0" in content:
             raise ExportError(f"{content[:80]!r} contains a NUL, which {self.title} rejects")
+        if not self.allows_lines and {*_LINE_ENDS} & {*content}:  # ";" there, or GO on a line
+            raise ExportError(
+                f"{content[:80]!r} has several lines, whose ends may end a statement in clients "
+                f"of {self.title}: rename it"
+            )
         return exp.Literal.string(content)
 
     def clean_text(self, cell: Sql) -> Sql:
@@ -95,6 +99,8 @@ class SQLServer(ExponentDoubles):
 
     name, title = "tsql", "SQL Server"
     max_name_characters = 128
+    forbidden_in_names = _LINE_ENDS
+    allows_lines = False
     folds_case = True
     compares_bytes = False
     has_bools = False
@@ -109,12 +115,7 @@ class SQLServer(ExponentDoubles):
         return value
 
     def make_text(self, content: str) -> Sql:
-        """Build a string literal, of Unicode if need be; refuse what the engine would cut out."""
-        if re.search(r"\\\r?\n", content):
-            raise ExportError(
-                f"{content[:80]!r} has a line that ends with a backslash, which SQL Server joins "
-                "with the next: rename it"
-            )
+        """Build a string literal, of Unicode if need be."""
         made = super().make_text(content)
         return made if content.isascii() else exp.National(this=content)
 
@@ -129,10 +130,14 @@ class Oracle(Warehouse):
     name, title = "oracle", "Oracle"
     max_name_bytes, max_name_characters = 128, 0
     max_table_parts = 2
-    forbidden_in_names = '"'
+    forbidden_in_names = f'"{_LINE_ENDS}'
+    allows_lines = False
     has_bools = False
     double_cast = ("TO_BINARY_DOUBLE(", ")")
-    notes = (_NOT_RUN, "An empty text is missing.  Bools are 1 and 0.")
+    notes = (
+        _NOT_RUN,
+        "An empty text is missing.  Bools are 1 and 0.  In SQL*Plus, SET DEFINE OFF first.",
+    )
 
     def convert_typed_cell(self, cell: Sql) -> Sql:
         """Convert a number to BINARY_DOUBLE, NULL if it is NaN."""
