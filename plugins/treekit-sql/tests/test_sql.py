@@ -525,14 +525,14 @@ def test_a_column_that_the_table_lacks_is_an_error_not_a_text() -> None:
 
 
 def test_auto_says_why_it_takes_tables() -> None:
-    model = EXTREMES["mixed64"]()
+    model = EXTREMES["five_thousand_trees"]()
 
     def form_of(**settings: Any) -> str:
         (content,) = export_sql(model, "m", **settings).values()
         return content.decode().splitlines()[2]
 
     assert form_of().startswith("-- Form: case; CASE needs ")
-    assert "more than 1000" in form_of(dialect="duckdb")
+    assert "more than 10000" in form_of(dialect="duckdb")
     with pytest.raises(ExportError, match=r"missing='fractional'\): choose form='table'"):
         export_sql(EXTREMES["fractional"](), "m", form="case")
 
@@ -642,7 +642,7 @@ def test_verify_names_what_it_lacks_to_run_a_query(
     path, _ = written(model, tmp_path, dialect="sqlite")
     report = verify(model, [path], runtimes="all")
     assert report.equal
-    assert [untried.why for untried in report.untried] == ["the file is written for SQLite"] * 2
+    assert [untried.why for untried in report.untried] == ["the file is written for SQLite"] * 3
     path.write_text("SELECT 1", encoding="utf-8")
     assert "has no line with its dialect" in str(verify(model, [path]))
 

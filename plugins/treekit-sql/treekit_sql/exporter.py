@@ -217,8 +217,13 @@ def _write_readable_head(
     ]
     if "numeric" in kinds:
         text = "gives NULL" if checked else "is an error"
-        head.append(f"-- Columns of numbers hold numbers; NULL and NaN are missing.  Text {text}:")
-        head.append("-- for tables with text or marks of missing values, export with text=yes.")
+        advised = "table" in dialect.forms  # forms that read text
+        end = ":" if advised else "."
+        head.append(
+            f"-- Columns of numbers hold numbers; NULL and NaN are missing.  Text {text}{end}"
+        )
+        if advised:
+            head.append("-- for tables with text or marks of missing values, export with text=yes.")
     if "nominal" in kinds:
         head.append("-- Text is compared as it is; a category not seen in training is missing.")
     if schema.dtype == "float32" and "numeric" in kinds:

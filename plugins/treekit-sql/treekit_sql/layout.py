@@ -99,8 +99,9 @@ class ReviewedQuery:
             return f"({self.print_sql(value.this)})"
         if isinstance(value, exp.Not):
             word, negated = _NEGATIONS[type(value.this)]
-            cell, test = self.print_sql(value.this.this), self.print_sql(value.this)
-            return f"{cell} {negated}{test.removeprefix(f'{cell} {word}')}"
+            test = value.this.copy()  # ClickHouse's has parentheses below a NOT
+            start = f"{self.print_sql(test.this)} "
+            return f"{start}{negated}{self.print_sql(test).removeprefix(start + word)}"
         return value.sql(dialect=self.dialect.name, copy=False)
 
     def print_name(self, name: str) -> str:

@@ -112,6 +112,8 @@ def render_sql(
             "leave it out, or export the model to sql"
         )
     yield format_comment(words.say("sql_head", engine=query.dialect.title, table=TABLE_NAME))
+    if rules.unknown != "error" and any(c.kind == "nominal" for c in rules.schema.columns):
+        yield format_comment(words.say("sql_unseen"))
     yield format_comment(words.say("sql_text" if text else "sql_typed"))
     yield format_comment(words.say("sql_each" if each else "sql_case"))
     if answered and not each:

@@ -155,7 +155,8 @@ class MySQL(ExponentDoubles):
     folds_case = True
     notes = (
         "For MySQL 8.0.17 and MariaDB 10.2, or newer; tested on MariaDB 10.11.",
-        "A date in a column of numbers counts as a number.",
+        "Text is compared by its bytes in UTF-8, whatever its collation and character set.",
+        "COERCIBILITY below 5 means text or bytes; a date counts as a number.",
     )
 
     def explain_bad_name(self, name: str) -> str:
