@@ -39,7 +39,7 @@ def postgres() -> Iterator[str]:
 @pytest.fixture(scope="session")
 def mysql() -> Iterator[str]:
     """Return the URL of a server of MariaDB; skip if it is not installed."""
-    need("pymysql", "mariadbd", "mariadb-install-db")
+    need("pymysql", "mariadb-install-db")
     with run_mariadb() as url:
         yield url
 
@@ -52,7 +52,9 @@ def run_mariadb() -> Iterator[str]:
         user = [f"--user={pwd.getpwuid(os.geteuid()).pw_name}"]
         common = ["--no-defaults", f"--datadir={name}/data", *user]
         made = ["mariadb-install-db", *common, "--auth-root-authentication-method=normal"]
-        server = ["mariadbd", *common, "--skip-networking", f"--socket={socket}"]
+        # Debian's folder of servers is not in the PATH of every user.
+        program = shutil.which("mariadbd", path=f"{os.environ['PATH']}:/usr/sbin") or "mariadbd"
+        server = [program, *common, "--skip-networking", f"--socket={socket}"]
         server += [f"--pid-file={name}/pid", "--innodb-flush-log-at-trx-commit=0"]
         with log.open("wb") as stream:
             subprocess.run(made, stdout=stream, stderr=stream, check=True)

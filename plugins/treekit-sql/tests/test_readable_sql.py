@@ -26,7 +26,7 @@ from tests.examples import examples
 from tests.extremes import extreme_rows, wanted
 from tests.runtimes import need
 from tests.strategies import matrices, models
-from treekit.data.schema import Column, Schema
+from treekit.data.schema import Column, Notation, Schema
 from treekit.documents import Listing, render_listing
 from treekit.errors import ExportError
 from treekit.export.lowering import lower
@@ -214,6 +214,30 @@ def run_on_column(
         return [row[0] for row in cursor.execute(query).fetchall()]
 
 
+@pytest.mark.parametrize(
+    "engine",
+    [
+        pytest.param("duckdb", marks=pytest.mark.matrix),
+        pytest.param("postgres", marks=pytest.mark.system),
+    ],
+)
+def test_text_that_a_cast_would_read_stops_queries_of_typed_tables(
+    engine: str, request: pytest.FixtureRequest
+) -> None:
+    need("duckdb" if engine == "duckdb" else "psycopg")
+    schema = Schema((Column("x"),), classes=("no", "yes"), notation=Notation(",", "."))
+    root = threshold(0, 1.5, leaf([1, 0]), leaf([0, 1]))
+    model = make_model(schema, [build_tree(root, schema)])
+    rules = Listing(model.rules(), training_measures(model.rules()))
+    for query in (
+        write(model, dialect=engine),
+        write(model, dialect=engine, form="case", text="no"),
+        "".join(render_listing(f"sql-{engine}", rules, text=False)),
+    ):
+        with pytest.raises(Exception, match=r"No function matches|operator does not exist"):
+            run_on_column(engine, "TEXT", ["1.234"], query, request)  # 1234 for the model
+
+
 def test_a_row_with_text_among_numbers_has_no_prediction_in_any_column() -> None:
     schema = Schema((Column("x"),), classes=("no", "yes"))
     root = threshold(0, 1.5, leaf([2, 1]), leaf([3, 1]))  # the label is always "no"
@@ -340,9 +364,9 @@ def test_each_dialect_cleans_numbers_and_text_in_its_way() -> None:
     texts = {name: write(small_model_of_words(), dialect=name) for name in WAREHOUSES}
     number, nan = 'CAST(t."length" AS DOUBLE)', "CAST('NaN' AS DOUBLE)"
     assert f'NULLIF({number}, {nan}) AS "length"' in texts["snowflake"]
-    number = "CAST(t.`length` AS FLOAT64)"
+    number = "t.`length` + 0.0e0"
     assert f"CASE WHEN IS_NAN({number}) THEN NULL ELSE {number} END" in texts["bigquery"]
-    number = 'toFloat64(t."length")'
+    number = 't."length" + 0.0e0'
     assert f"CASE WHEN isNaN({number}) THEN NULL ELSE {number} END" in texts["clickhouse"]
     assert "CAST(t.[length] AS FLOAT) AS [length]" in texts["tsql"]
     assert "t.[word] COLLATE Latin1_General_100_BIN2 AS [word]" in texts["tsql"]

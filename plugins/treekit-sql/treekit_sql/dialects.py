@@ -83,6 +83,8 @@ class Dialect:
         Forms that are written.
     forbidden_in_names : str
         Characters that no name may have.
+    rejects_text : bool
+        Whether text in a column of numbers stops a query, if `find_text` does not find it.
     compares_bytes : bool
         Whether two texts are equal only if their bytes are.
     double_cast : (str, str)
@@ -108,6 +110,7 @@ class Dialect:
     bool_types: tuple[str, ...] = ("boolean",)
     bool_texts = ("false", "true")
     double_types: tuple[str, ...] = ("double precision", "real")
+    rejects_text = True
     compares_bytes = True
     forms: tuple[str, ...] = ("readable", "case", "table", "expression")
     forbidden_in_names = ""
@@ -138,8 +141,11 @@ class Dialect:
         return True
 
     def convert_typed_cell(self, cell: Sql) -> Sql:
-        """Convert a number to a double, as the model does; NULL if it is missing."""
-        return self.replace_nan(make_cast(cell, "DOUBLE"))
+        """Convert a number to a double, as the model does; NULL if it is missing.
+
+        A cast would read some texts as numbers, and not as the model does.
+        """
+        return self.replace_nan(cell)  # with a double, all numbers but REAL are doubles
 
     def find_text(self, cell: Sql) -> Sql | None:
         """Test whether a cell of a column of numbers holds text; None if it cannot."""
@@ -415,6 +421,11 @@ def make_exponent_literal(number: float) -> Sql:
     return exp.Neg(this=literal) if math.copysign(1.0, number) < 0 else literal
 
 
+def add_zero(cell: Sql) -> Sql:
+    """Build the sum of a cell and 0, as a double."""
+    return combine(exp.Add, cell, make_exponent_literal(0.0))
+
+
 class DuckDB(Dialect):
     """DuckDB; see `Dialect`."""
 
@@ -436,6 +447,10 @@ class DuckDB(Dialect):
 
     make_result = make_bound = make_number
     double_cast = ("", "")
+
+    def convert_typed_cell(self, cell: Sql) -> Sql:
+        """Convert a number to a double by a sum, which is an error for text."""
+        return self.replace_nan(add_zero(cell))
 
     def write_double(self, number: float) -> str:
         """Write a double as the engine converts it to text."""
@@ -523,6 +538,10 @@ class SQLite(Dialect):
     def reads_exactly(self, number: float) -> bool:
         """Return whether every version of SQLite reads the shortest decimal exactly."""
         return _is_read_exactly(number)
+
+    def convert_typed_cell(self, cell: Sql) -> Sql:
+        """Convert a number to a double; text, which `find_text` finds, becomes any number."""
+        return make_cast(cell, "DOUBLE")
 
     def find_text(self, cell: Sql) -> Sql | None:
         """Test for text and bytes, which any column of SQLite may hold."""

@@ -216,7 +216,8 @@ def _write_readable_head(
         f"-- Form: readable; the tree has {tree.n_nodes} nodes.",
     ]
     if "numeric" in kinds:
-        text = "gives NULL" if checked else "is an error"
+        text = "is an error" if dialect.rejects_text else "is converted by the engine"
+        text = "gives NULL" if checked else text
         advised = "table" in dialect.forms  # forms that read text
         end = ":" if advised else "."
         head.append(

@@ -9,7 +9,7 @@ from sqlglot import exp
 
 from treekit.errors import ExportError
 from treekit.export.literals import encode_utf8
-from treekit_sql.dialects import Dialect, make_exponent_literal
+from treekit_sql.dialects import Dialect, add_zero, make_exponent_literal
 from treekit_sql.syntax import Sql, as_sql, combine, make_call, make_case, make_cast
 
 _MAX_THREE_BYTES = 0xFFFF
@@ -29,6 +29,11 @@ class Warehouse(Dialect):
     notes = (_NOT_RUN,)
     double_cast = ("CAST(", " AS DOUBLE)")
     has_bools = allows_lines = True
+    rejects_text = False
+
+    def convert_typed_cell(self, cell: Sql) -> Sql:
+        """Convert a number to a double, NULL if it is missing."""
+        return self.replace_nan(make_cast(cell, "DOUBLE"))
 
     def make_text(self, content: str) -> Sql:
         """Build a string literal; refuse a NUL."""
@@ -73,9 +78,14 @@ class BigQuery(ExponentDoubles):
     """BigQuery: NaN does not equal itself."""
 
     name, title = "bigquery", "BigQuery"
+    rejects_text = True
     max_name_characters = 300
     folds_case = True
     forbidden_in_names = '!"$()*,./;?@[\\]^`{}~'
+
+    def convert_typed_cell(self, cell: Sql) -> Sql:
+        """Convert a number to a double by a sum, which is an error for text."""
+        return self.replace_nan(add_zero(cell))
 
     def replace_nan(self, value: Sql) -> Sql:
         """Replace NaN by NULL."""
@@ -207,13 +217,14 @@ class ClickHouse(ExponentDoubles):
     """ClickHouse: NaN does not equal itself."""
 
     name, title = "clickhouse", "ClickHouse"
+    rejects_text = True
     max_name_characters = 0
     max_table_parts = 2
-    notes = ("Tested in ClickHouse 26.9.  A date in a column of numbers counts as a number.",)
+    notes = ("Tested in ClickHouse 26.9.",)
 
     def convert_typed_cell(self, cell: Sql) -> Sql:
-        """Convert a number to a double, NULL if it is missing; a CAST would make NULL of text."""
-        return self.replace_nan(make_call("toFloat64", cell))
+        """Convert a number to a double by a sum, which is an error for text."""
+        return self.replace_nan(add_zero(cell))
 
     def replace_nan(self, value: Sql) -> Sql:
         """Replace NaN by NULL."""
