@@ -15,13 +15,13 @@ from tests.snapshots.public_api import FACADES, list_private_names
 ROOT = Path(__file__).resolve().parents[2]
 PLUGINS = ROOT / "plugins"
 ROW = re.compile(r"^\| \[(treekit-[\w-]+)\]\(\1\) \| [^|]+ \| ([^|]+) \|", re.M)
-BUILT_ON = dict(ROW.findall((PLUGINS / "README.md").read_text(encoding="utf-8")))
-"""The third column of the table of `plugins/README.md`: contract or first-party."""
+USES = dict(ROW.findall((PLUGINS / "README.md").read_text(encoding="utf-8")))
+"""The third column of the table of `plugins/README.md`: contract or internals."""
 
-CONTRACT = sorted(name for name in BUILT_ON if BUILT_ON[name] == "contract")
-FIRST_PARTY = sorted(name for name in BUILT_ON if BUILT_ON[name] == "first-party")
+CONTRACT = sorted(name for name in USES if USES[name] == "contract")
+INTERNALS = sorted(name for name in USES if USES[name] == "internals")
 SENTENCE = (
-    "First-party: this package also uses parts of treekit outside the [contract](../CONTRACT.md), "
+    "This package also uses parts of treekit outside the [contract](../CONTRACT.md), "
     "which may change with any release, so each version of it needs the same version of treekit."
 )
 
@@ -55,8 +55,8 @@ def find_requirement(name: str) -> str:
 
 
 def test_each_package_is_in_the_table_in_one_of_two_groups():
-    assert set(BUILT_ON) == {path.parent.name for path in PLUGINS.glob("*/pyproject.toml")}
-    assert sorted(CONTRACT + FIRST_PARTY) == sorted(BUILT_ON)
+    assert set(USES) == {path.parent.name for path in PLUGINS.glob("*/pyproject.toml")}
+    assert sorted(CONTRACT + INTERNALS) == sorted(USES)
 
 
 def test_the_number_of_packages_by_contract_is_that_of_the_text():
@@ -69,11 +69,11 @@ def test_the_number_of_packages_by_contract_is_that_of_the_text():
 def test_a_package_by_contract_uses_the_facades_alone(name: str):
     assert find_private_names(name) == set()
     assert find_requirement(name).startswith(">=")
-    assert "First-party" not in (PLUGINS / name / "README.md").read_text(encoding="utf-8")
+    assert "uses parts of treekit outside" not in (PLUGINS / name / "README.md").read_text(encoding="utf-8")
 
 
-@pytest.mark.parametrize("name", FIRST_PARTY)
-def test_a_first_party_package_is_pinned_to_this_version_and_says_so(name: str):
+@pytest.mark.parametrize("name", INTERNALS)
+def test_a_package_that_uses_internals_is_pinned_to_this_version_and_says_so(name: str):
     assert find_requirement(name) == f"=={treekit.__version__}"
     assert read_project(name)["project"]["version"] == treekit.__version__
     text = (PLUGINS / name / "README.md").read_text(encoding="utf-8")
@@ -81,7 +81,7 @@ def test_a_first_party_package_is_pinned_to_this_version_and_says_so(name: str):
     assert find_private_names(name), "it uses the façades alone: make it one by contract"
 
 
-@pytest.mark.parametrize("name", BUILT_ON)
+@pytest.mark.parametrize("name", USES)
 def test_a_package_defines_no_attributes_of_its_modules_on_demand(name: str):
     for path in list_shipped(name):
         assert "\ndef __getattr__(" not in path.read_text(encoding="utf-8"), path

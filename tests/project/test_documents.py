@@ -364,9 +364,9 @@ def test_every_package_has_a_line_and_no_other():
 
 @pytest.mark.parametrize("package", PACKAGES, ids=lambda package: package.name)
 def test_a_line_states_kinds_purpose_and_place(package: Path):
-    kinds, built_on, what, seen = (cell.strip() for cell in ROWS[package.name].split(" | "))
+    kinds, uses, what, seen = (cell.strip() for cell in ROWS[package.name].split(" | "))
     assert kinds.split(", ") == hooks(package)
-    assert built_on in ("contract", "first-party")
+    assert uses in ("contract", "internals")
     assert len(what) > 20
     assert re.fullmatch(r"`.+`|!?\[.+\]\(.+\)", seen)
     project = tomllib.loads((package / "pyproject.toml").read_text(encoding="utf-8"))["project"]

@@ -130,8 +130,8 @@ class _Description:
     Attributes
     ----------
     is_portable : bool
-        Whether what is described so far is the same in other processes.  Objects whose contents
-        cannot be compared stand for themselves, in this process.
+        Whether what is described so far is valid in other processes.  Objects whose contents
+        cannot be compared are described by their identity.
     """
 
     def __init__(self) -> None:

@@ -251,7 +251,7 @@ def _find_misspelt_hooks(manager: pluggy.PluginManager) -> list[str]:
 
 
 def _find_misplaced_hooks(manager: pluggy.PluginManager, declared: Declaration) -> list[str]:
-    """Return faults of hooks whose kind is not among the plugin's groups, or the reverse."""
+    """Return an error for each hook without an entry point, and each entry point without a hook."""
     if GENERAL_GROUP in declared.groups:
         return []
     (plugin,) = manager.get_plugins()

@@ -49,7 +49,7 @@ def write_bound(shown: str, bound: float, dialect: Dialect) -> Sql:
 
 
 def _find_rest(shown: str, bound: float) -> float | None:
-    """Return the shortest number that added to `shown` gives `bound`, in doubles and decimals."""
+    """Return the shortest literal d with ``shown + d == bound``, in doubles and in decimals."""
     if not math.isfinite(bound):
         return None
     with localcontext(Context(prec=800)):
@@ -93,7 +93,7 @@ def make_category_test(
 
 
 def make_threshold_sides(value: Sql, bound: Sql, below: int, above: int, lost: int = -1) -> Sql:
-    """Build the side, 0 or 1, of a number at most, or above, a bound, or missing; NULL for -1."""
+    """Map a number at most or above a bound, or missing, to its branch, 0 or 1; map -1 to NULL."""
     return _make_sides(
         value,
         [(combine(exp.LTE, value, bound), below), (combine(exp.GT, value, bound), above)],
@@ -104,7 +104,7 @@ def make_threshold_sides(value: Sql, bound: Sql, below: int, above: int, lost: i
 def make_category_sides(
     cell: Sql, categories: Sequence[Operand], sides: Sequence[int], lost: int = -1
 ) -> Sql:
-    """Build the side, 0 or 1, of each category, or of a missing cell; NULL for -1."""
+    """Map each category, or a missing cell, to its branch, 0 or 1; map -1 to NULL."""
     members = [[x for x, own in zip(categories, sides, strict=True) if own == k] for k in (0, 1)]
     tests = [(make_membership_test(cell, own), k) for k, own in enumerate(members) if own]
     return _make_sides(cell, tests, lost)

@@ -180,7 +180,7 @@ def _check_case_form(
     derived: DerivedColumns,
     dialect: Dialect,
 ) -> None:
-    """Refuse what CASE alone cannot express, in a dialect that has no other form of forests."""
+    """Raise an error if a dialect of CASE alone cannot express the model."""
     sums = (np.diff(derived.term_start) > 1).any() or (derived.term_weight != 1.0).any()
     reasons = {
         f"form={form!r} was set": form in ("table", "expression"),
@@ -192,8 +192,8 @@ def _check_case_form(
     for reason, holds in reasons.items():
         if holds:
             raise ExportError(
-                f"{dialect.title} has CASE on columns of numbers and text only, and {reason}: "
-                "choose one of the dialects sqlite, duckdb and postgres"
+                f"for {dialect.title}, models are written as CASE on single columns only, but "
+                f"{reason}: choose one of the dialects sqlite, duckdb and postgres"
             )
 
 

@@ -62,7 +62,7 @@ class When(NamedTuple):
 
 
 class ReviewedQuery:
-    """Query in steps that people can read: each has the cells of the table, or what follows.
+    """Readable query of common table expressions: the cells, and values computed from them.
 
     Attributes
     ----------

@@ -110,7 +110,7 @@ class _PrintedTree:
         return self.query.format_case([*refused, *whens], "  ")
 
     def _make_whens(self, node: int, indent: str, single: list[str | None]) -> Iterator[When]:
-        """Yield the branches of the CASE of a subtree: each to the lighter child, or the rest."""
+        """Yield the branches of the CASE of a subtree, each for the lighter child of a split."""
         while (same := single[node]) is None:
             light, heavy = self.order[node]
             value = single[light]

@@ -213,7 +213,7 @@ class _RuleQuery(ReviewedQuery):
         return [test for test, _ in list_refusals(rules, feature, cell, unseen, is_text)]
 
     def _make_side(self, test: int) -> Sql:
-        """Build the result of a test, 0 or 1: the first clause whose value is known decides."""
+        """Build the result of a test, 0 or 1: that of the first clause that is not NULL."""
         clauses = [self._make_clause(clause, test) for clause in self.rules.tests[test]]
         return clauses[0] if len(clauses) == 1 else make_call("COALESCE", *clauses)
 

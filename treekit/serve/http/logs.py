@@ -294,7 +294,7 @@ class _LineListener(QueueListener):
         return self._lines.get(block)
 
     def handle(self, record: Any) -> None:
-        """Write a record and all that wait: a call for each would take 1 us more (measured)."""
+        """Write a record and all queued ones: a call for each would take 1 us more (measured)."""
         lines, stream = self._lines, self._stream
         while record is not None:
             if isinstance(record, threading.Event):

@@ -107,7 +107,7 @@ def _count_connections() -> int | None:
 
 
 class _LastingProtocol(HttpToolsProtocol):
-    """Protocol whose idle connections stay open for a moment at shutdown."""
+    """HTTP protocol that closes idle connections some time after the start of a shutdown."""
 
     def shutdown(self) -> None:
         """Close the connection later if it is idle: its client may have sent a request."""
