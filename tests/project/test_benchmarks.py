@@ -12,8 +12,7 @@ import pytest
 from benchmarks import aims, equality, everything, results, tables
 from benchmarks.__main__ import main, run
 from benchmarks.clock import measured
-from benchmarks.frame import Benchmark, Figure, Measured, Parameter, Result
-from benchmarks.plots import curves_svg
+from benchmarks.frame import Benchmark, Measured, Parameter, Result
 from benchmarks.sides import absent
 from benchmarks.training import grown
 
@@ -103,15 +102,6 @@ def test_work_is_equal_if_leaves_and_accuracy_are_close():
     assert "-0.0040" in tables.fairness(of({"leaves": 1000, "quality": 0.896}), peer)
 
 
-def test_an_absent_peer_stands_in_the_table_as_such():
-    one = everything()["one-row"]
-    sides = {"ydf": of(failed="ydf is not installed"), "treekit": of({"us": 5.0, "rows": 2e5})}
-    table = tables.of(one, Result("one-row", {"c": sides}))
-    assert "| c | ydf | ydf is not installed |" in table
-    assert "|  | treekit | 5.000 | 1.000 | 200,000 |" in table
-    assert Figure("us", "us").written(of()) == ""
-
-
 @pytest.mark.system
 def test_the_table_of_probes_is_measured(tmp_path, monkeypatch, capsys):
     copy = tmp_path / "README.md"
@@ -126,45 +116,6 @@ def test_the_table_of_probes_is_measured(tmp_path, monkeypatch, capsys):
     assert text.endswith(f"{equality.END}\nafter\n")
     assert "old" not in text
     assert "several targets: rules" in capsys.readouterr().out
-
-
-def test_a_cell_states_what_was_refused_not_run_or_different():
-    cell = equality.Cell
-    said = [cell(5000), cell(5000, 2), cell(refused="rows divide"), cell(failed="no gcc")]
-    assert list(map(str, said)) == ["= 5,000", "**2 differ**", "refused", "**not run**"]
-
-
-def test_the_report_writes_between_its_markers_and_keeps_what_it_has_no_result_of(tmp_path: Path):
-    curve = {
-        f"rows = {n:,}": {"treekit": of({"cpu": n / 1e4}), "ydf": of({"cpu": n**2 / 1e8})}
-        for n in (1_000, 10_000)
-    }
-    tree = {"sklearn": of({"cpu": 12.0}), "ydf": of(failed="gone")}
-    tree["treekit entropy"] = of({"cpu": 2.0})
-    for name, cases in (("scaling-rows", curve), ("tree-million", {"a tree": tree})):
-        usual = {key: one.default for key, one in everything()[name].parameters.items()}
-        about = results.about(usual, 1, 9.0)
-        results.write(Result(name, cases, about), tmp_path)
-    names = ("aims", "machine", "scaling-rows", "tree-million", "forest")
-    page = "".join(f"<!-- made: {name} -->\nold\n<!-- end -->\nmine\n" for name in names)
-    (tmp_path / "page.md").write_text(page)
-    (tmp_path / "notes.toml").write_text('tree-million-ydf = "Not run."\nscaling-rows = "Linear."')
-    given = [f"--{n}={tmp_path / n}" for n in ("plots", "page.md", "notes.toml")]
-    given = [one.replace(".md=", "=").replace(".toml=", "=") for one in given]
-    with pytest.raises(SystemExit):  # notes of a row that there is not
-        main(["report", f"--results={tmp_path}", *given])
-    (tmp_path / "notes.toml").write_text('tree-million = "Not run."\nscaling-rows = "Linear."')
-    main(["report", f"--results={tmp_path}", *given])
-    said = (tmp_path / "page.md").read_text()
-    assert said.count("mine\n") == len(names)
-    assert said.count("old\n") == 1
-    assert "| n^1.00 |  | near linear: n^1.15 | yes |" in said
-    assert "Exponents: treekit 1.00, ydf 2.00." in said
-    (say,) = (aim.say for aim in aims.AIMS if aim.row == "tree-million")
-    assert f"| 2.00 s |  | {say} | no peer |" in said
-    assert f"{say}: Not run." in said
-    assert ": Linear." not in said
-    assert "<polyline" in (tmp_path / "plots" / "scaling-rows.svg").read_text()
 
 
 ANY = Benchmark("b", "any", lambda _: iter(()), (), {})
@@ -213,9 +164,3 @@ def test_every_aim_names_a_figure_and_a_side_of_a_registered_benchmark():
 def test_the_page_has_a_place_for_every_benchmark():
     page = (results.RESULTS.parent / "RESULTS.md").read_text(encoding="utf-8")
     assert all(f"<!-- made: {name} -->" in page for name in NAMES)
-
-
-def test_names_in_a_plot_are_escaped():
-    picture = curves_svg("a < b", "x", "y", {"<script>": [(1.0, 2.0)]})
-    assert "<script>" not in picture
-    assert "&lt;script&gt;" in picture
