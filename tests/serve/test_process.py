@@ -434,10 +434,20 @@ def test_certificates_that_do_not_fit_are_refused(model, certificates, tmp_path)
 # -------------------------------------------------------------------- the end
 
 
+@pytest.fixture
+def default_signals():
+    """Set the default action of SIGHUP, which nohup ignores, for the programs of a test."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    yield
+    signal.signal(signal.SIGHUP, before)
+
+
 @pytest.mark.system
 @posix
 @pytest.mark.parametrize(("name", "workers"), [("SIGINT", 1), ("SIGHUP", 1), ("SIGINT", 2)])
-def test_ctrl_c_and_a_closed_terminal_end_a_server_with_exit_code_0(model, name, workers):
+def test_ctrl_c_and_a_closed_terminal_end_a_server_with_exit_code_0(
+    model, name, workers, default_signals
+):
     with server_process(model, "--workers", workers) as running:
         assert ask_once(running.url)[0] == 200
         running.process.send_signal(getattr(signal, name))
