@@ -241,7 +241,9 @@ def group_of(form: str) -> str:
     )
 
 
-def digest_lines(model: Model, without: Collection[str] = ()) -> dict[str, str]:
+def digest_lines(
+    model: Model, without: Collection[str] = (), made_by: Collection[str] = ()
+) -> dict[str, str]:
     """Return the digest of each group of forms of a model, and the number of refused forms.
 
     Parameters
@@ -249,11 +251,13 @@ def digest_lines(model: Model, without: Collection[str] = ()) -> dict[str, str]:
     model : Model
     without : collection of str
         Libraries whose forms are skipped.
+    made_by : collection of str
+        Libraries; the forms of others are skipped, too.
     """
     lines: dict[str, list[str]] = {}
     with tempfile.TemporaryDirectory(dir=_SCRATCH) as place:
         for number, form in enumerate(FORMS):
-            if uses(form, without):
+            if uses(form, without) or (made_by and not uses(form, made_by)):
                 continue
             folder = Path(place, str(number))
             refusal = _write(form, model, folder)

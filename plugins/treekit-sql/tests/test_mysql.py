@@ -48,8 +48,8 @@ REFUSED = {
     "a query of MySQL returns up to 1000 columns": ("thousand_classes",),
     "a table of MySQL has up to 1000 columns": ("two_thousand_features",),
     "contains '🐧', which MySQL does not allow": ("hostile_names", "hostile_numbers"),
-    "MySQL has CASE .* a split sums columns": ("oblique",),
-    "MySQL has CASE .* divides rows among branches": FRACTIONAL,
+    "for MySQL, models are written as CASE .* a split sums columns": ("oblique",),
+    "for MySQL, models are written as CASE .* divides rows among branches": FRACTIONAL,
 }
 
 
@@ -116,9 +116,7 @@ def test_random_models_predict_the_same_bits(seed: int, tmp_path: Path) -> None:
 def test_settings_that_only_other_engines_have_are_refused(
     settings: dict[str, str], reason: str
 ) -> None:
-    with pytest.raises(
-        ExportError, match=f"MySQL has CASE .* {reason}: choose one of the dialects"
-    ):
+    with pytest.raises(ExportError, match=f"for MySQL, .* {reason}: choose one of the dialects"):
         write(random_model(0, mixed_schema(), n_trees=2, n_splits=3), **settings)
 
 
