@@ -65,7 +65,7 @@ from treekit.kernels.node_statistics import (
 )
 from treekit.kernels.node_statistics import tally_codes as tally_tally
 from treekit.kernels.random_splits import find_random_split
-from treekit.kernels.records import Rows, Scratch, SplitRules
+from treekit.kernels.records import SPLIT_DTYPE, Rows, Scratch, SplitRules
 from treekit.kernels.row_records import STEP
 from treekit.model import scoring as scorer
 from treekit.model.builder import build_tree, leaf, oblique, subset, threshold
@@ -474,6 +474,8 @@ def memory_of(rows: int, codes: int, cells: int) -> Scratch:
         options=none,
         lines=np.empty(0, np.uint8),
         layout=np.zeros(5, np.uint64),
+        split=np.zeros(1, SPLIT_DTYPE),
+        offsets=np.zeros((2, 0), np.int64),
     )
 
 

@@ -281,7 +281,7 @@ def split_block(
     draws = _make_draws(recipe, opened.nodes["seed"].copy(), opened.n_columns)
     starts = _locate(draws, recipe)
     arrays = allocate_nodes(3 * n, target)
-    arrays.nodes[:n] = opened.nodes
+    arrays.nodes[:n], arrays.held_stats[:n] = opened.nodes, 0.0
     arrays.nodes["begin"][:n], arrays.nodes["end"][:n] = starts[:-1], starts[1:]
     bounds = np.empty((1, 2))
     if recipe.monotonic_signs is not None:
@@ -612,6 +612,8 @@ class _GrowingTrees:
             nodes = self.nodes[order[:n]]
             inner = nodes["n_children"] > 0
             nodes["first_child"][inner] = first_child[:n][inner]
-            grown = GrowthArrays(nodes, self.stats[order[:n]], np.zeros((n, 0)), pool)
+            grown = GrowthArrays(
+                nodes, self.stats[order[:n]], np.zeros((n, 0)), pool, np.empty(0, np.int64)
+            )
             trees.append(assemble_tree(self.recipe, grown, n, none, none, self.recipe.table).tree)
         return trees

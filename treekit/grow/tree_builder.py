@@ -47,6 +47,7 @@ from treekit.kernels.records import (
     BAD_PENALTY,
     BAD_PRIORITY,
     BAD_SCORE,
+    SPLIT_DTYPE,
     GrowthRules,
     Limits,
     Rows,
@@ -377,14 +378,16 @@ def _allocate_rare_parts(recipe: Recipe, rows: Rows, held_table: Table) -> RareP
     )
 
 
-MAX_FIRST_CELLS = 1 << 16
+MAX_FIRST_CELLS = 1 << 18
 """Statistics for whose nodes memory is reserved before a tree grows."""
 
 
 def allocate_nodes(n: int, target: TargetStatistics) -> GrowthArrays:
-    """Allocate room for `n` nodes; kernels that need more enlarge it."""
-    stats, held_stats = np.zeros((n, target.size)), np.zeros((n, target.size))
-    return GrowthArrays(np.zeros(n, NODE_DTYPE), stats, held_stats, np.zeros(16, np.int32))
+    """Allocate room for `n` nodes, of which the first is zeroed; kernels that need more enlarge it."""
+    nodes = np.empty(n, NODE_DTYPE)
+    nodes[:1] = np.zeros(1, NODE_DTYPE)
+    stats, held_stats = np.empty((n, target.size)), np.empty((n, target.size))
+    return GrowthArrays(nodes, stats, held_stats, np.empty(16, np.int32), np.empty(n, np.int64))
 
 
 def has_exact_terms(recipe: Recipe, rows: Rows) -> bool:
@@ -771,6 +774,8 @@ def allocate_scratch(
         options=np.array(options),
         lines=np.empty(0, table.codes.dtype) if lines is None else lines,
         layout=np.zeros(5, np.uint64),
+        split=np.zeros(1, SPLIT_DTYPE),
+        offsets=np.zeros((2, levels + 2), np.int64),  # branches: a category each, and missing
         batch=allocate_batch(s, s, N_CUT_ROWS),
         scan=allocate_batch(s, s, 1),
     )

@@ -22,6 +22,7 @@ _DTYPES = {
     "column": "rules.kernels.COLUMN_DTYPE",
     "frame": "rules.kernels.FRAME_DTYPE",
     "grown": "grow_tree.NODE_DTYPE",
+    "split": "records.SPLIT_DTYPE",
     "surrogate": "surrogate_splits.SURROGATE_DTYPE",
     "walked": "rules.kernels.NODE_DTYPE",
 }
@@ -29,11 +30,11 @@ _DTYPES = {
 
 _SCRATCH = (
     "i8* u8* u8* u8* u2* u8* u4** u4* f8** f8* f8** f8* f8* f8* f8** f8** i4* f8* C* u8* "
-    "records.CutBatch records.CutBatch"
+    "split* i8** records.CutBatch records.CutBatch"
 )
 
 _RECORDS = {
-    "grow_tree.GrowthArrays": "grown* f8** f8** i4* None None",
+    "grow_tree.GrowthArrays": "grown* f8** f8** i4* i8* None None",
     "grow_tree.RareParts": "f8* surrogate_splits.SurrogateSearch:C i8* grow_tree.SideColumns:C",
     "grow_tree.SideColumns": "C* C*",
     "grow_tree.TreeArrays": "u1* i4* i4* i4* i4* f8* f8*",
@@ -207,7 +208,7 @@ def _iterate_growth(*, usual: bool) -> Iterator[str]:
             ("u4", {}),
         ]
         for codes in ("u1", "u4"):
-            grown = "GrowthArrays(grown*,f8**,f8**,i4*,surrogate*,i4*)"
+            grown = "GrowthArrays(grown*,f8**,f8**,i4*,i8*,surrogate*,i4*)"
             rare = {"rare": f"RareParts:{codes}", "arrays": grown}
             kinds += [(codes, rare), (codes, rare | {"quantile": "f8"})]
     for codes, own in kinds:

@@ -191,7 +191,7 @@ def search_columns(node, scratch, criterion, by_row, records, counts, best_split
 
 
 @inlined
-def search_plain_columns(node, scratch, criterion, lanes, best_split):
+def search_plain_columns(node, scratch, criterion, lanes):
     """Find the best cut of a node of a plain table, whose rows are records.
 
     Parameters
@@ -199,8 +199,8 @@ def search_plain_columns(node, scratch, criterion, lanes, best_split):
     lanes : bool or None
         See `treekit.kernels.records.SplitSearch`.
     """
-    node, scratch, best_split = borrow_arrays((node, scratch, best_split))
-    rows, split = node.rows, best_split[0]
+    node, scratch = borrow_arrays((node, scratch))
+    rows, split = node.rows, scratch.split[0]
     m, s = np.uint64(len(rows.ids)), np.uint64(len(node.stats))
     n_features = np.uint64(len(node.table.n_codes))
     n_try = min(np.uint64(node.n_try), n_features)

@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from treekit.kernels.axis_splits import search_plain_columns
 from treekit.kernels.compile import inlined, kernel, llvm_inlined
-from treekit.kernels.function_pointers import borrow_arrays
+from treekit.kernels.function_pointers import borrow_arrays, borrow_row
 from treekit.kernels.monotonic import HIGHEST, LOWEST, propagate_bounds
 from treekit.kernels.node_statistics import choose_place, locate_column
 from treekit.kernels.oblique_splits import OBLIQUE, project_rows
@@ -38,7 +38,6 @@ from treekit.kernels.records import (
     BAD_SPLIT,
     MISSING,
     MULTIWAY,
-    SPLIT_DTYPE,
     SUBSET,
     THRESHOLD,
     TOLERANCE,
@@ -101,6 +100,8 @@ class GrowthArrays(NamedTuple):
     entries : (pool,) int32
         A slice per node: for a split by categories, pairs of a category and its branch; for
         an oblique split, its terms; for a split into intervals, its cuts.
+    waiting : (capacity,) int64
+        Nodes that wait to be searched or partitioned.
     surrogates : (surrogates,) SURROGATE, or None
     surrogate_levels : (pool,) int32, or None
         Surrogates, if trees have them, and the branches of their categories.
@@ -110,6 +111,7 @@ class GrowthArrays(NamedTuple):
     stats: npt.NDArray[np.float64]
     held_stats: npt.NDArray[np.float64]
     entries: npt.NDArray[np.int32]
+    waiting: npt.NDArray[np.int64]
     surrogates: npt.NDArray[np.void] | None = None
     surrogate_levels: npt.NDArray[np.int32] | None = None
 
@@ -210,7 +212,7 @@ def grow_nodes(sample, records, arrays, rules, rare, search, scratch):
         The training rows, if they move as records: ``sample.rows`` then has the numbers from 0 on,
         and receives the cells and statistics of one node at a time.
     arrays : GrowthArrays
-        Zeroed arrays to grow in; replaced by longer ones when full.
+        Arrays to grow in, of which the root's node is zeroed; replaced by longer ones when full.
     rules : GrowthRules
     rare : RareParts or None
         None = the training needs none of them.
@@ -228,12 +230,10 @@ def grow_nodes(sample, records, arrays, rules, rare, search, scratch):
     # Arrays that grow have an owner, which is returned, and a borrowed view to work on.
     grown, tree = arrays, borrow_arrays(arrays)
     best_first = limits.max_leaves > 0
-    best_split = np.zeros(1, SPLIT_DTYPE)
-    offsets, held_offsets = np.zeros(3, np.int64), np.zeros(3, np.int64)
+    split, n_waiting = scratch.split[0], 0
     tops = np.full(2, np.int64(-1))
     if best_first:
         tops[0], tops[1] = len(sample.rows.ids), len(sample.held.ids)
-    waiting, n_waiting = np.zeros(64, np.int64), 0
     # Typed: numba compiles a kernel again for a literal argument.
     zero, n = np.int64(0), np.int64(1)
     fresh, used, leaves, n_surrogates = zero, zero, n, zero
@@ -247,12 +247,12 @@ def grow_nodes(sample, records, arrays, rules, rare, search, scratch):
             last = fresh  # there is no search inside a nest
         elif not best_first:
             for node in range(fresh, n):
-                waiting = _push(node, waiting, n_waiting)
+                tree.waiting[np.uint64(n_waiting)] = node
                 n_waiting += 1
             if n_waiting == 0:
                 break
             n_waiting -= 1
-            first = waiting[np.uint64(n_waiting)]
+            first = tree.waiting[np.uint64(n_waiting)]
             last = first + 1
         if not within:
             fresh = n
@@ -267,23 +267,21 @@ def grow_nodes(sample, records, arrays, rules, rare, search, scratch):
                 if has_equal_values(sample.rows.values, begin, end, limits.noise, quantile):
                     continue
             rounding = limits.noise * (end - begin)
-            kind = search_split(
-                node, tree, sample, bounds, rules, rounding, search, scratch, best_split
-            )
+            kind = search_split(node, tree, sample, bounds, rules, rounding, search, scratch)
             if kind < 0:
                 return grown, node, kind
             if kind == 0:
                 continue
-            most = used + 2 * best_split[0].levels
+            most = used + 2 * split.levels
             if most > len(tree.entries):
                 grown = extend_entries(grown, most)
                 tree = borrow_arrays(grown)
-            used = write_split(node, tree, used, scratch.levels, best_split[0])
+            used = write_split(node, tree, used, scratch.levels, split)
             opened = np.int64(node)
             if best_first:
-                waiting = _push(node, waiting, n_waiting)
+                tree.waiting[np.uint64(n_waiting)] = node
                 n_waiting += 1
-                sift_up(waiting, n_waiting, tree.nodes)
+                sift_up(tree.waiting, n_waiting, tree.nodes)
         if within:
             n_nested -= 1
             if rare is not None:
@@ -292,7 +290,7 @@ def grow_nodes(sample, records, arrays, rules, rare, search, scratch):
             if n_waiting == 0:
                 break
             n_waiting -= 1
-            opened = _take_largest(tree.nodes, waiting, n_waiting)
+            opened = _take_largest(tree.nodes, tree.waiting, n_waiting)
         if opened < 0:
             continue
         node = opened
@@ -307,12 +305,9 @@ def grow_nodes(sample, records, arrays, rules, rare, search, scratch):
                     nest_root, n_before, surrogates_before = np.int64(node), n, n_surrogates
                 cuts = make_next_test(tree.nodes, node, tree.entries)
                 n_branches = np.int64(tree.nodes[np.uint64(node)].n_children)
-        if n_branches >= len(offsets):
-            offsets, held_offsets = (
-                np.zeros(2 * n_branches, np.int64),
-                np.zeros(2 * n_branches, np.int64),
-            )
-        branches = Branches(n_branches, offsets, held_offsets)
+        branches = Branches(
+            n_branches, borrow_row(scratch.offsets, 0), borrow_row(scratch.offsets, 1)
+        )
         if n + n_branches > len(tree.nodes):
             grown = extend_nodes(grown, max(2 * len(tree.nodes), n + n_branches))
             tree = borrow_arrays(grown)
@@ -327,8 +322,8 @@ def grow_nodes(sample, records, arrays, rules, rare, search, scratch):
             if len(rare.steps) > 0:
                 is_divided = True
                 sample = _divide_node(
-                    node, tree, sample, routes, branches, rare.steps, waiting[:n_waiting],
-                    scratch.work[0], tops,
+                    node, tree, sample, routes, branches, rare.steps,
+                    tree.waiting[:n_waiting], scratch.work[0], tops,
                 )  # fmt: skip
         if not is_divided:
             _partition_node(node, tree, sample, records, routes, branches, scratch.work[0])
@@ -437,7 +432,7 @@ def has_equal_values(values, begin, end, noise, quantile):
 
 
 @llvm_inlined
-def search_split(node, tree, sample, bounds, rules, rounding, search, scratch, best_split):
+def search_split(node, tree, sample, bounds, rules, rounding, search, scratch):
     """Search for the best split of a node; return its kind, 0 = none, negative = an error.
 
     `sample` is a `Sample`, or `treekit.distributed.kernels.levels.CountedNodes`; `rounding`
@@ -467,10 +462,10 @@ def search_split(node, tree, sample, bounds, rules, rounding, search, scratch, b
         sample.table, node_rows, stats, weight, impurity, np.int64(this.depth),
         limits.min_weight_leaf, limits.n_try, rules.splits, quantile,
     )  # fmt: skip
-    split = best_split[0]
+    split = scratch.split[0]
     split.kind = 0
     start_node_draws(scratch, this.seed, limits.n_try)
-    _find_split(search.find, search.lanes, view, scratch, criterion, search.rng, best_split)
+    _find_split(search.find, search.lanes, view, scratch, criterion, search.rng)
     if split.kind <= 0:
         return split.kind
     floor = max(1e-12 * impurity, _bound_rounding_gain(rounding / weight, quantile))
@@ -491,13 +486,13 @@ def search_split(node, tree, sample, bounds, rules, rounding, search, scratch, b
 
 
 @llvm_inlined
-def _find_split(find, lanes, node, scratch, criterion, rng, best_split):
+def _find_split(find, lanes, node, scratch, criterion, rng):
     """Search for a split by `find` or, if that is None, in a plain table; see `SplitSearch`."""
     # Arguments of their own, not a record: numba drops the branch for None of an argument only.
     if find is None:
-        search_plain_columns(node, scratch, criterion, lanes, best_split)
+        search_plain_columns(node, scratch, criterion, lanes)
     else:
-        find(node, scratch, criterion, rng, best_split)
+        find(node, scratch, criterion, rng, scratch.split)
 
 
 @kernel
@@ -566,7 +561,7 @@ def extend_entries(grown, size):
     """Return the arrays with `size` entries of splits or more."""
     entries = extend_array(grown.entries, max(2 * len(grown.entries), size))
     return GrowthArrays(
-        grown.nodes, grown.stats, grown.held_stats, entries, grown.surrogates,
+        grown.nodes, grown.stats, grown.held_stats, entries, grown.waiting, grown.surrogates,
         grown.surrogate_levels,
     )  # fmt: skip
 
@@ -576,8 +571,8 @@ def extend_nodes(grown, size):
     """Return the arrays with room for `size` nodes."""
     return GrowthArrays(
         extend_array(grown.nodes, size), extend_rows(grown.stats, size),
-        extend_rows(grown.held_stats, size), grown.entries, grown.surrogates,
-        grown.surrogate_levels,
+        extend_rows(grown.held_stats, size), grown.entries, extend_array(grown.waiting, size),
+        grown.surrogates, grown.surrogate_levels,
     )  # fmt: skip
 
 
@@ -585,7 +580,7 @@ def extend_nodes(grown, size):
 def _replace_surrogates(grown, surrogates, levels):
     """Return the arrays with other surrogates."""
     return GrowthArrays(
-        grown.nodes, grown.stats, grown.held_stats, grown.entries, surrogates, levels
+        grown.nodes, grown.stats, grown.held_stats, grown.entries, grown.waiting, surrogates, levels
     )
 
 
@@ -713,9 +708,7 @@ def _make_children(node, tree, n, branches, within, sample, records, is_divided,
     for b in range(np.uint64(count)):
         at, after = np.uint64(n) + b, b + np.uint64(1)
         child = nodes[at]
-        child.kind, child.n_children, child.n_entries, child.gain = 0, 0, 0, 0.0
-        child.depth = this.depth + (0 if within else 1)
-        child.seed = mix_bits(this.seed, b)
+        begin_node(child, this.depth + (0 if within else 1), mix_bits(this.seed, b))
         child.begin, child.end = offsets[b], offsets[after]
         child.held_begin, child.held_end = held_offsets[b], held_offsets[after]
         if not subtract:
@@ -725,6 +718,9 @@ def _make_children(node, tree, n, branches, within, sample, records, is_divided,
                 sample.held, child.held_begin, child.held_end, tree.stats[at],
                 tree.held_stats[at], quantile,
             )  # fmt: skip
+        else:
+            for k in range(np.uint64(tree.held_stats.shape[1])):
+                tree.held_stats[at, k] = 0.0
         may_be_empty = rules.empty_branches and this.kind == MULTIWAY
         empty = empty or (child.end == child.begin and not may_be_empty)
     if subtract:
@@ -737,6 +733,16 @@ def _make_children(node, tree, n, branches, within, sample, records, is_divided,
             tree.stats[many, k] = tree.stats[np.uint64(node), k] - tree.stats[few, k]
         nodes[few].weight, nodes[many].weight = weight, this.weight - weight
     return empty
+
+
+@inlined
+def begin_node(node, depth, seed):
+    """Make a leaf without rows of a node, whose memory is uninitialised."""
+    node.kind, node.feature, node.first_child, node.n_children, node.missing = 0, 0, 0, 0, 0
+    node.cut, node.after, node.first_entry, node.n_entries = 0, 0, 0, 0
+    node.begin, node.end, node.held_begin, node.held_end = 0, 0, 0, 0
+    node.threshold, node.weight, node.gain, node.priority = 0.0, 0.0, 0.0, 0.0
+    node.depth, node.seed = depth, seed
 
 
 @inlined
@@ -812,15 +818,6 @@ def write_tree_arrays(nodes, arrays):
 
 # ---------------------------------------------------------------- waiting nodes
 # A stack, or for best-first growth a heap with the largest priority on top.
-
-
-@inlined
-def _push(node, waiting, n_waiting):
-    """Add a node to those that wait; return their array, replaced by a longer one if full."""
-    if n_waiting == len(waiting):
-        waiting = extend_array(waiting, 2 * n_waiting)
-    waiting[np.uint64(n_waiting)] = node
-    return waiting
 
 
 @inlined

@@ -666,6 +666,19 @@ def sum_lanes(scratch, at, m, n_words, sums, code_of, n):
     lanes, slots, packed, present = scratch.lanes, scratch.slots, scratch.packed, scratch.words
     zero, one, low6 = np.uint64(0), np.uint64(1), np.uint64(63)
     end, total = n, zero
+    if n_words == one and m <= np.uint64(RANKED_ROWS):
+        totals = borrow_row(sums, zero)
+        for i in range(m):
+            place = n + _rank_code(codes, at, step, m, i)
+            totals[place] = lanes[i]
+            code_of[place] = np.uint32(codes[at + i * step])
+        for i in range(m):
+            place = n + i
+            total += totals[place]
+            code = code_of[place]
+            totals[end], code_of[end] = total, code
+            end += np.uint64(i + one == m or code_of[place + one] != code)
+        return end - n
     if n_words == one and m > np.uint64(BITMAP_ROWS):
         totals = borrow_row(sums, zero)
         for i in range(m):
@@ -738,6 +751,21 @@ def sum_values(scratch, at, rows, s, sums, code_of, n):
     zero, one, low6 = np.uint64(0), np.uint64(1), np.uint64(63)
     end, start, has_cells = n, zero, len(cells) > 0
     flat = borrow_arrays(packed.view(np.float64))
+    if s == np.uint64(2) and not has_cells and m <= np.uint64(RANKED_ROWS):
+        first, second = 0.0, 0.0
+        firsts, seconds = borrow_row(sums, zero), borrow_row(sums, one)
+        for i in range(m):
+            place = n + _rank_code(codes, at, step, m, i)
+            firsts[place], seconds[place] = values[i, zero], values[i, one]
+            code_of[place] = np.uint32(codes[at + i * step])
+        for i in range(m):
+            place = n + i
+            first += firsts[place]
+            second += seconds[place]
+            code_here = code_of[place]
+            firsts[end], seconds[end], code_of[end] = first, second, code_here
+            end += np.uint64(i + one == m or code_of[place + one] != code_here)
+        return end - n
     for w in range(BITMAPS * np.uint64(4)):
         present[w] = zero
     if s == np.uint64(2) and not has_cells:
@@ -785,6 +813,20 @@ def sum_values(scratch, at, rows, s, sums, code_of, n):
             code_of[end] = np.uint32(code)
             end += one
     return end - n
+
+
+RANKED_ROWS = 4
+"""Number of records up to which ranking their codes is faster than a bitmap of them."""
+
+
+@inlined
+def _rank_code(codes, at, step, m, i):
+    """Return the rank of the code of record `i` among those of m records."""
+    code, rank, other = codes[at + i * step], np.uint64(0), at
+    for j in range(m):
+        rank += np.uint64((codes[other] < code) | ((codes[other] == code) & (j < i)))
+        other += step
+    return rank
 
 
 BITMAPS = np.uint64(4)

@@ -209,8 +209,8 @@ def _partition_in_two(route, rows, begin, end, spare, offsets):
 
 @kernel
 def extend_array(array, size):
-    """Return a copy of a (n,) array with room for `size` entries."""
-    copy = np.zeros(size, array.dtype)
+    """Return a copy of a (n,) array with room for `size` entries; the rest is uninitialised."""
+    copy = np.empty(size, array.dtype)
     for i in range(np.uint64(len(array))):
         copy[i] = array[i]
     return copy
@@ -218,8 +218,8 @@ def extend_array(array, size):
 
 @kernel
 def extend_rows(array, size):
-    """Return a copy of a (n, columns) array with room for `size` rows."""
-    copy = np.zeros((size, array.shape[1]), array.dtype)
+    """Return a copy of a (n, columns) array with room for `size` rows, as `extend_array`."""
+    copy = np.empty((size, array.shape[1]), array.dtype)
     for i in range(np.uint64(len(array))):
         for k in range(np.uint64(array.shape[1])):
             copy[i, k] = array[i, k]

@@ -243,6 +243,10 @@ class Scratch(NamedTuple):
         `treekit.kernels.node_statistics`.  For rows that move as records, their codes.
     layout : (5,) uint64
         Layout of the records; see `treekit.kernels.row_records`.
+    split : (1,) SPLIT
+        Best split of the node.
+    offsets : (2, branches + 1) int64
+        Where the training rows and the held-out rows of each branch begin, and the last ones end.
     batch, scan : CutBatch
         Cuts of several columns, and of a single one; None: no cuts are scored.
     """
@@ -267,6 +271,8 @@ class Scratch(NamedTuple):
     options: npt.NDArray[np.float64]
     lines: npt.NDArray[np.uint8]
     layout: npt.NDArray[np.uint64]
+    split: npt.NDArray[np.void]
+    offsets: npt.NDArray[np.int64]
     batch: CutBatch | None = None
     scan: CutBatch | None = None
 

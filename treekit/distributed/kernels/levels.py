@@ -22,6 +22,7 @@ from treekit.kernels.axis_splits import (
 from treekit.kernels.compile import inlined, kernel
 from treekit.kernels.function_pointers import borrow_arrays
 from treekit.kernels.grow_tree import (
+    begin_node,
     bound_children,
     expand_branches,
     extend_entries,
@@ -36,7 +37,6 @@ from treekit.kernels.partition_rows import Route, partition_rows
 from treekit.kernels.random_numbers import mix_bits, start_node_draws
 from treekit.kernels.records import (
     MISSING,
-    SPLIT_DTYPE,
     Column,
     GrowthRules,
     Limits,
@@ -252,7 +252,7 @@ def split_nodes(counted, arrays, bounds, needs_counts, rules, search, scratch):
     """
     scratch = borrow_arrays(scratch)
     grown, tree = arrays, borrow_arrays(arrays)
-    best_split = np.zeros(1, SPLIT_DTYPE)
+    split = scratch.split[0]
     table, counts, dense = counted.table, counted.rows.values, len(counted.rows.cells) == 0
     limits, equal_rows, n_nodes = rules.limits, counted.equal_rows, np.int64(len(needs_counts))
     n, used, unlike = n_nodes, np.int64(0), 2 * n_nodes
@@ -273,9 +273,7 @@ def split_nodes(counted, arrays, bounds, needs_counts, rules, search, scratch):
         scratch.counts[LACKS_COLUMNS] = 0
         node_rules = _set_decrease(rules, counted.decreases[np.uint64(node)])
         rounding = counted.roundings[np.uint64(node)]
-        kind = search_split(
-            node, tree, counted, bounds, node_rules, rounding, search, scratch, best_split
-        )
+        kind = search_split(node, tree, counted, bounds, node_rules, rounding, search, scratch)
         if kind < 0:
             return grown, node, kind
         if scratch.counts[LACKS_COLUMNS] != 0:
@@ -283,11 +281,11 @@ def split_nodes(counted, arrays, bounds, needs_counts, rules, search, scratch):
             continue
         if kind == 0:
             continue
-        most = used + 2 * best_split[0].levels
+        most = used + 2 * split.levels
         if most > len(tree.entries):
             grown = extend_entries(grown, most)
             tree = borrow_arrays(grown)
-        end = write_split(node, tree, used, scratch.levels, best_split[0])
+        end = write_split(node, tree, used, scratch.levels, split)
         branches = np.int64(tree.nodes[np.uint64(node)].n_children)
         if n + branches > len(tree.nodes):
             grown = extend_nodes(grown, max(2 * len(tree.nodes), n + branches))
@@ -296,7 +294,7 @@ def split_nodes(counted, arrays, bounds, needs_counts, rules, search, scratch):
         feature = np.uint64(this.feature)
         first = begin + find_counts(scratch.features, table.n_codes, feature)
         size = np.int64(table.n_codes[feature]) + 1
-        levels = scratch.levels[: best_split[0].levels]
+        levels = scratch.levels[: split.levels]
         _sum_branches(this, tree, n, branches, counts[first : first + size], levels, dense)
         if rules.use_before and not rules.before(
             tree.stats[np.uint64(node)],
@@ -345,10 +343,7 @@ def _sum_branches(this, tree, n, branches, counts, levels, dense):
     """Write the children of a node, from node `n` on, by the counts of the split's column."""
     for b in range(np.uint64(branches)):
         at = np.uint64(n) + b
-        child = tree.nodes[at]
-        child.kind, child.n_children, child.n_entries, child.gain = 0, 0, 0, 0.0
-        child.depth = this.depth + 1
-        child.seed = mix_bits(this.seed, b)
+        begin_node(tree.nodes[at], this.depth + 1, mix_bits(this.seed, b))
         for k in range(np.uint64(tree.stats.shape[1])):
             tree.stats[at, k], tree.held_stats[at, k] = 0.0, 0.0
     cut = np.int64(-1) if this.kind == MISSING else np.int64(this.cut)
