@@ -27,6 +27,11 @@ from treekit.kernels.cut_batches import N_CUT_ROWS, allocate_batch
 from treekit.kernels.function_pointers import FunctionPointer, compile_pointers
 from treekit.kernels.grow_tree import (
     MAX_PENDING,
+    N_BY_CATEGORY,
+    N_EMPTY,
+    N_NODE_COUNTS,
+    N_OBLIQUE,
+    N_PROPOSED,
     NODE_DTYPE,
     GrowthArrays,
     RareParts,
@@ -383,7 +388,7 @@ MAX_FIRST_CELLS = 1 << 18
 
 
 def allocate_nodes(n: int, target: TargetStatistics) -> GrowthArrays:
-    """Allocate room for `n` nodes, of which the first is zeroed; kernels that need more enlarge it."""
+    """Allocate room for `n` nodes, with the first zeroed; kernels that need more enlarge it."""
     nodes = np.empty(n, NODE_DTYPE)
     nodes[:1] = np.zeros(1, NODE_DTYPE)
     stats, held_stats = np.empty((n, target.size)), np.empty((n, target.size))
@@ -555,25 +560,32 @@ def assemble_tree(
     `rows` and `held` (rows of `held_table`) are the rows before growth, which may have split
     them into fractional instances.
     """
-    g = grown.nodes[:n]
-    shape = allocate_tree_arrays(n)
-    write_tree_arrays(g, shape)
-    inner = shape.kind != Split.LEAF
-    level_branch, level_start = _collect_level_branches(recipe, grown, g)
-    # Columns and the bits of their weights alternate; see `treekit.kernels.oblique_splits`.
-    terms, term_start = _gather_pool_entries(grown, g, shape.kind == Split.OBLIQUE)
+    g, table = grown.nodes[:n], recipe.table
+    arrays, counts = allocate_tree_arrays(n), np.empty(N_NODE_COUNTS, np.int64)
+    is_exact = recipe.splitter.coding == "exact"
+    cut_thresholds = np.empty(0) if is_exact else recipe.bin_thresholds
+    write_tree_arrays(g, table.value_start, cut_thresholds, arrays, counts)
+    if is_exact or counts[N_PROPOSED]:
+        _complete_thresholds(recipe, g, arrays.threshold, is_exact=is_exact)
+    level_branch, level_start = np.empty(0, np.int8), empty_offsets(n)
+    if counts[N_BY_CATEGORY]:
+        level_branch, level_start = _collect_level_branches(recipe, grown, g)
+    # Not a view: it would keep the pool alive as long as the tree.
+    terms, term_start = np.empty(0, np.int32), empty_offsets(n)
+    if counts[N_OBLIQUE]:
+        # Columns and the bits of their weights alternate; see `treekit.kernels.oblique_splits`.
+        terms, term_start = _gather_pool_entries(grown, g, arrays.kind == Split.OBLIQUE)
     stats = grown.stats[:n]
-    value_stats = _fill_empty_nodes(stats, g)
+    value_stats = _fill_empty_nodes(stats, g) if counts[N_EMPTY] else stats
     tree = Tree(
-        **shape._asdict(),
-        threshold=_compute_thresholds(recipe, g),
+        **arrays._asdict(),
         level_offsets=level_start,
         level_branch=level_branch,
         value=recipe.target.compute_node_values(recipe.criterion, value_stats),
         term_offsets=term_start // 2 if len(terms) else term_start,
         term_feature=terms[::2],
         term_weight=terms[1::2].copy().view(np.float32),
-        **make_surrogate_fields(grown, inner, recipe),
+        **make_surrogate_fields(grown, arrays.kind != Split.LEAF, recipe),
     )
     if recipe.monotonic_signs is not None:
         value_stats = clip_statistics(
@@ -599,8 +611,6 @@ def _collect_level_branches(
 ) -> tuple[npt.NDArray[np.signedinteger[Any]], npt.NDArray[np.int64]]:
     """Collect the branch of each category of each node; return them, and CSR offsets by node."""
     by_level = (g["kind"] == Split.SUBSET) | (g["kind"] == Split.MULTIWAY)
-    if not by_level.any():
-        return np.empty(0, np.int8), empty_offsets(len(g))
     sizes = np.where(by_level, recipe.table.n_codes[g["feature"]].astype(np.int64), 0)
     offsets = np.cumsum(np.append(0, sizes))
     least = min(-1, -int(g["n_children"].max()))
@@ -617,8 +627,6 @@ def _gather_pool_entries(
     grown: GrowthArrays, g: npt.NDArray[np.void], owners: npt.NDArray[np.bool_]
 ) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int64]]:
     """Return the pool entries of the nodes of a mask, and their CSR offsets."""
-    if not owners.any():  # not a view: it would keep the pool alive as long as the tree
-        return np.empty(0, np.int32), empty_offsets(len(g))
     sizes = np.where(owners, g["n_entries"], 0)
     starts = np.concatenate([[0], np.cumsum(sizes)])
     # Of owners alone: their slices follow one another, and are copied as one.
@@ -626,34 +634,26 @@ def _gather_pool_entries(
     return entries, starts
 
 
-def _compute_thresholds(recipe: Recipe, g: npt.NDArray[np.void]) -> Numbers:
-    """Return the splitter's own thresholds, else those between the codes on either side."""
-    kind = np.ascontiguousarray(g["kind"])
-    given = np.full(len(g), np.nan)
-    oblique = np.flatnonzero(kind == Split.OBLIQUE)
-    given[oblique] = g["threshold"][oblique]
-    nodes = np.flatnonzero(kind == Split.THRESHOLD)
+def _complete_thresholds(
+    recipe: Recipe, g: npt.NDArray[np.void], thresholds: Numbers, *, is_exact: bool
+) -> None:
+    """Round the splitter's own thresholds, and place those between exact codes."""
+    nodes = np.flatnonzero(g["kind"] == Split.THRESHOLD)
     proposed = g["threshold"][nodes]
     known = ~np.isnan(proposed)
-    if known.any():
-        given[nodes[known]] = floor_to_dtype(proposed[known], recipe.dtype)
+    thresholds[nodes[known]] = floor_to_dtype(proposed[known], recipe.dtype)
+    if is_exact:
         nodes = nodes[~known]
-    feature, cut = g["feature"][nodes], g["cut"][nodes]
-    if recipe.splitter.coding == "exact":
-        given[nodes] = place_cuts(
-            recipe.table, recipe.dtype, recipe.split_rules, feature, cut, g["after"][nodes]
-        )
-    else:
-        given[nodes] = recipe.bin_thresholds[recipe.table.value_start[feature] + cut]
-    return given
+        thresholds[nodes] = place_cuts(
+            recipe.table, recipe.dtype, recipe.split_rules, g["feature"][nodes], g["cut"][nodes],
+            g["after"][nodes],
+        )  # fmt: skip
 
 
 def _fill_empty_nodes(stats: Numbers, g: npt.NDArray[np.void]) -> Numbers:
     """Return the statistics for node values; an empty branch takes those of its parent."""
-    empty = np.flatnonzero(g["weight"] == 0.0)
-    if len(empty):
-        stats = stats.copy()
-        stats[empty] = stats[_find_parents(g)[empty]]
+    empty, stats = np.flatnonzero(g["weight"] == 0.0), stats.copy()
+    stats[empty] = stats[_find_parents(g)[empty]]
     return stats
 
 

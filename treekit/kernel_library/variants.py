@@ -37,7 +37,7 @@ _RECORDS = {
     "grow_tree.GrowthArrays": "grown* f8** f8** i4* i8* None None",
     "grow_tree.RareParts": "f8* surrogate_splits.SurrogateSearch:C i8* grow_tree.SideColumns:C",
     "grow_tree.SideColumns": "C* C*",
-    "grow_tree.TreeArrays": "u1* i4* i4* i4* i4* f8* f8*",
+    "grow_tree.TreeArrays": "u1* i4* i4* i4* i4* f8* f8* f8*",
     "distributed.kernels.levels.ColumnDraws": "i8* u8* u8* i8* i8",
     "distributed.kernels.levels.CountedNodes": "Table:u1 Rows None Rows f8* f8*",
     "pruning.ErrorBound": "f8 f8 b f8**",
@@ -91,7 +91,7 @@ _FEW = {
         "u4* u8 u8 f8* u4* u4* u4* u4* u4**",
         "u8* u8 u8 f8* u8* u4* u8* u4* u4**",
     ],
-    "grow_tree.write_tree_arrays": ["grown* TreeArrays"],
+    "grow_tree.write_tree_arrays": ["grown* i8* f8* TreeArrays i8*"],
     "distributed.kernels.key_counts.count_next_digits": [
         "u4* u8 u8 f8* u8 u8 u8* f8**",
         "u8* u8 u8 f8* u8 u8 u8* f8**",

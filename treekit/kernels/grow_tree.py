@@ -786,6 +786,7 @@ class TreeArrays(NamedTuple):
     missing: npt.NDArray[np.int32]
     weight: npt.NDArray[np.float64]
     gain: npt.NDArray[np.float64]
+    threshold: npt.NDArray[np.float64]
 
 
 def allocate_tree_arrays(n: int) -> TreeArrays:
@@ -798,22 +799,51 @@ def allocate_tree_arrays(n: int) -> TreeArrays:
         missing=np.empty(n, np.int32),
         weight=np.empty(n),
         gain=np.empty(n),
+        threshold=np.empty(n),
     )
 
 
+N_BY_CATEGORY, N_OBLIQUE, N_PROPOSED, N_EMPTY, N_NODE_COUNTS = range(5)
+"""Numbers of nodes: split by categories; oblique; with a splitter's own threshold; without rows."""
+
+
 @kernel
-def write_tree_arrays(nodes, arrays):
-    """Write the fields of the nodes to the arrays of a tree."""
+def write_tree_arrays(nodes, value_start, cut_thresholds, arrays, counts):
+    """Write the fields of the nodes to the arrays of a tree.
+
+    Parameters
+    ----------
+    nodes : (n,) NODE
+    value_start : (features,) int64
+    cut_thresholds : (codes of all columns,) float64
+        Threshold above each code, from ``value_start[feature]`` on; empty: thresholds between
+        codes are NaN.
+    arrays : TreeArrays
+        Output.
+    counts : (`N_NODE_COUNTS`,) int64
+        Output.
+    """
+    counts[:] = 0
     for i in range(np.uint64(len(nodes))):
         node = nodes[i]
-        is_leaf = node.kind == 0
-        arrays.kind[i] = node.kind
+        kind, threshold = node.kind, np.nan
+        is_leaf = kind == 0
+        if kind == OBLIQUE or (kind == THRESHOLD and not np.isnan(node.threshold)):
+            threshold = node.threshold
+            counts[np.uint64(N_OBLIQUE if kind == OBLIQUE else N_PROPOSED)] += 1
+        elif kind == THRESHOLD and len(cut_thresholds) > 0:
+            start = value_start[np.uint64(node.feature)]
+            threshold = cut_thresholds[np.uint64(start + node.cut)]
+        counts[np.uint64(N_BY_CATEGORY)] += kind in (SUBSET, MULTIWAY)
+        counts[np.uint64(N_EMPTY)] += node.weight == 0.0
+        arrays.kind[i] = kind
         arrays.feature[i] = -1 if is_leaf else node.feature
         arrays.first_child[i] = -1 if is_leaf else node.first_child
         arrays.n_children[i] = 0 if is_leaf else node.n_children
         arrays.missing[i] = 0 if is_leaf else node.missing
         arrays.weight[i] = node.weight
         arrays.gain[i] = 0.0 if is_leaf else node.gain
+        arrays.threshold[i] = threshold
 
 
 # ---------------------------------------------------------------- waiting nodes
