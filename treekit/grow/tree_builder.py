@@ -31,7 +31,6 @@ from treekit.kernels.grow_tree import (
     N_EMPTY,
     N_NODE_COUNTS,
     N_OBLIQUE,
-    N_PROPOSED,
     NODE_DTYPE,
     GrowthArrays,
     RareParts,
@@ -62,7 +61,7 @@ from treekit.kernels.records import (
 )
 from treekit.kernels.row_records import FORM, PLAIN, gather_records
 from treekit.kernels.surrogate_splits import SURROGATE_DTYPE, SurrogateSearch
-from treekit.model.fixed_point import floor_to_dtype, place_threshold
+from treekit.model.fixed_point import place_threshold
 from treekit.model.tree import (
     Split,
     Tree,
@@ -564,9 +563,14 @@ def assemble_tree(
     arrays, counts = allocate_tree_arrays(n), np.empty(N_NODE_COUNTS, np.int64)
     is_exact = recipe.splitter.coding == "exact"
     cut_thresholds = np.empty(0) if is_exact else recipe.bin_thresholds
-    write_tree_arrays(g, table.value_start, cut_thresholds, arrays, counts)
-    if is_exact or counts[N_PROPOSED]:
-        _complete_thresholds(recipe, g, arrays.threshold, is_exact=is_exact)
+    single = recipe.dtype == "float32"
+    write_tree_arrays(g, table.value_start, cut_thresholds, single, arrays, counts)
+    if is_exact:
+        nodes = np.flatnonzero((arrays.kind == Split.THRESHOLD) & np.isnan(arrays.threshold))
+        cut, after = g["cut"][nodes], g["after"][nodes]
+        arrays.threshold[nodes] = place_cuts(
+            table, recipe.dtype, recipe.split_rules, arrays.feature[nodes], cut, after
+        )
     level_branch, level_start = np.empty(0, np.int8), empty_offsets(n)
     if counts[N_BY_CATEGORY]:
         level_branch, level_start = _collect_level_branches(recipe, grown, g)
@@ -632,22 +636,6 @@ def _gather_pool_entries(
     # Of owners alone: their slices follow one another, and are copied as one.
     entries = concatenate_slices(grown.entries, g["first_entry"][owners], sizes[owners])
     return entries, starts
-
-
-def _complete_thresholds(
-    recipe: Recipe, g: npt.NDArray[np.void], thresholds: Numbers, *, is_exact: bool
-) -> None:
-    """Round the splitter's own thresholds, and place those between exact codes."""
-    nodes = np.flatnonzero(g["kind"] == Split.THRESHOLD)
-    proposed = g["threshold"][nodes]
-    known = ~np.isnan(proposed)
-    thresholds[nodes[known]] = floor_to_dtype(proposed[known], recipe.dtype)
-    if is_exact:
-        nodes = nodes[~known]
-        thresholds[nodes] = place_cuts(
-            recipe.table, recipe.dtype, recipe.split_rules, g["feature"][nodes], g["cut"][nodes],
-            g["after"][nodes],
-        )  # fmt: skip
 
 
 def _fill_empty_nodes(stats: Numbers, g: npt.NDArray[np.void]) -> Numbers:

@@ -91,7 +91,7 @@ _FEW = {
         "u4* u8 u8 f8* u4* u4* u4* u4* u4**",
         "u8* u8 u8 f8* u8* u4* u8* u4* u4**",
     ],
-    "grow_tree.write_tree_arrays": ["grown* i8* f8* TreeArrays i8*"],
+    "grow_tree.write_tree_arrays": ["grown* i8* f8* b TreeArrays i8*"],
     "distributed.kernels.key_counts.count_next_digits": [
         "u4* u8 u8 f8* u8 u8 u8* f8**",
         "u8* u8 u8 f8* u8 u8 u8* f8**",

@@ -803,12 +803,12 @@ def allocate_tree_arrays(n: int) -> TreeArrays:
     )
 
 
-N_BY_CATEGORY, N_OBLIQUE, N_PROPOSED, N_EMPTY, N_NODE_COUNTS = range(5)
-"""Numbers of nodes: split by categories; oblique; with a splitter's own threshold; without rows."""
+N_BY_CATEGORY, N_OBLIQUE, N_EMPTY, N_NODE_COUNTS = range(4)
+"""Numbers of nodes: split by categories; oblique; without rows."""
 
 
 @kernel
-def write_tree_arrays(nodes, value_start, cut_thresholds, arrays, counts):
+def write_tree_arrays(nodes, value_start, cut_thresholds, single, arrays, counts):
     """Write the fields of the nodes to the arrays of a tree.
 
     Parameters
@@ -818,6 +818,8 @@ def write_tree_arrays(nodes, value_start, cut_thresholds, arrays, counts):
     cut_thresholds : (codes of all columns,) float64
         Threshold above each code, from ``value_start[feature]`` on; empty: thresholds between
         codes are NaN.
+    single : bool
+        Whether the splitter's own thresholds are rounded down to float32.
     arrays : TreeArrays
         Output.
     counts : (`N_NODE_COUNTS`,) int64
@@ -828,12 +830,14 @@ def write_tree_arrays(nodes, value_start, cut_thresholds, arrays, counts):
         node = nodes[i]
         kind, threshold = node.kind, np.nan
         is_leaf = kind == 0
-        if kind == OBLIQUE or (kind == THRESHOLD and not np.isnan(node.threshold)):
+        if kind == OBLIQUE:
             threshold = node.threshold
-            counts[np.uint64(N_OBLIQUE if kind == OBLIQUE else N_PROPOSED)] += 1
+        elif kind == THRESHOLD and not np.isnan(node.threshold):
+            threshold = _round_down(node.threshold, single)
         elif kind == THRESHOLD and len(cut_thresholds) > 0:
             start = value_start[np.uint64(node.feature)]
             threshold = cut_thresholds[np.uint64(start + node.cut)]
+        counts[np.uint64(N_OBLIQUE)] += kind == OBLIQUE
         counts[np.uint64(N_BY_CATEGORY)] += kind in (SUBSET, MULTIWAY)
         counts[np.uint64(N_EMPTY)] += node.weight == 0.0
         arrays.kind[i] = kind
@@ -844,6 +848,17 @@ def write_tree_arrays(nodes, value_start, cut_thresholds, arrays, counts):
         arrays.weight[i] = node.weight
         arrays.gain[i] = 0.0 if is_leaf else node.gain
         arrays.threshold[i] = threshold
+
+
+@inlined
+def _round_down(threshold, single):
+    """Return the largest number of the model's type up to a threshold; 0.0 for -0.0."""
+    if single:
+        nearest = np.float32(threshold)
+        if np.float64(nearest) > threshold:
+            nearest = np.nextafter(nearest, np.float32(-np.inf))
+        threshold = np.float64(nearest)
+    return threshold + 0.0
 
 
 # ---------------------------------------------------------------- waiting nodes
