@@ -489,7 +489,7 @@ def by_code(codes: Any, rows: Any) -> dict[int, list[float]]:
     return dict(sorted(sums.items()))
 
 
-SIZES = (2, 3, 8, 9, 17, 60, 500, 700, 2500)
+SIZES = (2, 3, 4, 5, 8, 9, 17, 60, 500, 700, 2500)
 SPREADS = (1, 2, 7, 200, 255, 3_000, 60_000)
 
 
