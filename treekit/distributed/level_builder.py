@@ -280,13 +280,11 @@ def split_block(
         equal_rows[1:-2:2, 1:] = (low > high)[:, 1:]
     draws = _make_draws(recipe, opened.nodes["seed"].copy(), opened.n_columns)
     starts = _locate(draws, recipe)
-    arrays = allocate_nodes(3 * n, target)
+    arrays = allocate_nodes(3 * n, target, is_bounded=recipe.monotonic_signs is not None)
     arrays.nodes[:n], arrays.held_stats[:n] = opened.nodes, 0.0
     arrays.nodes["begin"][:n], arrays.nodes["end"][:n] = starts[:-1], starts[1:]
-    bounds = np.empty((1, 2))
     if recipe.monotonic_signs is not None:
-        bounds = np.empty((3 * n, 2))
-        bounds[:n] = opened.bounds
+        arrays.bounds[:n] = opened.bounds
     needs_counts = np.zeros(n, np.bool_)
     scratch = allocate_scratch(
         table, target, int(table.n_codes.max()) + 2, 0, signs=recipe.monotonic_signs
@@ -301,13 +299,13 @@ def split_block(
     rules = make_growth_rules(recipe, recipe.limits._replace(n_try=_count_tries(recipe)))
     find = get_builtin_pointer(search_counts, bare, sums, scratch)
     search = SplitSearch(find, None, recipe.criterion.pointers, np.random.default_rng(0))
-    arguments = (counted, arrays, bounds, needs_counts, rules, search, scratch)
+    arguments = (counted, arrays, needs_counts, rules, search, scratch)
     totals = counts[: int(table.n_codes[0]) + 1]
     whole = Rows(none, np.empty(0, np.uint32), totals)
     grown, n, status = call_kernel(recipe, split_nodes, arguments, table, whole)
     if status:
         raise error_for_status(recipe, status, grown, n, scratch.best)
-    return _copy_growth(grown, n, needs_counts, bounds[: n if len(bounds) > 1 else 0])
+    return _copy_growth(grown, n, needs_counts, grown.bounds[: n if len(opened.bounds) else 0])
 
 
 def grow_block(
@@ -613,7 +611,12 @@ class _GrowingTrees:
             inner = nodes["n_children"] > 0
             nodes["first_child"][inner] = first_child[:n][inner]
             grown = GrowthArrays(
-                nodes, self.stats[order[:n]], np.zeros((n, 0)), pool, np.empty(0, np.int64)
+                nodes,
+                self.stats[order[:n]],
+                np.zeros((n, 0)),
+                pool,
+                np.empty(0, np.int64),
+                np.empty((0, 2)),
             )
             trees.append(assemble_tree(self.recipe, grown, n, none, none, self.recipe.table).tree)
         return trees

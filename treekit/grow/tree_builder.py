@@ -313,9 +313,10 @@ def grow_rows(
     )  # fmt: skip
     table, others = recipe.table, held_table or recipe.table
     # Enlarging the arrays copies them.
-    arrays = allocate_nodes(min(2 * len(rows.ids), MAX_FIRST_CELLS // target.size) + 64, target)
+    first = min(2 * len(rows.ids), MAX_FIRST_CELLS // target.size) + 64
+    arrays = allocate_nodes(first, target, is_bounded=recipe.monotonic_signs is not None)
     arrays.nodes["depth"][0] = start.depth
-    scratch.best[-2:] = start.lowest, start.highest
+    arrays.bounds[0] = scratch.best[-2:] = start.lowest, start.highest
     rare = _allocate_rare_parts(recipe, rows, others)
     if rare is not None:
         arrays = arrays._replace(
@@ -386,12 +387,14 @@ MAX_FIRST_CELLS = 1 << 18
 """Statistics for whose nodes memory is reserved before a tree grows."""
 
 
-def allocate_nodes(n: int, target: TargetStatistics) -> GrowthArrays:
+def allocate_nodes(n: int, target: TargetStatistics, *, is_bounded: bool) -> GrowthArrays:
     """Allocate room for `n` nodes, with the first zeroed; kernels that need more enlarge it."""
     nodes = np.empty(n, NODE_DTYPE)
     nodes[:1] = np.zeros(1, NODE_DTYPE)
     stats, held_stats = np.empty((n, target.size)), np.empty((n, target.size))
-    return GrowthArrays(nodes, stats, held_stats, np.empty(16, np.int32), np.empty(n, np.int64))
+    entries, waiting = np.empty(16, np.int32), np.empty(n, np.int64)
+    bounds = np.empty((n if is_bounded else 1, 2))
+    return GrowthArrays(nodes, stats, held_stats, entries, waiting, bounds)
 
 
 def has_exact_terms(recipe: Recipe, rows: Rows) -> bool:

@@ -34,7 +34,7 @@ _SCRATCH = (
 )
 
 _RECORDS = {
-    "grow_tree.GrowthArrays": "grown* f8** f8** i4* i8* None None",
+    "grow_tree.GrowthArrays": "grown* f8** f8** i4* i8* f8** None None",
     "grow_tree.RareParts": "f8* surrogate_splits.SurrogateSearch:C i8* grow_tree.SideColumns:C",
     "grow_tree.SideColumns": "C* C*",
     "grow_tree.TreeArrays": "u1* i4* i4* i4* i4* f8* f8* f8*",
@@ -108,7 +108,7 @@ _FEW = {
     "distributed.kernels.levels.move_rows": ["Table:u1 Rows Rows grown* i4* i8** u4*"],
     "distributed.kernels.levels.order_nodes": ["grown* i8 i8* i8*"],
     "distributed.kernels.levels.split_nodes": [
-        "CountedNodes GrowthArrays f8** b1* GrowthRules SplitSearch Scratch:u1",
+        "CountedNodes GrowthArrays b1* GrowthRules SplitSearch Scratch:u1",
     ],
     "monotonic.clip_to_bounds": ["u1* i4* i4* i4* f8* f8*"],
     "monotonic.is_tree_monotonic": ["u1* i4* i4* i4* f8* f8*"],
@@ -208,7 +208,7 @@ def _iterate_growth(*, usual: bool) -> Iterator[str]:
             ("u4", {}),
         ]
         for codes in ("u1", "u4"):
-            grown = "GrowthArrays(grown*,f8**,f8**,i4*,i8*,surrogate*,i4*)"
+            grown = "GrowthArrays(grown*,f8**,f8**,i4*,i8*,f8**,surrogate*,i4*)"
             rare = {"rare": f"RareParts:{codes}", "arrays": grown}
             kinds += [(codes, rare), (codes, rare | {"quantile": "f8"})]
     for codes, own in kinds:

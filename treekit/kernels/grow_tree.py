@@ -102,6 +102,8 @@ class GrowthArrays(NamedTuple):
         an oblique split, its terms; for a split into intervals, its cuts.
     waiting : (capacity,) int64
         Nodes that wait to be searched or partitioned.
+    bounds : (capacity, 2) float64, or (1, 2)
+        With monotonic constraints, the lowest and the highest prediction of each node.
     surrogates : (surrogates,) SURROGATE, or None
     surrogate_levels : (pool,) int32, or None
         Surrogates, if trees have them, and the branches of their categories.
@@ -112,6 +114,7 @@ class GrowthArrays(NamedTuple):
     held_stats: npt.NDArray[np.float64]
     entries: npt.NDArray[np.int32]
     waiting: npt.NDArray[np.int64]
+    bounds: npt.NDArray[np.float64]
     surrogates: npt.NDArray[np.void] | None = None
     surrogate_levels: npt.NDArray[np.int32] | None = None
 
@@ -239,7 +242,7 @@ def grow_nodes(sample, records, arrays, rules, rare, search, scratch):
     fresh, used, leaves, n_surrogates = zero, zero, n, zero
     # The nest being expanded: its pending tests, its root, and nodes and surrogates before it.
     n_nested, nest_root, n_before, surrogates_before = 0, 0, 0, 0
-    bounds = _make_root(tree, sample, scratch)
+    _make_root(tree, sample, scratch.state)
     while True:
         within, opened = n_nested > 0, np.int64(-1)
         first, last = fresh, n
@@ -267,7 +270,7 @@ def grow_nodes(sample, records, arrays, rules, rare, search, scratch):
                 if has_equal_values(sample.rows.values, begin, end, limits.noise, quantile):
                     continue
             rounding = limits.noise * (end - begin)
-            kind = search_split(node, tree, sample, bounds, rules, rounding, search, scratch)
+            kind = search_split(node, tree, sample, rules, rounding, search, scratch)
             if kind < 0:
                 return grown, node, kind
             if kind == 0:
@@ -331,8 +334,8 @@ def grow_nodes(sample, records, arrays, rules, rare, search, scratch):
             node, tree, n, branches, within, sample, records, is_divided, rules.splits
         ):
             return grown, node, np.int64(BAD_SPLIT)
-        if len(bounds) > 1:
-            bounds = bound_children(node, tree, n, n_branches, bounds, scratch.offers)
+        if len(tree.bounds) > 1:
+            bound_children(node, tree, n, n_branches, scratch.offers)
         if rare is not None:
             if len(rare.nest) > 0:
                 n_nested = pass_cuts_down(tree.nodes, node, cuts, rare.nest, n_nested)
@@ -362,22 +365,14 @@ def grow_nodes(sample, records, arrays, rules, rare, search, scratch):
 
 
 @inlined
-def _make_root(tree, sample, scratch):
-    """Sum the rows of the root; return the bounds of nodes, (1, 2) if none are needed."""
-    zero, one, first, quantile = np.uint64(0), np.uint64(1), np.int64(0), sample.quantile
+def _make_root(tree, sample, state):
+    """Sum the rows of the root."""
+    zero, first, quantile = np.uint64(0), np.int64(0), sample.quantile
     rows, held, root = sample.rows, sample.held, tree.nodes[zero]
     root.end, root.held_end = len(rows.ids), len(held.ids)
-    root.seed = scratch.state[zero]
+    root.seed = state[zero]
     root.weight = sum_rows(rows, first, len(rows.ids), tree.stats[zero], quantile)
     sum_held_out_rows(held, first, len(held.ids), tree.stats[zero], tree.held_stats[zero], quantile)
-    bounded = False
-    for j in range(np.uint64(scratch.offers.shape[1])):
-        bounded = bounded or scratch.offers[np.uint64(3), j] != 0.0
-    bounds = np.empty((len(tree.nodes) if bounded else 1, 2))
-    given = np.uint64(len(tree.stats[zero])) + np.uint64(2)
-    bounds[zero, zero] = scratch.best[given + np.uint64(LOWEST)]
-    bounds[zero, one] = scratch.best[given + np.uint64(HIGHEST)]
-    return bounds
 
 
 # ---------------------------------------------------------------- open a node
@@ -432,7 +427,7 @@ def has_equal_values(values, begin, end, noise, quantile):
 
 
 @llvm_inlined
-def search_split(node, tree, sample, bounds, rules, rounding, search, scratch):
+def search_split(node, tree, sample, rules, rounding, search, scratch):
     """Search for the best split of a node; return its kind, 0 = none, negative = an error.
 
     `sample` is a `Sample`, or `treekit.distributed.kernels.levels.CountedNodes`; `rounding`
@@ -453,9 +448,9 @@ def search_split(node, tree, sample, bounds, rules, rounding, search, scratch):
         variance = compute_variance(rows.values, begin, end, stats)
         if variance <= limits.min_variance * (1.0 + TOLERANCE):
             return np.int64(0)
-    if len(bounds) > 1:
-        best[s + two + np.uint64(LOWEST)] = bounds[np.uint64(node), np.uint64(0)]
-        best[s + two + np.uint64(HIGHEST)] = bounds[np.uint64(node), np.uint64(1)]
+    if len(tree.bounds) > 1:
+        best[s + two + np.uint64(LOWEST)] = tree.bounds[np.uint64(node), np.uint64(0)]
+        best[s + two + np.uint64(HIGHEST)] = tree.bounds[np.uint64(node), np.uint64(1)]
     cells = rows.cells if len(rows.cells) == 0 else rows.cells[begin:end]
     node_rows = Rows(rows.ids[begin:end], cells, rows.values[begin:end])
     view = Node(
@@ -561,18 +556,19 @@ def extend_entries(grown, size):
     """Return the arrays with `size` entries of splits or more."""
     entries = extend_array(grown.entries, max(2 * len(grown.entries), size))
     return GrowthArrays(
-        grown.nodes, grown.stats, grown.held_stats, entries, grown.waiting, grown.surrogates,
-        grown.surrogate_levels,
+        grown.nodes, grown.stats, grown.held_stats, entries, grown.waiting, grown.bounds,
+        grown.surrogates, grown.surrogate_levels,
     )  # fmt: skip
 
 
 @inlined
 def extend_nodes(grown, size):
     """Return the arrays with room for `size` nodes."""
+    bounds = grown.bounds if len(grown.bounds) == 1 else extend_rows(grown.bounds, size)
     return GrowthArrays(
         extend_array(grown.nodes, size), extend_rows(grown.stats, size),
         extend_rows(grown.held_stats, size), grown.entries, extend_array(grown.waiting, size),
-        grown.surrogates, grown.surrogate_levels,
+        bounds, grown.surrogates, grown.surrogate_levels,
     )  # fmt: skip
 
 
@@ -580,8 +576,9 @@ def extend_nodes(grown, size):
 def _replace_surrogates(grown, surrogates, levels):
     """Return the arrays with other surrogates."""
     return GrowthArrays(
-        grown.nodes, grown.stats, grown.held_stats, grown.entries, grown.waiting, surrogates, levels
-    )
+        grown.nodes, grown.stats, grown.held_stats, grown.entries, grown.waiting, grown.bounds,
+        surrogates, levels,
+    )  # fmt: skip
 
 
 # ---------------------------------------------------------------- partition the rows
@@ -755,14 +752,12 @@ def _sum_slice(rows, records, node, stats, quantile):
 
 
 @inlined
-def bound_children(node, tree, n, branches, bounds, offers):
+def bound_children(node, tree, n, branches, offers):
     """Compute the bounds of a node's children, for monotonic constraints."""
-    if n + branches > len(bounds):
-        bounds = extend_rows(bounds, len(tree.nodes))
     this, one = tree.nodes[np.uint64(node)], np.uint64(1)
     left, right = np.uint64(n), np.uint64(n + 1)
     propagate_bounds(
-        bounds,
+        tree.bounds,
         node,
         n,
         branches,
@@ -770,7 +765,6 @@ def bound_children(node, tree, n, branches, bounds, offers):
         tree.stats[left, one] / tree.nodes[left].weight,
         tree.stats[right, one] / tree.nodes[right].weight,
     )
-    return bounds
 
 
 # ---------------------------------------------------------------- arrays of a tree

@@ -278,6 +278,31 @@ def copy_words(typingctx, source, at, first, to, second, also_to):
 
 
 @intrinsic
+def add_pair(typingctx, sums, at, pairs, row):
+    """Add a row of a C-contiguous (rows, 2) float64 matrix to two cells of ``sums``, from `at` on.
+
+    LLVM does not join the two additions by itself, as the arrays might overlap.
+    """
+
+    def codegen(context, builder, signature, args):
+        two = ir.VectorType(ir.DoubleType(), 2)
+
+        def find_place(array, index):
+            view = make_array(signature.args[array])(context, builder, args[array])
+            return builder.bitcast(builder.gep(view.data, [index]), two.as_pointer())
+
+        place = find_place(0, args[1])
+        added = find_place(2, builder.shl(args[3], args[3].type(1)))
+        parts = [builder.load(place), builder.load(added)]
+        for part in parts:
+            part.align = 8
+        builder.store(builder.fadd(*parts), place).align = 8
+        return context.get_dummy_value()
+
+    return types.none(sums, at, pairs, row), codegen
+
+
+@intrinsic
 def load_cell(typingctx, matrix, row, column):
     """Return a cell of a C-contiguous float64 matrix without a bounds check."""
 

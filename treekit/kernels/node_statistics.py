@@ -13,7 +13,13 @@ from __future__ import annotations
 import numpy as np
 
 from treekit.kernels.compile import inlined, kernel, llvm_inlined
-from treekit.kernels.function_pointers import borrow_arrays, borrow_row, count_bits, find_lowest_bit
+from treekit.kernels.function_pointers import (
+    add_pair,
+    borrow_arrays,
+    borrow_row,
+    count_bits,
+    find_lowest_bit,
+)
 from treekit.kernels.records import Column
 from treekit.kernels.row_records import CELL, FORM, MAX_LANE_WEIGHT, NO_RECORDS, STEP
 
@@ -771,8 +777,7 @@ def sum_values(scratch, at, rows, s, sums, code_of, n):
     if s == np.uint64(2) and not has_cells:
         for i in range(m):
             code = np.uint64(codes[at])
-            flat[code + code] += values[i, zero]
-            flat[code + code + one] += values[i, one]
+            add_pair(flat, code + code, values, i)
             present[_find_word(i, code)] |= one << (code & low6)
             at += step
         first, second = 0.0, 0.0

@@ -227,7 +227,7 @@ def search_counts(node, scratch, criterion, rng, best_split):
 
 
 @kernel
-def split_nodes(counted, arrays, bounds, needs_counts, rules, search, scratch):
+def split_nodes(counted, arrays, needs_counts, rules, search, scratch):
     """Split nodes by their counts.
 
     Parameters
@@ -236,8 +236,6 @@ def split_nodes(counted, arrays, bounds, needs_counts, rules, search, scratch):
     arrays : GrowthArrays
         The nodes to split come first, and have a seed and a depth; `begin` and `end` delimit
         their counts.  Children are added; their `end` is 1 if they may be split, else 0.
-    bounds : (1, 2), or (3 * nodes, 2) float64 for monotonic constraints
-        Lowest and highest prediction of each node; those of the children are added.
     needs_counts : (nodes,) bool
         Output: nodes that need counts of more columns.
     search : SplitSearch
@@ -273,7 +271,7 @@ def split_nodes(counted, arrays, bounds, needs_counts, rules, search, scratch):
         scratch.counts[LACKS_COLUMNS] = 0
         node_rules = _set_decrease(rules, counted.decreases[np.uint64(node)])
         rounding = counted.roundings[np.uint64(node)]
-        kind = search_split(node, tree, counted, bounds, node_rules, rounding, search, scratch)
+        kind = search_split(node, tree, counted, node_rules, rounding, search, scratch)
         if kind < 0:
             return grown, node, kind
         if scratch.counts[LACKS_COLUMNS] != 0:
@@ -306,8 +304,8 @@ def split_nodes(counted, arrays, bounds, needs_counts, rules, search, scratch):
             continue
         used = end
         this.first_child = n
-        if len(bounds) > 1:  # binary splits, for which there is room
-            bound_children(node, tree, n, branches, bounds, scratch.offers)
+        if len(tree.bounds) > 1:
+            bound_children(node, tree, n, branches, scratch.offers)
         for child in range(n, n + branches):
             this = tree.nodes[np.uint64(child)]
             this.begin, this.end = unlike, unlike + 2
