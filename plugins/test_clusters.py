@@ -75,7 +75,9 @@ def save(model, folder):
 
 @pytest.mark.parametrize("ensemble", [FOREST, {}], ids=["forest", "tree"])
 @pytest.mark.parametrize("training", TRAININGS)
-def test_a_cluster_trains_the_model_of_one_process(training, ensemble, client, tmp_path):
+def test_plugins_train_equal_models_on_a_cluster_and_in_one_process(
+    training, ensemble, client, tmp_path
+):
     frame, settings = simulate(), TRAININGS[training] | ensemble | {"seed": 3}
     model = treekit.train(frame, **settings)
     assert model.n_leaves > model.n_trees
@@ -105,7 +107,9 @@ LEVELS = {
 
 
 @pytest.mark.parametrize("training", LEVELS)
-def test_levels_train_the_model_of_one_process(training, client, tmp_path, monkeypatch):
+def test_plugins_train_equal_models_by_levels_and_in_one_process(
+    training, client, tmp_path, monkeypatch
+):
     choose_sizes = levels.choose_sizes
 
     def choose_small_nodes(*arguments):

@@ -143,19 +143,21 @@ def check_doubling(make: Callable[[int], Any], read: Callable[[Any], Any], n: in
 
 @pytest.mark.parametrize("twice", [False, True])
 @pytest.mark.parametrize("made", [columns, members, levels, classes, header_keys])
-def test_model_files(made: Callable[..., bytes], twice: bool) -> None:
+def test_model_files_are_read_in_linear_time(made: Callable[..., bytes], twice: bool) -> None:
     check_doubling(partial(made, twice=twice), partial(parse_model_file, path="m.treekit"), 1000)
 
 
 @pytest.mark.kernels
 @pytest.mark.parametrize("read", [parse_rules, read_edited])
 @pytest.mark.parametrize("made", [rules_text, spoiled_text])
-def test_texts_of_rules(read: Callable[[str], Any], made: Callable[[int], str]) -> None:
+def test_rule_texts_are_read_in_linear_time(
+    read: Callable[[str], Any], made: Callable[[int], str]
+) -> None:
     check_doubling(made, read, 200)
 
 
 @pytest.mark.kernels
-def test_rules_as_json(tmp_path: Path) -> None:
+def test_json_rules_are_read_in_linear_time(tmp_path: Path) -> None:
     check_doubling(partial(rules_json, folder=tmp_path), read_json, 200)
     check_doubling(lambda n: json_keys(names(n, twice=True)), read_json, 500)
 
@@ -167,7 +169,7 @@ def train_briefly(path: Path) -> treekit.Model:
 @pytest.mark.parametrize("twice", [False, True])
 @pytest.mark.parametrize("cell", ["1", "2.50", "b", "01", "NA"])
 @pytest.mark.parametrize("read", [train_briefly, treekit.columns])
-def test_wide_csv_files(
+def test_wide_csv_files_are_read_in_linear_time(
     tmp_path: Path, read: Callable[[Path], Any], cell: str, twice: bool
 ) -> None:
     def make(n: int) -> Path:
@@ -181,7 +183,7 @@ def test_wide_csv_files(
     check_doubling(make, read, 100)
 
 
-def test_declarations_of_tables(tmp_path: Path) -> None:
+def test_table_declarations_are_read_in_linear_time(tmp_path: Path) -> None:
     def make(n: int) -> Path:
         path = tmp_path / f"{n}.json"
         table = {name: [0.0, 1.0] for name in names(n, twice=False)}
@@ -191,7 +193,7 @@ def test_declarations_of_tables(tmp_path: Path) -> None:
     check_doubling(make, read_declaration, 100)
 
 
-def test_work_that_grows_with_the_square_is_found() -> None:
+def test_quadratic_work_fails_the_doubling_check() -> None:
     def read(some: list[str]) -> str:
         return next(name for name in some if some.count(name) > 1)
 

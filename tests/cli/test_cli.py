@@ -123,7 +123,7 @@ def forest(tmp_path_factory: pytest.TempPathFactory) -> Path:
 # ---------------------------------------------------------------- the frame
 
 
-def test_help_is_there_without_any_heavy_library():
+def test_help_imports_no_heavy_library():
     code = (
         "import sys; from treekit.cli import main; main(['--help'], standalone_mode=False);"
         f"print({HEAVY!r} & set(sys.modules))"
@@ -134,14 +134,14 @@ def test_help_is_there_without_any_heavy_library():
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_every_command_explains_itself(command: str):
+def test_every_command_has_help(command: str):
     help_text = call(command, "--help").stdout
     assert "Usage:" in help_text
     assert len(help_text.splitlines()) > 5
 
 
 @pytest.mark.system
-def test_the_module_is_the_command():
+def test_python_m_treekit_runs_the_command():
     command = [sys.executable, "-m", "treekit", "--version"]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     assert done.stdout == f"treekit {treekit.__version__}\n"
@@ -152,20 +152,20 @@ def test_the_version_is_printed():
 
 
 @pytest.mark.system
-def test_an_error_in_a_process_of_its_own_is_one_line_on_stderr_and_exit_code_2(tmp_path: Path):
+def test_error_in_a_process_is_one_line_on_stderr_with_exit_code_2(tmp_path: Path):
     command = [sys.executable, "-c", TREEKIT, "inspect", str(tmp_path / "nothing.treekit")]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (2, "")
     assert re.fullmatch(r"Error: there is no model file '.*nothing\.treekit'; .*\n", done.stderr)
 
 
-def test_debug_shows_where_an_error_came_from(tmp_path: Path):
+def test_debug_shows_the_traceback_of_an_error(tmp_path: Path):
     result = call("--debug", "inspect", tmp_path / "nothing", code=2)
     assert "Traceback (most recent call last)" in result.stderr
     assert result.stderr.splitlines()[-1].startswith("Error: ")
 
 
-def test_a_stopped_command_ends_with_the_code_of_an_interrupt(
+def test_interrupted_command_exits_with_the_interrupt_code(
     tree: Path, monkeypatch: pytest.MonkeyPatch
 ):
     def interrupted(path: str) -> None:
@@ -212,7 +212,7 @@ def test_ctrl_c_during_an_import_ends_without_a_traceback(tmp_path: Path, module
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-def test_a_signal_that_ends_a_command_lets_it_clean_up(
+def test_termination_signal_lets_a_command_clean_up(
     tree: Path, number: signal.Signals, monkeypatch: pytest.MonkeyPatch
 ):
     cleaned: list[str] = []
@@ -236,7 +236,7 @@ def test_a_signal_that_ends_a_command_lets_it_clean_up(
 # ---------------------------------------------------------------- train
 
 
-def test_training_prints_what_it_read_chose_and_found(tree: Path, tmp_path: Path):
+def test_train_prints_table_settings_and_results(tree: Path, tmp_path: Path):
     path = tmp_path / "again.treekit"
     arguments = ["train", demo_table(), "--target", DEMO_TARGET, "--seed", 0, "-o", path]
     told = call(*arguments, "--pruner", "cost_complexity", "--test", demo_table()).stdout
@@ -257,14 +257,14 @@ def test_training_prints_what_it_read_chose_and_found(tree: Path, tmp_path: Path
     assert path.read_bytes() == tree.read_bytes()
 
 
-def test_the_command_line_trains_what_python_trains(forest: Path):
+def test_command_line_and_python_train_equal_models(forest: Path):
     model = treekit.train(demo_table(), DEMO_TARGET, ensemble="forest", trees=3, seed=0)
     again = forest.with_name("python.treekit")
     model.save(again)
     assert again.read_bytes() == forest.read_bytes()
 
 
-def test_a_forest_says_its_out_of_bag_score(tmp_path: Path):
+def test_train_prints_the_out_of_bag_score_of_a_forest(tmp_path: Path):
     path = tmp_path / "f.treekit"
     arguments = ["train", demo_table(), "--target", DEMO_TARGET, "-o", path]
     told = call(*arguments, "--ensemble", "forest", "--trees", 5).stdout
@@ -288,7 +288,7 @@ def test_a_regression_is_scored_by_r_squared(tmp_path: Path):
     call("predict", path, table, "--proba", code=2)
 
 
-def test_options_of_the_table_are_obeyed(tmp_path: Path):
+def test_table_options_select_columns_weights_and_missing_marks(tmp_path: Path):
     table = tmp_path / "t.csv"
     lines = ["id,size,colour,w,y", "1,1,3,1,no", "2,-,4,1,yes", "3,2,3,1,no", "4,8,4,0,maybe"]
     table.write_text("\n".join(lines) + "\n", encoding="utf-8")
@@ -311,7 +311,7 @@ def test_options_of_the_table_are_obeyed(tmp_path: Path):
     call("predict", path, table, "--missing-marks", "?", code=2)  # '-' is no number
 
 
-def test_settings_of_components_reach_the_model(tmp_path: Path):
+def test_component_settings_are_stored_in_the_model(tmp_path: Path):
     path = tmp_path / "m.treekit"
     call(
         *("train", MELONS / "watermelon_3.0_en.csv", "--target", "good", "--ignore", "id"),
@@ -372,7 +372,7 @@ BAD = {
 
 
 @pytest.mark.parametrize(("arguments", "said"), BAD.values(), ids=BAD)
-def test_training_refuses(arguments: list[str], said: str, tmp_path: Path):
+def test_train_refuses_invalid_arguments(arguments: list[str], said: str, tmp_path: Path):
     table = tmp_path / "nothing.csv" if "no file" in said else MELONS / "watermelon_3.0_en.csv"
     output = tmp_path / "m.treekit"
     result = call("train", table, "--target", "good", "-o", output, *arguments, code=2)
@@ -383,13 +383,13 @@ def test_training_refuses(arguments: list[str], said: str, tmp_path: Path):
 
 
 @pytest.mark.parametrize("left_out", ["TABLE", "--target", "--output"])
-def test_training_needs_a_table_a_target_and_an_output(left_out: str):
+def test_train_requires_a_table_a_target_and_an_output(left_out: str):
     parts = {"TABLE": ["t.csv"], "--target": ["--target", "y"], "--output": ["-o", "m"]}
     arguments = [word for name, words in parts.items() if name != left_out for word in words]
     assert left_out in call("train", *arguments, code=2).stderr
 
 
-def test_the_table_of_settings_needs_nothing_else():
+def test_help_settings_needs_no_other_argument():
     lines = call("train", "--help-settings", "all").stdout.splitlines()
     assert lines[0].split() == ["setting", "accepts", "default", "meaning"]
     from treekit.training import SETTINGS
@@ -427,7 +427,7 @@ def test_common_settings_come_first_and_the_others_on_request():
     assert "'some' is not one of" in call("train", "--help-settings", "some", code=2).stderr
 
 
-def test_the_table_of_settings_holds_those_of_the_chosen_components():
+def test_help_settings_lists_the_settings_of_chosen_components():
     chosen = ["--criterion", "entropy", "--set", "pruner=cost_complexity"]
     told = call("train", *chosen, "--help-settings").stdout
     assert re.search(r"^criterion\.base +a number above 1 +2\.0 +base of", told, re.MULTILINE)
@@ -508,7 +508,7 @@ def test_progress_is_shown_in_a_terminal_a_notebook_or_the_command_line(
 
 
 @pytest.mark.system
-def test_a_terminal_shows_the_trees_grow_and_a_pipe_does_not(tmp_path: Path):
+def test_tree_progress_is_shown_on_a_terminal_but_not_in_a_pipe(tmp_path: Path):
     arguments = ["train", demo_table(), "--target", DEMO_TARGET, "--ensemble", "forest"]
     arguments += ["--trees", 20, "-o", tmp_path / "m.treekit"]
     assert "20/20" in at_terminal(arguments)
@@ -549,7 +549,7 @@ def test_inspect_prints_targets_voting_and_costs(tmp_path: Path):
     assert (said["voting"], said["costs"]) == ("soft", "'no'>'yes'=1, 'yes'>'no'=5")
 
 
-def test_predictions_are_those_of_the_model(forest: Path):
+def test_predict_prints_the_predictions_of_the_model(forest: Path):
     model = treekit.load(forest)
     rows = list(csv.reader(io.StringIO(call("predict", forest, demo_table(), "--proba").stdout)))
     assert rows[0] == [DEMO_TARGET, f"{DEMO_TARGET}=no", f"{DEMO_TARGET}=yes"]
@@ -583,7 +583,7 @@ def test_predictions_of_several_targets_are_a_column_each(tmp_path: Path):
     assert [list(map(float, row)) for row in rows[1:]] == answers
 
 
-def test_predictions_go_to_a_file_whole_or_not_at_all(tree: Path, tmp_path: Path):
+def test_prediction_file_is_replaced_completely_or_not_at_all(tree: Path, tmp_path: Path):
     output = tmp_path / "deep" / "out.csv"
     call("predict", tree, demo_table(), "-o", output)
     whole = output.read_text(encoding="utf-8")
@@ -601,16 +601,16 @@ def test_predictions_go_to_a_file_whole_or_not_at_all(tree: Path, tmp_path: Path
     assert [path.name for path in output.parent.iterdir()] == ["out.csv"]
 
 
-def test_nothing_is_printed_for_a_table_without_the_columns(tree: Path):
+def test_predict_prints_nothing_if_the_table_lacks_columns(tree: Path):
     assert call("predict", tree, MELONS / "watermelon_3.0.csv", code=2).stdout == ""
 
 
-def test_a_table_given_as_the_model_is_named_by_its_start(tmp_path: Path):
+def test_table_given_as_model_is_refused_with_its_first_bytes(tmp_path: Path):
     said = call("predict", demo_table(), tmp_path / "x.csv", code=2).stderr
     assert "is not a treekit model: it begins with b'" in said
 
 
-def test_an_output_keeps_the_link_that_points_to_it(tree: Path, tmp_path: Path):
+def test_output_to_a_symlink_writes_its_target(tree: Path, tmp_path: Path):
     link = tmp_path / "link.csv"
     link.symlink_to(tmp_path / "real.csv")
     call("predict", tree, demo_table(), "-o", link)
@@ -644,7 +644,7 @@ def test_rules_are_printed_in_chinese_and_verified(tree: Path, tmp_path: Path):
     assert "unknown language 'xx'" in call("rules", tree, "--lang", "xx", code=2).stderr
 
 
-def test_rules_of_one_tree_are_those_of_the_whole(forest: Path):
+def test_rules_of_one_tree_equal_its_part_of_all_rules(forest: Path):
     whole = str(treekit.load(forest).rules())
     head, notes = whole.partition("\nrule ")[0], whole[whole.index("\nHow to read this") :]
     parts = [call("rules", forest, "--tree", n).stdout for n in (1, 2, 3)]
@@ -717,7 +717,7 @@ def refused_as_input(*args: object) -> None:
     assert "is an input of this command; choose another name" in " ".join(said.split())
 
 
-def test_no_command_writes_over_its_own_input(tree: Path, tmp_path: Path):
+def test_no_command_overwrites_its_input(tree: Path, tmp_path: Path):
     model, table = tmp_path / "m.treekit", tmp_path / "t.csv"
     model.write_bytes(tree.read_bytes())
     table.write_bytes(Path(demo_table()).read_bytes())
@@ -735,14 +735,14 @@ def test_no_command_writes_over_its_own_input(tree: Path, tmp_path: Path):
 
 
 @pytest.mark.parametrize("name", ["m.c", "m.h"])
-def test_an_export_does_not_write_over_its_model(name: str, tree: Path, tmp_path: Path):
+def test_export_does_not_overwrite_its_model(name: str, tree: Path, tmp_path: Path):
     model = tmp_path / name
     model.write_bytes(tree.read_bytes())
     refused_as_input("export", model, "--to", "c", "-o", tmp_path / "m")
     assert model.read_bytes() == tree.read_bytes()
 
 
-def test_a_certificate_does_not_replace_what_it_certifies(tree: Path, tmp_path: Path):
+def test_certificate_does_not_overwrite_verified_files(tree: Path, tmp_path: Path):
     call("export", tree, "--to", "c", "-o", tmp_path / "m")
     source = tmp_path / "m.c"
     before = source.read_bytes(), tree.read_bytes()
@@ -751,7 +751,7 @@ def test_a_certificate_does_not_replace_what_it_certifies(tree: Path, tmp_path: 
     assert (source.read_bytes(), tree.read_bytes()) == before
 
 
-def test_an_output_below_a_file_is_named_before_any_work(tree: Path, tmp_path: Path):
+def test_output_path_below_a_file_is_refused_before_work_begins(tree: Path, tmp_path: Path):
     file = tmp_path / "file"
     file.write_text("x", encoding="utf-8")
     for command in (
@@ -766,7 +766,7 @@ def test_an_output_below_a_file_is_named_before_any_work(tree: Path, tmp_path: P
         assert f"{str(file)!r} is not a folder" in said
 
 
-def test_an_error_of_the_disk_names_the_requested_file(
+def test_disk_error_names_the_requested_file(
     tree: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     def full(*_: object) -> None:
@@ -801,7 +801,7 @@ def test_an_error_of_the_disk_names_the_requested_file(
         ((), "OSError"),
     ],
 )
-def test_any_error_of_the_system_is_one_line(
+def test_operating_system_error_is_one_line(
     arguments: tuple[object, ...], message: str, monkeypatch: pytest.MonkeyPatch
 ):
     def fail(*_: object) -> None:
@@ -826,7 +826,7 @@ def test_any_error_of_the_system_is_one_line(
         ("rules", ["m.rules.txt"]),
     ],
 )
-def test_every_target_is_written_and_proven(
+def test_every_target_is_exported_and_verified(
     target: str, files: list[str], tree: Path, tmp_path: Path
 ):
     need(*{"c": ("gcc",)}.get(target, ()))
@@ -851,7 +851,7 @@ def test_an_export_to_c_prints_the_bytes_of_its_tables_and_its_stack(tree: Path,
     assert result.stderr.startswith("tables: ")
 
 
-def test_settings_of_a_target_reach_it(tree: Path, tmp_path: Path):
+def test_export_set_option_passes_settings_to_the_target(tree: Path, tmp_path: Path):
     texts = []
     for form in ("if_else", "table"):
         call("export", tree, "--to", "c", "--set", f"form={form}", "-o", tmp_path / f"{form}.c")
@@ -859,7 +859,7 @@ def test_settings_of_a_target_reach_it(tree: Path, tmp_path: Path):
     assert texts[0] != texts[1]
 
 
-def test_settings_of_a_target_are_options_too(tree: Path, tmp_path: Path):
+def test_export_settings_are_accepted_as_options(tree: Path, tmp_path: Path):
     for number, words in enumerate(
         (["--set", "target_runtime=1.31"], ["--target-runtime", "1.31"], ["--target-runtime=1.31"])
     ):
@@ -900,13 +900,15 @@ def test_the_settings_of_targets_are_listed():
         (["--to", "javascript", "-o", "m.js"], "must end in '.mjs'"),
     ],
 )
-def test_export_refuses(arguments: list[str], said: str, tree: Path, tmp_path: Path):
+def test_export_refuses_invalid_arguments(
+    arguments: list[str], said: str, tree: Path, tmp_path: Path
+):
     result = call("export", tree, "-o", tmp_path / "m", *arguments, code=2)
     assert said in result.stderr
     assert list(tmp_path.iterdir()) == []
 
 
-def test_an_artifact_that_differs_is_exit_code_1_and_shows_a_row(tree: Path, tmp_path: Path):
+def test_verify_exits_with_1_and_shows_a_differing_row(tree: Path, tmp_path: Path):
     path = tmp_path / "m.rules.txt"
     call("export", tree, "--to", "rules", "-o", path)
     text = path.read_text(encoding="utf-8")
@@ -933,7 +935,7 @@ def test_a_pattern_of_all_files_verifies_the_artifacts_among_them(tree: Path, tm
     assert "cannot run 'm.h'" in call("verify", model, tmp_path / "m.h", code=2).stderr
 
 
-def test_few_rows_are_allowed_with_a_warning(forest: Path, tmp_path: Path):
+def test_verify_warns_if_max_rows_limits_coverage(forest: Path, tmp_path: Path):
     call("export", forest, "--to", "rules", "-o", tmp_path / "m")
     arguments = ["verify", forest, tmp_path / "m.rules.txt", "--rows", 0]
     told = call(*arguments, "--max-rows", 40).stdout.splitlines()[0]
@@ -941,7 +943,7 @@ def test_few_rows_are_allowed_with_a_warning(forest: Path, tmp_path: Path):
     assert call(*arguments).stdout.splitlines()[0].endswith("bit for bit")
 
 
-def test_verify_needs_artifacts_that_are_there(tree: Path, tmp_path: Path):
+def test_verify_requires_existing_artifacts(tree: Path, tmp_path: Path):
     assert "no such file" in call("verify", tree, tmp_path / "m.c", code=2).stderr
     assert "ARTIFACT" in call("verify", tree, code=2).stderr
 
@@ -979,14 +981,14 @@ def test_plugins_lists_every_component_and_its_source():
     assert {row[0] for row in rows} >= {"criterion", "splitter", "pruner", "exporter", "importer"}
 
 
-def test_a_broken_plugin_is_listed_among_the_faults(broken_plugin: str):
+def test_plugins_command_lists_a_broken_plugin(broken_plugin: str):
     result = call("plugins")
     assert f"faults\n  {broken_plugin} failed in treekit_criteria: RuntimeError" in result.stdout
     assert result.stderr == ""
     assert "\x1b" not in result.stdout
 
 
-def test_a_broken_plugin_is_a_warning_of_one_line(broken_plugin: str, tmp_path: Path):
+def test_broken_plugin_gives_a_warning_of_one_line(broken_plugin: str, tmp_path: Path):
     wanted = "train", MELONS / "watermelon_3.0_en.csv", "--target", "good", "-o", tmp_path / "m"
     assert call(*wanted, "--criterion", "gini").stderr == "", "which needs no plugin"
     result = call(*wanted, "--criterion", "theirs", code=2)
@@ -997,7 +999,7 @@ def test_a_broken_plugin_is_a_warning_of_one_line(broken_plugin: str, tmp_path: 
     assert "\x1b" not in line
 
 
-def test_strict_plugins_makes_it_an_error(broken_plugin: str):
+def test_strict_plugins_makes_a_broken_plugin_an_error(broken_plugin: str):
     result = call("--strict-plugins", "plugins", code=2)
     assert result.stderr.startswith(f"Error: {broken_plugin}")
 
@@ -1012,7 +1014,7 @@ def test_a_pipe_gets_no_colours_and_a_terminal_does(tree: Path, tmp_path: Path):
     assert "\x1b[32m" in call(*arguments, color=True).stdout
 
 
-def test_no_color_is_respected_on_a_terminal(tree: Path, tmp_path: Path, monkeypatch):
+def test_no_color_removes_colours_on_a_terminal(tree: Path, tmp_path: Path, monkeypatch):
     monkeypatch.setenv("NO_COLOR", "1")
     call("export", tree, "--to", "rules", "-o", tmp_path / "m")
     arguments = ["verify", tree, tmp_path / "m.rules.txt", "--rows", 0]
@@ -1046,7 +1048,7 @@ def hostile(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     return table, path
 
 
-def test_names_are_printed_as_they_are_and_act_on_nothing(hostile: tuple[Path, Path]):
+def test_hostile_names_are_printed_escaped(hostile: tuple[Path, Path]):
     table, path = hostile
     told = call("inspect", path).stdout
     told += call("train", table, "--target", "[bold]y[/bold]", "-o", path).stdout
@@ -1057,7 +1059,7 @@ def test_names_are_printed_as_they_are_and_act_on_nothing(hostile: tuple[Path, P
 
 
 @pytest.mark.system
-def test_names_act_on_no_terminal(hostile: tuple[Path, Path]):
+def test_hostile_names_are_printed_escaped_on_a_terminal(hostile: tuple[Path, Path]):
     table, path = hostile
     told = at_terminal(["inspect", path], ["rules", path], ["predict", path, table])
     assert "\x1b[2J" not in told
@@ -1067,7 +1069,7 @@ def test_names_act_on_no_terminal(hostile: tuple[Path, Path]):
         assert escape_text(name) in told
 
 
-def test_predictions_in_a_file_hold_names_exactly(hostile: tuple[Path, Path]):
+def test_prediction_file_contains_names_unchanged(hostile: tuple[Path, Path]):
     table, path = hostile
     output = path.with_suffix(".csv")
     call("predict", path, table, "-o", output)
@@ -1081,7 +1083,7 @@ def test_predictions_in_a_file_hold_names_exactly(hostile: tuple[Path, Path]):
 # ---------------------------------------------------------------- demo
 
 
-def test_the_demo_trains_writes_explains_and_proves(
+def test_demo_trains_exports_prints_rules_and_verifies(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     need("gcc")
@@ -1108,7 +1110,7 @@ def test_the_demo_trains_writes_explains_and_proves(
     )
 
 
-def test_the_demo_ends_with_the_tree_unless_asked_for_all(tmp_path: Path):
+def test_demo_runs_the_forest_only_with_full(tmp_path: Path):
     need("gcc")
     told = call("demo", "--out", tmp_path / "demo").stdout
     assert told.count("all 4 artifacts are equal to the model, bit for bit") == 1
@@ -1118,7 +1120,7 @@ def test_the_demo_ends_with_the_tree_unless_asked_for_all(tmp_path: Path):
 
 
 @pytest.mark.matrix
-def test_the_demo_names_what_it_cannot_try_without_a_compiler(
+def test_demo_states_unverified_c_files_without_a_compiler(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr("treekit.verify.run_c.shutil.which", lambda name: None)
@@ -1130,7 +1132,7 @@ def test_the_demo_names_what_it_cannot_try_without_a_compiler(
 
 
 @pytest.mark.kernels
-def test_train_like_a_model_takes_its_settings_under_those_given(tmp_path: Path):
+def test_train_like_uses_settings_of_a_model_unless_overridden(tmp_path: Path):
     table, first, again = MELONS / "watermelon_3.0_en.csv", tmp_path / "a", tmp_path / "b"
     own = ["--algorithm", "c45", "--set", "max_depth=2", "--seed", "3"]
     call("train", table, "--target", "good", "-o", first, *own)
@@ -1168,7 +1170,7 @@ FORMS = {record.name: record for record in treekit_documents() if record.measure
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_every_form_is_written_to_a_file(form, here):
+def test_rules_are_written_to_a_file_in_every_form(form, here):
     measured = [] if form == "text" else ["--table", "rows.csv"]
     cli_rules_call("rules", "m.treekit", "--as", form, "-o", "out.x", *measured)
     assert Path("out.x").read_text(encoding="utf-8").strip()
@@ -1197,7 +1199,7 @@ def test_a_suffix_that_no_form_has_is_refused(here):
     assert Path("plain").read_text(encoding="utf-8").startswith("treekit rules")
 
 
-def test_rules_replace_no_csv_but_a_table_of_rules(here):
+def test_rules_overwrite_a_csv_file_only_if_it_contains_rules(here):
     before = Path("rows.csv").read_bytes()
     for form in ([], ["--as", "html"]):
         said = cli_rules_call("rules", "m.treekit", "-o", "rows.csv", *form, code=2).stderr
@@ -1221,7 +1223,7 @@ def test_rules_are_printed_in_the_requested_language(lang, word, here):
 
 
 @pytest.mark.usefixtures("without_plugins")
-def test_one_tree_decisions_and_reports(here):
+def test_rules_options_select_a_tree_decisions_and_reports(here):
     assert cli_rules_call("rules", "m.treekit", "--tree", 1).stdout.count("\nrule ") == 4
     assert cli_rules_call("rules", "m.treekit", "--decisions").stdout.count("\nrule ") <= 4
     for report in (["--overlaps"], ["--against", "rows.csv"]):
@@ -1245,7 +1247,7 @@ def test_one_tree_decisions_and_reports(here):
         (["--table", "rows.csv"], "no measures"),
     ],
 )
-def test_impossible_requests_are_refused_with_a_message(options, said, here):
+def test_rules_command_refuses_invalid_options(options, said, here):
     result = cli_rules_call("rules", "m.treekit", *options, code=2)
     assert said in result.stderr
     assert "Traceback" not in result.output
@@ -1278,7 +1280,7 @@ def test_an_edited_text_becomes_a_model_and_lists_its_changes(here):
         ("bad.json", "n.treekit", "cannot be read"),
     ],
 )
-def test_an_edit_that_cannot_be_read_writes_nothing(rules, output, said, here):
+def test_revise_writes_nothing_for_an_unreadable_file(rules, output, said, here):
     cli_rules_call("rules", "m.treekit", "-o", "r.txt")
     for name in ("bad.txt", "bad.json"):
         Path(name).write_text("hello\n", encoding="utf-8")
@@ -1287,7 +1289,7 @@ def test_an_edit_that_cannot_be_read_writes_nothing(rules, output, said, here):
 
 
 @pytest.mark.parametrize("command", sorted(main.commands))
-def test_help_holds_no_marks_of_its_making(command):
+def test_help_contains_no_formatting_marks(command):
     said = cli_rules_call(command, "--help").stdout
     assert "\\b" not in said
     assert "\b" not in said

@@ -67,7 +67,7 @@ FORMS = {
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_a_table_from_standard_input_is_known_by_its_content(form, small, tmp_path):
+def test_table_format_from_standard_input_is_detected_by_content(form, small, tmp_path):
     path = tmp_path / "m.treekit"
     call("train", "-", "--target", "y", "--seed", 0, "-o", path, input=FORMS[form]())
     assert path.read_bytes() == small.read_bytes()
@@ -92,7 +92,7 @@ def test_a_model_may_come_from_standard_input(small):
     assert "a <= 1.5" in rules
 
 
-def test_standard_input_is_read_once(small):
+def test_standard_input_given_twice_empty_or_damaged_is_refused(small):
     said = call("predict", "-", "-", input=small.read_bytes(), code=2).stderr
     assert "standard input can be read only once" in said
     said = call("predict", small, "-", input=b"", code=2).stderr
@@ -101,7 +101,7 @@ def test_standard_input_is_read_once(small):
     assert "cannot be read" in said
 
 
-def test_nothing_is_left_in_the_temporary_folder(small, tmp_path, monkeypatch):
+def test_train_leaves_no_temporary_files(small, tmp_path, monkeypatch):
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     call("train", "-", "--target", "y", "-o", "-", input=SMALL.encode())
     call("train", "-", "--target", "zz", "-o", "-", input=SMALL.encode(), code=2)
@@ -111,7 +111,7 @@ def test_nothing_is_left_in_the_temporary_folder(small, tmp_path, monkeypatch):
 # ---------------------------------------------------------------- standard output
 
 
-def test_commands_make_a_chain(small, tmp_path, monkeypatch):
+def test_commands_are_connected_by_pipes(small, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     told = call("train", "-", "--target", "y", "--seed", 0, "-o", "-", input=SMALL.encode())
     assert told.stdout_bytes == small.read_bytes()
@@ -127,7 +127,7 @@ def test_commands_make_a_chain(small, tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("name", ["m.pkl", "m.JOBLIB", "m.onnx"])
-def test_a_model_file_is_not_named_as_another(name, small, tmp_path):
+def test_model_path_with_another_suffix_is_refused(name, small, tmp_path):
     table = small.with_name("t.csv")
     said = call("train", table, "--target", "y", "-o", tmp_path / name, code=2).stderr
     assert "a model file is" in said
@@ -161,7 +161,7 @@ BAD_LINES = {
 
 
 @pytest.mark.parametrize("case", BAD_LINES)
-def test_an_invalid_line_is_named(case, tmp_path):
+def test_invalid_json_line_is_refused_with_its_number(case, tmp_path):
     text, said = BAD_LINES[case]
     path = tmp_path / "rows.jsonl"
     path.write_bytes(text)
@@ -170,7 +170,7 @@ def test_an_invalid_line_is_named(case, tmp_path):
     assert said in str(error.value)
 
 
-def test_a_damaged_file_is_named(tmp_path):
+def test_damaged_input_is_refused_with_its_name(tmp_path):
     path = tmp_path / "rows.jsonl.gz"
     path.write_bytes(gzip.compress(as_lines(ROWS))[:-6])
     with pytest.raises(DataError, match=r"'rows.jsonl.gz' cannot be read"):
@@ -224,7 +224,7 @@ def test_each_report_has_the_documented_fields(small, tmp_path):
     assert {"gini", "onnx"} <= {one.name for one in found["plugins"].components}
 
 
-def test_importances_without_a_table_are_gains(small):
+def test_importances_without_a_table_are_by_gain(small):
     report = json.loads(call("importances", small, "--json").stdout)
     assert report["measure"] is None
     assert report["columns"][0]["decrease"] is None
@@ -246,7 +246,7 @@ def test_estimates_are_the_same_in_text_and_json(tmp_path):
     assert told.strip() == f"accuracy {estimate['value']:.4f}, {estimate['how']}"
 
 
-def test_the_certificate_is_the_report_of_verify(small, tmp_path):
+def test_certificate_equals_the_report_of_verify(small, tmp_path):
     call("export", small, "--to", "python", "-o", tmp_path / "m.py")
     words = ["verify", small, tmp_path / "m.py", "--certificate", tmp_path / "c.json"]
     assert call(*words, "--json").stdout == (tmp_path / "c.json").read_text(encoding="utf-8")
@@ -264,7 +264,7 @@ def test_the_certificate_is_the_report_of_verify(small, tmp_path):
         ("treekit completion ba", {"bash"}),
     ],
 )
-def test_the_shell_completes_commands_options_and_names(words, expected):
+def test_shell_completion_offers_commands_options_and_names(words, expected):
     environment = os.environ | {
         "COMP_WORDS": words,
         "COMP_CWORD": str(len(words.split()) - 1),
@@ -276,7 +276,7 @@ def test_the_shell_completes_commands_options_and_names(words, expected):
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
-def test_the_script_is_read_by_its_shell(shell, tmp_path):
+def test_completion_script_is_accepted_by_its_shell(shell, tmp_path):
     script = tmp_path / "script"
     script.write_text(call("completion", shell).stdout, encoding="utf-8")
     assert "_TREEKIT_COMPLETE" in script.read_text(encoding="utf-8")

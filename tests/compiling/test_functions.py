@@ -61,7 +61,7 @@ def from_nowhere():
     return names["ratio"]
 
 
-def test_a_kernel_compiles_where_no_cache_can_be_written():
+def test_kernel_compiles_without_a_writable_cache():
     with pytest.raises(RuntimeError, match="cannot cache"):
         numba.njit(cache=True)(from_nowhere())
     assert kernel(from_nowhere())(1.0, 4.0) == 0.25
@@ -73,7 +73,7 @@ def test_kernels_divide_as_in_ieee_754():
     assert np.isnan(ratio(0.0, 0.0))
 
 
-def test_kernels_release_the_lock_of_the_interpreter_and_are_cached():
+def test_kernels_release_the_gil_and_are_cached():
     options = predict.add_leaf_units.targetoptions
     assert options["nogil"]
     assert options["error_model"] == "numpy"
@@ -145,7 +145,7 @@ def power_of(q, scale=1.0):
 
 
 @pytest.mark.system
-def test_compiled_plugins_are_loaded_by_other_processes_only_for_equal_settings(asked):
+def test_cached_plugin_code_is_reused_only_for_equal_settings(asked):
     assert asked(2) == (power_of(2), True)
     assert asked(3) == (power_of(3), True)
     # Both at once: symbols of two processes must not answer for each other.
@@ -153,7 +153,7 @@ def test_compiled_plugins_are_loaded_by_other_processes_only_for_equal_settings(
     assert asked(2, scale=5.0) == (power_of(2, scale=5.0), True)
 
 
-def test_the_cache_depends_on_all_names_of_a_function(monkeypatch):
+def test_fingerprint_depends_on_all_names_a_function_uses(monkeypatch):
     gini = classes.make_gini().impurity
     known = compute_fingerprint(gini)
     assert known == compute_fingerprint(classes.make_gini().impurity)
@@ -168,14 +168,14 @@ def test_the_cache_depends_on_all_names_of_a_function(monkeypatch):
 @pytest.mark.parametrize(
     "held", [object(), {"a": 1}, np.zeros(10**6), from_nowhere(), kernel(from_nowhere())]
 )
-def test_functions_without_identity_by_contents_are_not_cached(held):
+def test_functions_without_a_fingerprint_are_not_cached(held):
     def function():
         return held
 
     assert compute_fingerprint(function) is None
 
 
-def test_files_of_old_settings_are_deleted(monkeypatch, tmp_path):
+def test_cache_files_of_old_settings_are_deleted(monkeypatch, tmp_path):
     monkeypatch.setattr(kept, "MAX_CACHED_CLOSURES", 3)
     monkeypatch.setattr(numba.config, "CACHE_DIR", str(tmp_path))
 
@@ -196,7 +196,7 @@ def test_files_of_old_settings_are_deleted(monkeypatch, tmp_path):
     assert len(list(tmp_path.rglob("*.nbc"))) == 3
 
 
-def test_python_s_collector_rests_while_kernels_compile_and_is_left_as_it_was():
+def test_garbage_collection_is_relaxed_during_compilation_and_restored():
     usual = gc.get_threshold()
     with relax_garbage_collection():
         assert gc.get_threshold()[0] > 10 * usual[0]
@@ -214,7 +214,7 @@ def second_cut(node, criterion, rng):
     return splitting.threshold(node, 0, 1, criterion.score(node.stats, np.zeros((2, 2))))
 
 
-def test_a_compiled_splitter_is_identified_by_contents():
+def test_fingerprint_of_a_compiled_splitter_depends_on_its_code():
     told = [
         compute_fingerprint(_make_compiled_find(find, False, False), False)
         for find in (first_cut, first_cut, second_cut)
@@ -329,7 +329,7 @@ def turned(text):
 
 @pytest.mark.parametrize(("text", "path"), NAMED.values(), ids=NAMED)
 @pytest.mark.parametrize("order", [str, turned])
-def test_a_change_of_a_named_global_changes_identity_and_digest(text, path, order):
+def test_changing_a_global_changes_identity_and_fingerprint(text, path, order):
     scope = scope_of(order(text))
     told = compute_identity(scope["f"]), compute_fingerprint(scope["f"])
     assert told[1] is not None
@@ -357,7 +357,7 @@ def disk(monkeypatch, tmp_path):
 
 @pytest.mark.matrix
 @pytest.mark.parametrize("case", CONSTANTS)
-def test_machine_code_has_constants_as_they_are_now_and_so_has_the_disk(case, disk, monkeypatch):
+def test_changed_constants_are_recompiled_in_memory_and_on_disk(case, disk, monkeypatch):
     text, path = NAMED[case]
     scope = scope_of(text)
     for name in ("own", "tool"):  # what comes from the disk asks for its module
@@ -376,7 +376,7 @@ def test_machine_code_has_constants_as_they_are_now_and_so_has_the_disk(case, di
     assert ask() == (2.0 * before, 1)
 
 
-def test_a_helper_that_is_what_it_was_is_compiled_once():
+def test_unchanged_helper_function_is_compiled_once():
     scope = scope_of("def f(x): return a(x)\ndef g(x): return a(x) + 1.0\ndef a(x): return K * x")
     made = [copies.copy_for_compilation(scope[name]) for name in ("f", "g")]
     assert made[0].__globals__["a"] is made[1].__globals__["a"] is not scope["a"]
@@ -384,7 +384,7 @@ def test_a_helper_that_is_what_it_was_is_compiled_once():
     assert copies.copy_for_compilation(scope["f"]).__globals__["a"] is not made[0].__globals__["a"]
 
 
-def test_helpers_that_call_each_other_are_copied_once_each():
+def test_mutually_recursive_helpers_are_copied_once():
     scope = scope_of(
         "def f(n): return odd(n)\ndef odd(n): return even(n)\ndef even(n): return odd(n) or f(n)"
     )
@@ -394,7 +394,7 @@ def test_helpers_that_call_each_other_are_copied_once_each():
     assert odd.__globals__["even"].__globals__["f"] is copy
 
 
-def test_a_helper_keeps_its_defaults_its_variable_arguments_and_its_signatures():
+def test_copied_helper_keeps_defaults_varargs_and_signatures():
     scope = scope_of(
         "import numba\n"
         "def f(x): return a(x) + a(x, 5.0) + a(x, 1.0, 2.0) + whole(7.9)\n"
@@ -406,7 +406,7 @@ def test_a_helper_keeps_its_defaults_its_variable_arguments_and_its_signatures()
     assert jitted(2.0) == 4.0 + 10.0 + 3.0 + 7.0
 
 
-def test_a_helper_with_its_own_compile_options_keeps_them_and_is_not_cached(disk):
+def test_helper_with_its_own_compile_options_is_not_cached(disk):
     scope = scope_of("def f(x): return table(x)\ndef table(x): return {}[x]")
 
     @overload(scope["table"])
@@ -425,7 +425,7 @@ def test_an_object_with_attributes_runs_as_python_and_is_not_cached():
     assert compute_fingerprint(scope["f"]) is None
 
 
-def test_attributes_made_by_module_getattr_count():
+def test_identity_includes_attributes_from_module_getattr():
     lazy = module("lazy", "def __getattr__(name):\n    return held[name]", held={"K": 2.0})
     scope = scope_of("def f(x): return lazy.K * x")
     scope["lazy"] = lazy
@@ -437,7 +437,7 @@ def test_attributes_made_by_module_getattr_count():
 
 
 @pytest.mark.matrix
-def test_a_criterion_may_return_comparisons():
+def test_criterion_functions_may_return_booleans():
     functions = CriterionFunctions(
         impurity=lambda stats: stats[0] > 0.0 and stats[1] > 0.0,
         score=lambda parent, children: children[0, 0] > children[1, 0],
@@ -494,7 +494,7 @@ def n_leaves(scope):
 
 
 @pytest.mark.matrix
-def test_a_cell_that_is_run_again_is_not_compiled_again():
+def test_rerunning_a_notebook_cell_does_not_recompile_its_criterion():
     n_leaves(cell())
     kept = len(compiled._cached_components)
     assert n_leaves(cell()) > 1
@@ -502,7 +502,7 @@ def test_a_cell_that_is_run_again_is_not_compiled_again():
 
 
 @pytest.mark.matrix
-def test_a_constant_that_was_set_anew_counts_from_then_on():
+def test_reassigned_constant_is_used_by_the_next_training():
     scope = cell()
     assert n_leaves(scope) > 1
     scope["SCALE"] = 0.0
@@ -510,7 +510,7 @@ def test_a_constant_that_was_set_anew_counts_from_then_on():
 
 
 @pytest.mark.matrix
-def test_a_helper_that_was_written_anew_counts_from_then_on():
+def test_redefined_helper_is_used_by_the_next_training():
     scope = cell()
     assert n_leaves(scope) > 1
     exec("def shares(stats):\n    return stats / stats.sum() * 0.0 + 1.0", scope)
@@ -518,7 +518,7 @@ def test_a_helper_that_was_written_anew_counts_from_then_on():
     assert n_leaves(scope) == 1
 
 
-def test_a_constant_of_a_module_that_was_set_anew_counts_from_then_on():
+def test_reassigned_constant_of_a_module_changes_the_identity():
     settings = types.ModuleType("own_settings")
     settings.deeper = types.ModuleType("own_settings.deeper")
     settings.deeper.settings = settings  # a circle, as packages have them
@@ -548,7 +548,7 @@ def test_a_constant_of_a_module_that_was_set_anew_counts_from_then_on():
         ("lambda: [i + A for i in (1,)]", "lambda: [i + B for i in (1,)]"),
     ],
 )
-def test_functions_that_compile_to_other_code_have_other_identities(one, other):
+def test_functions_that_compile_to_different_code_differ_in_identity(one, other):
     scope = {"np": np, "math": math, "A": 1, "B": 2}
     made = [compute_identity(eval(text, scope)) for text in (one, other)]
     assert made[0] != made[1]
@@ -557,7 +557,7 @@ def test_functions_that_compile_to_other_code_have_other_identities(one, other):
     assert hash(made[0]) == hash(again)
 
 
-def test_functions_that_call_each_other_have_an_identity():
+def test_mutually_recursive_functions_have_an_identity():
     scope = {}
     exec("def odd(n): return n and even(n - 1)\ndef even(n): return not n or odd(n - 1)", scope)
     assert hash(compute_identity(scope["odd"])) != hash(compute_identity(scope["even"]))
@@ -592,7 +592,7 @@ def test_an_impurity_written_in_plain_python_grows_the_built_in_tree() -> None:
     )
 
 
-def test_functions_that_numba_cannot_compile_run_as_python_with_a_warning_naming_the_line() -> None:
+def test_functions_numba_cannot_compile_run_as_python_with_a_warning() -> None:
     def by_words(stats: Any) -> float:
         label = f"{stats[0]:.1f}".strip()  # numba has no such format
         return 1.0 - max(float(label), stats[1]) / stats.sum()
@@ -602,14 +602,14 @@ def test_functions_that_numba_cannot_compile_run_as_python_with_a_warning_naming
     assert grow(TWO, criterion=slow).tree.threshold[0] == 1.5
 
 
-def test_nan_stops_the_training_and_names_plugin_and_statistics() -> None:
+def test_nan_score_raises_an_error_naming_plugin_and_statistics() -> None:
     bad = grow_plugins_criterion(score=lambda parent, children: math.nan)
     with pytest.raises(PluginError, match=r"criterion 'mine' \(from their-package 1.2\).*NaN") as e:
         grow(TWO, criterion=bad)
     assert "[1.0, 0.0]" in str(e.value)
 
 
-def test_an_exception_stops_the_training_under_the_plugins_name() -> None:
+def test_exception_in_a_criterion_raises_an_error_naming_the_plugin() -> None:
     def refuses(parent: Any, children: Any) -> float:
         if parent[0] > 1:
             raise ValueError("no such split")
@@ -619,7 +619,7 @@ def test_an_exception_stops_the_training_under_the_plugins_name() -> None:
         grow(TWO, criterion=grow_plugins_criterion(score=refuses))
 
 
-def test_a_function_that_always_raises_is_named_with_its_line() -> None:
+def test_function_that_always_raises_is_reported_with_its_line() -> None:
     def refuses(parent: Any, children: Any) -> float:
         raise ValueError("not yet")
 
@@ -660,7 +660,7 @@ def test_a_warning_ends_with_the_reason_in_full(function: Any, said: str) -> Non
 
 
 @pytest.mark.matrix
-def test_an_exception_of_the_python_path_stops_the_training_too() -> None:
+def test_exception_in_an_uncompiled_criterion_raises_plugin_error() -> None:
     def refuses(stats: Any) -> float:
         raise KeyError(f"{stats!r}"[:5])
 
@@ -671,7 +671,7 @@ def test_an_exception_of_the_python_path_stops_the_training_too() -> None:
 
 
 @pytest.mark.matrix
-def test_a_criterion_that_writes_to_its_statistics_is_stopped() -> None:
+def test_criterion_that_writes_to_its_statistics_raises_an_error() -> None:
     def writes(parent: Any, children: Any) -> float:
         children[0, 0] = 0.0
         return 1.0
@@ -693,7 +693,7 @@ def test_an_infinite_score_is_reported_with_the_statistics_of_the_cut() -> None:
 
 
 @pytest.mark.matrix
-def test_an_object_that_is_called_is_a_criterion_too() -> None:
+def test_callable_object_is_accepted_as_a_criterion_function() -> None:
     class Scaled:
         def __call__(self, stats: Any) -> float:
             return 2.0 * plain_gini(stats)
@@ -754,7 +754,7 @@ def table_of_numbers(seed: int) -> reference.Problem:
 
 
 @pytest.mark.matrix
-def test_a_compiled_splitter_grows_a_valid_tree_as_good_at_the_root() -> None:
+def test_compiled_splitter_finds_the_best_root_split_of_the_oracle() -> None:
     problem = table_of_numbers(1)
     ours = grow(problem, find=find_every_cut)
     expected = reference.grow(problem)
@@ -765,7 +765,7 @@ def test_a_compiled_splitter_grows_a_valid_tree_as_good_at_the_root() -> None:
 
 
 @pytest.mark.matrix
-def test_the_same_splitter_as_python_grows_the_same_tree() -> None:
+def test_compiled_and_python_splitter_grow_equal_trees() -> None:
     problem = table_of_numbers(2)
     fast = grow(problem, find=find_every_cut).tree
     with pytest.warns(TreekitWarning, match="splitter 'find_every_cut_as_python'.*runs as Python"):
@@ -781,7 +781,7 @@ def find_lowest(node: Any, criterion: Any, rng: Any) -> Any:
 
 
 @pytest.mark.matrix
-def test_a_splitter_may_make_a_chain_three_thousand_deep() -> None:
+def test_splitter_may_grow_a_chain_of_depth_3000() -> None:
     n = 3000
     problem = reference.Problem([list(range(n))], [i % 2 for i in range(n)], [None], "gini", 2)
     tree = grow(problem, find=find_lowest).tree
@@ -823,7 +823,7 @@ def find_impossible(node: Any, criterion: Any, rng: Any) -> Any:
 
 
 @pytest.mark.matrix
-def test_an_impossible_split_is_refused_by_name() -> None:
+def test_an_impossible_split_is_refused() -> None:
     problem = reference.Problem(
         [[0.0, 1.0, 2.0, 3.0], [0, 1, 2, 0]], [0, 0, 1, 1], [None, 3], "gini", 2
     )
@@ -843,12 +843,12 @@ def find_and_raise(node: Any, criterion: Any, rng: Any) -> Any:
 
 
 @pytest.mark.matrix
-def test_a_splitter_that_raises_is_named() -> None:
+def test_splitter_that_raises_is_reported() -> None:
     with pytest.raises(PluginError, match=r"splitter 'find_and_raise'.*RuntimeError"):
         grow(TWO, find=find_and_raise)
 
 
 @pytest.mark.matrix
-def test_the_built_in_splitter_after_a_plugin_is_untouched() -> None:
+def test_built_in_splitter_grows_the_same_tree_after_a_plugin_was_used() -> None:
     grow(TWO, find=find_lowest)
     same_tree(TWO, grow(TWO, criterion=built_in("gini", 2)), reference.grow(TWO))

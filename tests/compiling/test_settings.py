@@ -179,7 +179,7 @@ def compare(
 
 @pytest.mark.kernels
 @pytest.mark.parametrize(("make", "name", "values"), CRITERIA.values(), ids=CRITERIA)
-def test_a_grid_compiles_once_and_models_are_those_of_constants(
+def test_numeric_settings_compile_once_and_train_as_constants_do(
     table: Any, make: Any, name: str, values: list[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert compare(table, make, name, values, monkeypatch) == 0
@@ -187,14 +187,14 @@ def test_a_grid_compiles_once_and_models_are_those_of_constants(
 
 @pytest.mark.matrix
 @pytest.mark.parametrize(("make", "name", "values"), CONSTANTS.values(), ids=CONSTANTS)
-def test_numbers_that_must_be_constants_are(
+def test_numbers_required_as_constants_are_recompiled(
     table: Any, make: Any, name: str, values: list[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert compare(table, make, name, values, monkeypatch) > 0
 
 
 @pytest.mark.kernels
-def test_trainings_at_a_time_have_their_own_values(table: Any) -> None:
+def test_concurrent_trainings_use_their_own_settings(table: Any) -> None:
     values = [0.05 * k for k in range(12)]
     expected = [digest_model(train(table, make_linear, balance=value)) for value in values]
     assert len(set(expected)) > 4
@@ -205,7 +205,7 @@ def test_trainings_at_a_time_have_their_own_values(table: Any) -> None:
         assert [digest_model(model) for model in models] == expected * 3
 
 
-def test_pointers_keep_their_values_while_others_are_loaded() -> None:
+def test_compiled_functions_keep_their_settings_while_others_are_loaded() -> None:
     def compile_for(balance: float) -> Any:
         functions = make_linear(balance)
         origin = prepare.Origin("criterion", "own", "their-package 1.2")
@@ -221,9 +221,7 @@ def test_pointers_keep_their_values_while_others_are_loaded() -> None:
 
 
 @pytest.mark.kernels
-def test_a_changed_constant_or_type_compiles_anew(
-    table: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_changed_constant_or_type_recompiles(table: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     before = train(table, make_linear, balance=0.3)
     monkeypatch.setitem(globals(), "SCALE", 3.0)
     assert count_compilations(lambda: train(table, make_linear, balance=0.4)) > 0
@@ -243,7 +241,7 @@ def test_an_int_that_is_not_a_setting_is_a_constant(table: Any) -> None:
 
 
 @pytest.mark.kernels
-def test_python_objects_of_a_function_are_those_of_constants(table: Any, capfd: Any) -> None:
+def test_python_objects_in_a_function_get_the_value_of_the_setting(table: Any, capfd: Any) -> None:
     def make(balance: float) -> CriterionFunctions:
         def score(parent: Any, children: Any) -> float:
             if children[0].sum() == 1.0:
@@ -257,7 +255,7 @@ def test_python_objects_of_a_function_are_those_of_constants(table: Any, capfd: 
 
 
 @pytest.mark.kernels
-def test_an_exception_names_the_statistics(table: Any) -> None:
+def test_exception_in_a_function_with_settings_names_the_statistics(table: Any) -> None:
     def make(limit: float) -> CriterionFunctions:
         def score(parent: Any, children: Any) -> float:
             if children[0].sum() > limit:
@@ -285,7 +283,7 @@ def test_an_exception_names_the_statistics(table: Any) -> None:
         ("call double @exp2(double %own)", None),
     ],
 )
-def test_exponents_are_numbers_as_they_are(text: str, places: set[int] | None) -> None:
+def test_literal_exponents_in_llvm_code_are_found(text: str, places: set[int] | None) -> None:
     body = f"""
 define double @f(double %x, ptr %p) {{
   %own = load double, ptr getelementptr inbounds nuw (i8, ptr @treekit_settings, i64 8), align 8
@@ -331,7 +329,7 @@ print(len(recorder.buffer), digest_model(model))
 
 
 @pytest.mark.system
-def test_another_process_loads_the_code_for_another_value(tmp_path: Path) -> None:
+def test_cached_code_is_reused_by_another_process_for_another_value(tmp_path: Path) -> None:
     plugin = tmp_path / "plugin.py"
     plugin.write_text(PLUGIN)
     paths = os.pathsep.join([str(tmp_path), str(Path(treekit.__file__).parents[1])])

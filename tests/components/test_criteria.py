@@ -33,7 +33,7 @@ def array(rows: Any) -> np.ndarray:
 
 
 @given(BRANCHES)
-def test_misclassification_scores_the_rows_that_change_to_the_right_label(branches: Any) -> None:
+def test_misclassification_scores_the_decrease_of_wrongly_labelled_rows(branches: Any) -> None:
     functions = make_misclassification()
     parent = array(branches).sum(axis=0)
     wrong = sum(sum(b) - max(b) for b in branches)
@@ -45,7 +45,7 @@ def test_misclassification_scores_the_rows_that_change_to_the_right_label(branch
 
 
 @given(st.lists(WEIGHTS.filter(any), min_size=2, max_size=2))
-def test_twoing_is_the_best_gini_decrease_of_any_two_superclasses(branches: Any) -> None:
+def test_twoing_equals_the_best_gini_decrease_of_two_superclasses(branches: Any) -> None:
     # Breiman et al. 1984, theorem 4.10, with the impurity p(1 - p) of two classes.
     left, right = array(branches)
     total = left + right
@@ -63,7 +63,7 @@ def test_twoing_is_the_best_gini_decrease_of_any_two_superclasses(branches: Any)
 
 
 @given(BRANCHES)
-def test_twoing_of_many_branches_is_their_distance_from_the_whole(branches: Any) -> None:
+def test_twoing_of_several_branches_is_their_distance_from_the_parent(branches: Any) -> None:
     parts = array(branches)
     total = parts.sum(axis=0)
     share = parts.sum(axis=1) / total.sum()
@@ -73,7 +73,7 @@ def test_twoing_of_many_branches_is_their_distance_from_the_whole(branches: Any)
     assert score(total, parts) == pytest.approx(float((share * apart**2).sum() / 4), abs=1e-12)
 
 
-def test_friedmans_improvement_is_equation_35_for_each_unit_of_weight() -> None:
+def test_friedman_mse_equals_equation_35_per_unit_of_weight() -> None:
     left, right = (3.0, 3.0 * 5.0), (2.0, 2.0 * -1.0)
     improvement = 3 * 2 / (3 + 2) * (5 - -1) ** 2
     score = make_friedman().score
@@ -131,7 +131,7 @@ def test_trees_of_counts_equal_those_of_scikit_learn(name: str) -> None:
 
 
 @pytest.mark.matrix
-def test_friedman_grows_the_tree_of_the_squared_error() -> None:
+def test_friedman_mse_and_squared_error_grow_equal_trees() -> None:
     x, y = counts()
     one, other = (
         treekit.DecisionTreeRegressor(criterion=name, max_leaf_nodes=9).fit(x, y).model_.trees[0]
@@ -141,14 +141,14 @@ def test_friedman_grows_the_tree_of_the_squared_error() -> None:
     np.testing.assert_allclose(one.gain, other.gain)
 
 
-def test_poisson_never_predicts_that_nothing_can_happen() -> None:
+def test_poisson_never_predicts_zero() -> None:
     x, y = counts()
     tree = treekit.DecisionTreeRegressor(criterion="poisson").fit(x, y).model_.trees[0]
     assert (y == 0).any()
     assert tree.value.min() > 0
 
 
-def test_poisson_refuses_a_negative_count_by_row_and_name() -> None:
+def test_poisson_refuses_negative_counts_with_column_and_row() -> None:
     table = {"x": [1.0, 2.0, 3.0], "claims": [2.0, -1.0, 0.5]}
     with pytest.raises(treekit.DataError, match=r"'poisson'.*'claims' is -1 in row 1"):
         treekit.train(table, "claims", task="regression", criterion="poisson")
@@ -173,7 +173,7 @@ def test_misclassification_stops_where_no_label_changes() -> None:
 
 
 @pytest.mark.matrix
-def test_a_criterion_may_request_the_raw_target() -> None:
+def test_criterion_may_request_the_raw_target_values() -> None:
     def score(parent: Any, children: Any) -> float:
         # Were y centred, sums of both signs would appear.
         return float(min(children[0, 1], children[1, 1]))
@@ -198,7 +198,7 @@ def test_a_criterion_may_request_the_raw_target() -> None:
         ("regression", {"statistics": treekit.Ranks()}, "neither impurity nor loss"),
     ],
 )
-def test_statistics_that_do_not_exist_are_refused_by_name(
+def test_criterion_of_unknown_statistics_is_refused(
     task: Any, functions: dict[str, Any], complaint: str
 ) -> None:
     def score(parent: Any, children: Any) -> float:
@@ -245,7 +245,7 @@ def test_a_leaf_predicts_the_exact_median() -> None:
 
 @pytest.mark.matrix
 @pytest.mark.parametrize("quantile", [0.1, 0.5, 0.9])
-def test_quantile_leaves_have_the_share_of_rows_below(quantile: float) -> None:
+def test_share_of_rows_below_a_quantile_leaf_equals_the_quantile(quantile: float) -> None:
     x, y = skewed()
     tree = treekit.DecisionTreeRegressor(
         criterion="quantile",
@@ -281,7 +281,7 @@ def test_a_forest_by_absolute_error_scores_its_out_of_bag_rows() -> None:
 
 
 @pytest.mark.matrix
-def test_nominal_levels_are_ordered_by_their_median() -> None:
+def test_categories_are_ordered_by_their_median() -> None:
     # By their means b (one far row) would come last.
     rows = {"a": [5.0, 5.0, 6.0], "b": [1.0, 1.0, 99.0], "c": [1.5, 2.0, 2.0], "d": [7.0, 7.5, 7.0]}
     table = {
@@ -293,14 +293,14 @@ def test_nominal_levels_are_ordered_by_their_median() -> None:
 
 
 @pytest.mark.matrix
-def test_missing_rows_take_the_side_of_least_loss() -> None:
+def test_missing_values_take_the_branch_of_least_loss() -> None:
     table = {"x": [1.0, 2.0, None, 3.0, 4.0, None], "y": [1.0, 1.5, 1.2, 9.0, 8.5, 0.8]}
     model = treekit.train(table, "y", criterion="absolute_error", max_depth=1, seed=0)
     assert (model.trees[0].threshold[0], model.trees[0].missing[0]) == (2.5, 0)
 
 
 @pytest.mark.matrix
-def test_a_criterion_of_ones_own_over_ranks_compiles_and_prunes() -> None:
+def test_custom_rank_criterion_compiles_and_prunes() -> None:
     def impurity(stats: Any) -> float:
         return float(max(stats[2], stats[3]) / stats[0])
 
@@ -332,7 +332,7 @@ def test_pruning_by_absolute_error_weighs_the_loss_of_held_out_rows() -> None:
 
 
 @pytest.mark.matrix
-def test_a_splitter_of_ones_own_gets_the_statistics_of_ranks() -> None:
+def test_custom_splitter_receives_rank_statistics() -> None:
     def find(node: Any, criterion: Any, rng: Any) -> Any:
         best = None
         highest = 0.0
@@ -367,7 +367,7 @@ def test_settings_that_need_sums_are_refused_with_ranks(settings: dict[str, Any]
 
 
 @pytest.mark.matrix
-def test_empty_levels_have_a_branch_of_the_parents_median() -> None:
+def test_branch_of_an_unseen_category_predicts_the_parent_median() -> None:
     table = {"x": ["a"] * 3 + ["c"] * 4, "y": [1.0, 1.5, 9.0, 4.0, 5.0, 5.5, 6.0]}
     model = treekit.train(
         table, "y", criterion="absolute_error", levels={"x": ["a", "b", "c"]}, seed=0,
@@ -377,7 +377,7 @@ def test_empty_levels_have_a_branch_of_the_parents_median() -> None:
 
 
 @pytest.mark.parametrize("splitter", ["random", "oblique"])
-def test_splitters_that_add_statistics_up_are_refused_with_ranks(splitter: str) -> None:
+def test_splitters_with_additive_statistics_are_refused_for_rank_criteria(splitter: str) -> None:
     x, y = skewed(60)
     table = {"x": x[:, 0], "y": y}
     with pytest.raises(treekit.SettingError, match=f"'{splitter}'.* needs additive statistics"):
@@ -385,7 +385,7 @@ def test_splitters_that_add_statistics_up_are_refused_with_ranks(splitter: str) 
 
 
 @pytest.mark.parametrize("criterion", [later("absolute_error"), "poisson"])
-def test_one_standard_error_needs_the_cost_of_single_rows(criterion: str) -> None:
+def test_one_se_rule_is_refused_with_a_holdout_if_losses_are_not_per_row(criterion: str) -> None:
     x, y = skewed()
     table = {"x": x[:, 0], "y": np.abs(y).round()}
     how: dict[str, Any] = {"pruner": "cost_complexity", "pruner.rule": "one_se", "seed": 0}
@@ -416,7 +416,7 @@ def test_rows_without_a_value_follow_surrogates_in_trees_by_absolute_error() -> 
     assert np.abs(said - y).mean() < 1.1 * np.abs(wanted - y).mean()
 
 
-def test_logarithms_from_the_table_are_those_of_the_formula() -> None:
+def test_tabulated_logarithms_equal_the_formula() -> None:
     for weight in [*range(1, 4100), 1e9, 0.5, 4095.5, 1e-300]:
         assert classes._multiply_by_log(float(weight)) == weight * math.log(weight)
     assert classes._multiply_by_log(0.0) == 0.0

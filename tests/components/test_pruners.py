@@ -129,7 +129,7 @@ def test_cost_complexity_cuts_the_weakest_links_first(criterion, task):
             same_leaves(tree, grown.tree, leaves)
 
 
-def test_links_that_cost_nothing_are_cut_at_alpha_zero():
+def test_splits_that_reduce_no_risk_are_pruned_at_alpha_0():
     for seed in SEEDS:
         grown = random_grown(seed, "gini")
         risk = exact_risks("classification", grown.stats, grown.stats)
@@ -154,7 +154,7 @@ def test_a_holdout_chooses_the_cheapest_tree_of_the_sequence(criterion, task):
         )
 
 
-def test_cross_validation_judges_each_alpha_by_trees_that_did_not_see_the_rows():
+def test_cross_validation_scores_each_alpha_on_held_out_folds():
     rng = np.random.default_rng(5)
     n = 90
     x = rng.integers(0, 40, n)
@@ -240,7 +240,7 @@ def table_4_2() -> tuple[Problem, np.ndarray]:
     return Problem(columns, y, levels, "entropy", 2, multiway=True), np.array(held)
 
 
-def test_reduced_error_of_table_4_2_is_the_book_s():
+def test_reduced_error_pruning_of_table_4_2_equals_the_book():
     # Zhou 2016, section 4.3: 3 of 7 validation melons before, 5 of 7 after.
     problem, held = table_4_2()
     grown = grown_with_holdout(problem, held)
@@ -256,7 +256,7 @@ def test_reduced_error_of_table_4_2_is_the_book_s():
 
 
 @pytest.mark.parametrize("name", ["reduced_error", "cost_complexity"])
-def test_a_pruner_without_holdout_names_the_setting_to_raise(name):
+def test_pruner_without_held_out_rows_names_the_setting_to_raise(name):
     grown = random_grown(0, "gini")
     without = replace(grown, held_stats=np.zeros_like(grown.held_stats))
     empty = context_of(without, "classification")
@@ -265,7 +265,7 @@ def test_a_pruner_without_holdout_names_the_setting_to_raise(name):
 
 
 @pytest.mark.parametrize("judged", [{"pruner.folds": 3}, {"pruner.holdout": 0.3}])
-def test_a_count_that_a_tree_rules_out_costs_without_end(judged: Any) -> None:
+def test_poisson_risk_of_an_impossible_count_is_infinite(judged: Any) -> None:
     rng = np.random.default_rng(0)
     x = rng.normal(size=60)
     y = rng.poisson(np.exp(1.5 * x - 1)).astype(float)
@@ -281,7 +281,7 @@ def test_a_count_that_a_tree_rules_out_costs_without_end(judged: Any) -> None:
     assert model.n_leaves == told["leaves"][smallest]
 
 
-def test_the_folds_and_the_whole_tree_share_one_coded_table(monkeypatch):
+def test_folds_and_full_tree_share_one_coded_table(monkeypatch):
     coded, grown_on = [], []
 
     def counted(*arguments: Any, **settings: Any) -> Any:
@@ -318,12 +318,12 @@ def limit(n: float, e: float, *, release8: bool = False) -> float:
     # Quinlan 1993, page 41: exact binomial limits at 25%; without errors the rule is exact.
     [(6, 0, 0.206), (9, 0, 0.143), (1, 0, 0.750)],
 )
-def test_limits_without_errors_are_the_book_s(n: int, e: int, rate: float) -> None:
+def test_error_limits_equal_the_table_of_the_c45_book(n: int, e: int, rate: float) -> None:
     assert round(limit(n, e) / n, 3) == rate
     assert round(limit(n, e, release8=True) / n, 3) == rate
 
 
-def test_the_book_s_subtree_of_16_votes_becomes_a_leaf() -> None:
+def test_error_estimates_of_the_votes_subtree_equal_the_book() -> None:
     # Page 42: 3.273 errors of the subtree against 2.512 of a leaf (16, 1), of which
     # the normal approximation makes 2.476.
     subtree = limit(6, 0) + limit(9, 0) + limit(1, 0)
@@ -332,7 +332,9 @@ def test_the_book_s_subtree_of_16_votes_becomes_a_leaf() -> None:
 
 
 @given(st.floats(1.0, 500.0), st.floats(0.0, 1.0), st.floats(0.01, 0.99))
-def test_limits_are_those_of_the_description(n: float, share: float, confidence: float) -> None:
+def test_pessimistic_error_limits_equal_the_reference(
+    n: float, share: float, confidence: float
+) -> None:
     e = n * share / 2
     z = NormalDist().inv_cdf(1.0 - confidence)
     found = float(estimate_pessimistic_errors(n, e, ErrorBound(confidence, z, False, NO_COSTS)))
@@ -343,7 +345,7 @@ def test_limits_are_those_of_the_description(n: float, share: float, confidence:
 
 @pytest.mark.parametrize("release8", [False, True])
 @pytest.mark.parametrize(("n", "e"), [(6.0, 0.0), (9.0, 0.4), (10.0, 1.0), (16.0, 3.5)])
-def test_limits_fall_evenly_as_the_confidence_rises_to_one(
+def test_error_limits_decrease_continuously_with_confidence(
     n: float, e: float, release8: bool
 ) -> None:
     """Weka's and Quinlan's errors have no step at a half, where treekit once added none."""
@@ -364,7 +366,7 @@ def test_limits_fall_evenly_as_the_confidence_rises_to_one(
 
 
 @pytest.mark.parametrize("confidence", [0.1, 0.25, 0.4, 0.5, 0.6, 0.69])
-def test_limits_without_errors_are_the_exact_binomial_ones(confidence: float) -> None:
+def test_error_limits_without_errors_are_exact_binomial_limits(confidence: float) -> None:
     from scipy.stats import beta
 
     for n in (1, 6, 9, 100):
@@ -375,7 +377,7 @@ def test_limits_without_errors_are_the_exact_binomial_ones(confidence: float) ->
         assert found == pytest.approx(n * beta.ppf(1.0 - confidence, 1, n), abs=1e-4)
 
 
-def test_release_8_reads_its_quantile_from_a_table() -> None:
+def test_release_8_error_limits_use_the_tabulated_quantile() -> None:
     # Between 0.84 at 20% and 0.25 at 40%: 0.6925 at 25%, squared in the limit.
     e, n, z2 = 3.0, 20.0, 0.6925**2
     inner = z2 * ((e + 0.5) * (1 - (e + 0.5) / n) + z2 / 4)
@@ -437,7 +439,7 @@ def has_raised(tree: Tree, node: reference_error_based.Node) -> bool:
         pytest.param(False, False, "direction", marks=pytest.mark.matrix),
     ],
 )
-def test_pruned_trees_equal_the_oracle_s(missing: str, raising: bool, collapsing: bool) -> None:
+def test_pruned_trees_equal_the_oracle(missing: str, raising: bool, collapsing: bool) -> None:
     raised = 0
     for seed in range(12):
         table = noisy(seed)
@@ -464,7 +466,7 @@ def test_pruned_trees_equal_the_oracle_s(missing: str, raising: bool, collapsing
 
 @pytest.mark.matrix
 @pytest.mark.parametrize("ways", [{"missing": "surrogate"}, {"splitter": "oblique"}])
-def test_leaves_below_raised_nodes_hold_the_rows_that_the_model_sends_there(
+def test_leaf_counts_after_subtree_raising_equal_the_rows_of_the_model(
     ways: dict[str, Any],
 ) -> None:
     tests = 0
@@ -499,7 +501,7 @@ def is_pruned(tree: Tree, full: Tree, node: int = 0, other: int = 0) -> bool:
 
 @settings(max_examples=examples(15), deadline=None)
 @given(st.integers(0, 10**6), st.sampled_from(["error_based", "mdl"]))
-def test_without_raising_a_pruned_tree_is_the_tree_with_some_nodes_closed(seed, name) -> None:
+def test_pruning_without_subtree_raising_only_collapses_nodes(seed, name) -> None:
     table = noisy(seed, 60)
     full = treekit.train(table, target="y", seed=0).trees[0]
     own = {"pruner.raising": False} if name == "error_based" else {}
@@ -507,7 +509,7 @@ def test_without_raising_a_pruned_tree_is_the_tree_with_some_nodes_closed(seed, 
     assert is_pruned(pruned, full)
 
 
-def test_less_confidence_leaves_a_smaller_tree_and_full_confidence_the_collapsed_one() -> None:
+def test_error_based_pruning_leaves_fewer_leaves_at_lower_confidence() -> None:
     table = noisy(3, 300)
     leaves = [
         treekit.train(
@@ -521,7 +523,7 @@ def test_less_confidence_leaves_a_smaller_tree_and_full_confidence_the_collapsed
     assert leaves[-1] <= treekit.train(table, target="y", seed=0).n_leaves
 
 
-def test_dear_mistakes_keep_branches_that_cheap_ones_lose() -> None:
+def test_misclassification_costs_keep_a_branch_pruned_without_costs() -> None:
     # 60 of 1000 rows are of the dear class, 30 of them behind x > 0.
     x = [0.0] * 940 + [1.0] * 60
     y = ["no"] * 910 + ["yes"] * 30 + ["no"] * 31 + ["yes"] * 29
@@ -530,14 +532,14 @@ def test_dear_mistakes_keep_branches_that_cheap_ones_lose() -> None:
     assert treekit.train({"x": x, "y": y}, **plain, costs="yes>no=5").n_leaves == 2
 
 
-def test_pruners_of_classes_refuse_numbers_by_name() -> None:
+def test_classification_pruners_refuse_regression_targets() -> None:
     table = {"x": [1.0, 2.0, 3.0, 4.0], "y": [0.5, 1.5, 2.5, 9.5]}
     for name in ("error_based", "mdl", "holdout", "chi_squared"):
         with pytest.raises(SettingError, match=f"pruner '{name}' is for one target of classif"):
             treekit.train(table, target="y", pruner=name)
 
 
-def test_a_grafted_subtree_keeps_its_tests_and_values() -> None:
+def test_moved_subtree_keeps_its_splits_and_values() -> None:
     table = noisy(5)
     tree = treekit.train(table, target="y", seed=0, nominal_splits="multiway").trees[0]
     inner = np.flatnonzero(tree.kind != Split.LEAF)
@@ -558,7 +560,7 @@ def subtree_size(tree: Tree, node: int) -> int:
     return 1 + sum(subtree_size(tree, child) for child in range(first, first + count))
 
 
-def test_the_record_s_functions_take_no_held_out_rows() -> None:
+def test_error_based_pruner_refuses_a_validation_table() -> None:
     assert make_error_based(0.25, True, True, "j48").holdout is None
     with pytest.raises(SettingError, match="does not use held-out rows"):
         treekit.train(noisy(0), target="y", pruner="error_based", validation=noisy(1))
@@ -588,7 +590,7 @@ def melons(part: str) -> dict[str, list[str]]:
     # Zhou 2016, section 4.3 and table 4.2, and figures 4.5 to 4.7.
     [(None, 3), ("holdout", 5), ("reduced_error", 5)],
 )
-def test_hold_out_accuracies_of_table_4_2_are_the_book_s(pruner, right):
+def test_hold_out_accuracies_of_table_4_2_equal_the_book(pruner, right):
     train, valid = melons("train"), melons("valid")
     levels = {name: sorted(set(melons("train")[name] + valid[name])) for name in ORDER}
     held = {"pruner": pruner, "validation": valid} if pruner else {}
@@ -628,7 +630,7 @@ PREPRUNING_TABLES = st.tuples(st.integers(2, 5), st.integers(2, 4)).flatmap(
 
 @settings(deadline=None)
 @given(PREPRUNING_TABLES, st.floats(0.001, 0.999))
-def test_the_chi_squared_test_decides_as_scipy_s(children, alpha):
+def test_chi_squared_pruner_allows_the_splits_that_scipy_allows(children, alpha):
     children = np.array(children, float)
     held = children[children.sum(axis=1) > 0][:, children.sum(axis=0) > 0]
     few = held.shape[0] < 2 or held.shape[1] < 2
@@ -641,7 +643,7 @@ def test_the_chi_squared_test_decides_as_scipy_s(children, alpha):
 
 @pytest.mark.parametrize("scale", [1.0, 30.0, 1e4])
 @pytest.mark.parametrize("branches", [2, 40, 600])
-def test_p_values_are_those_of_scipy_far_out_and_with_many_branches(scale, branches):
+def test_p_values_equal_scipy_in_the_tails_and_with_many_branches(scale, branches):
     rng = np.random.default_rng(branches)
     children = rng.integers(1, 9, (branches, 3)) * scale
     p = float(chi2_contingency(children, correction=False).pvalue)
@@ -661,7 +663,7 @@ def table(n: int = 250) -> dict[str, list[Any]]:
 @pytest.mark.parametrize(
     "pruner", ["holdout", pytest.param("chi_squared", marks=pytest.mark.matrix), "mdl"]
 )
-def test_noise_is_not_split_and_the_signal_is(pruner):
+def test_pruners_remove_noise_splits_and_keep_the_signal(pruner):
     model = treekit.train(table(), "y", pruner=pruner, seed=0)
     assert 2 <= model.n_leaves <= 15
     assert model.n_leaves < treekit.train(table(), "y", seed=0).n_leaves / 5
@@ -680,12 +682,12 @@ def slow_class_bits(stats: list[float]) -> float:
 
 
 @given(st.lists(st.integers(0, 100), min_size=2, max_size=8))
-def test_the_bits_of_a_leaf_are_its_stochastic_complexity(stats):
+def test_mdl_bits_of_a_leaf_are_its_stochastic_complexity(stats):
     found = count_class_bits(np.array([stats], float))[0]
     assert found == pytest.approx(slow_class_bits(stats), rel=1e-12)
 
 
-def test_the_bits_of_a_split_count_the_columns_and_the_places_to_divide_one():
+def test_mdl_bits_of_a_split_count_columns_and_cut_points():
     rows = {"x": [1.0, 2.0, 3.0, 4.0, 5.0] * 6, "c": list("klm") * 10, "y": [0, 0, 1, 1, 1] * 6}
     tree = treekit.train(rows, "y", seed=0).trees[0]
     context: Any = SimpleNamespace(table=SimpleNamespace(n_codes=np.array([5, 3])))
@@ -695,7 +697,7 @@ def test_the_bits_of_a_split_count_the_columns_and_the_places_to_divide_one():
 
 
 @pytest.mark.parametrize("nominal_splits", ["subset", "multiway"])
-def test_the_shortest_of_all_pruned_trees_is_taken(nominal_splits):
+def test_mdl_pruner_chooses_the_pruned_tree_of_least_description_length(nominal_splits):
     for seed in range(8):
         rng = np.random.default_rng(seed)
         n = 150
@@ -721,12 +723,12 @@ def test_the_shortest_of_all_pruned_trees_is_taken(nominal_splits):
 
 
 @pytest.mark.parametrize("pruner", ["mdl", "holdout"])
-def test_pruners_that_do_not_know_costs_refuse_them_by_name(pruner):
+def test_pruners_without_cost_support_refuse_costs(pruner):
     with pytest.raises(treekit.SettingError, match=f"pruner '{pruner}' does not support misc"):
         treekit.train(table(60), "y", pruner=pruner, costs="yes>no=3")
 
 
-def test_a_pruner_stays_out_of_a_training_of_another_kind():
+def test_classification_pruner_is_refused_for_a_regression_target():
     numbers = make_dataset({"x": [1.0, 2.0], "y": [0.5, 2.5]}, "y")
     with pytest.raises(treekit.SettingError, match="'y' is a regression target"):
         treekit.training.fit(numbers, {"pruner": "holdout"})

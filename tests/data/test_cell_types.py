@@ -53,7 +53,7 @@ CATEGORIES = st.one_of(
 
 
 @given(CATEGORIES, st.data())
-def test_a_category_keeps_its_order_and_its_missing_cells(categories, data):
+def test_pandas_categorical_keeps_its_order_and_missing_cells(categories, data):
     order = data.draw(st.permutations(categories))
     picked = data.draw(st.lists(st.integers(-1, len(order) - 1), min_size=2, max_size=9))
     if max(picked) < 0:
@@ -67,7 +67,7 @@ def test_a_category_keeps_its_order_and_its_missing_cells(categories, data):
             assert levels == list(map(str, order))
 
 
-def test_a_category_of_bools_has_two_levels_and_missing_cells():
+def test_pandas_categorical_of_bools_has_two_categories_and_missing_cells():
     column = pd.Categorical([True, False, True, None])
     assert levels_and_codes(column) == (["False", "True"], [1, 0, 1, -1])
     data = make_dataset(pd.DataFrame({"c": column, "y": [0, 1, 0, 1]}), "y")
@@ -114,7 +114,7 @@ def test_intervals_are_in_the_order_of_their_bounds():
     assert levels_and_codes(quarters) == (["(1.499, 2.675]", "(2.675, 4.9]"], [0, 0, 1, 1])
 
 
-def test_enumerations_and_uuids_are_names():
+def test_enum_members_and_uuids_are_categories():
     assert levels_and_codes([Colour.RED, Colour.BLUE, None]) == (["BLUE", "RED"], [1, 0, -1])
     assert levels_and_codes([Letter.A, Letter.B, None]) == (["a", "b"], [0, 1, -1])
     members = pd.Categorical([Colour.RED, Colour.BLUE], categories=[Colour.RED, Colour.BLUE])
@@ -148,7 +148,7 @@ def test_times_are_refused_with_a_remedy(column, words):
             make_dataset(table, target)
 
 
-def test_large_integers_beside_missing_cells_stay_apart():
+def test_large_integers_beside_missing_cells_are_not_merged():
     values = [2**53, None, 2**53 + 1, 7]
     for column in (
         values,
@@ -168,7 +168,7 @@ def test_large_integers_beside_missing_cells_stay_apart():
         assert np.isnan(numbers[1])
 
 
-def test_a_masked_cell_is_missing_whatever_its_type():
+def test_masked_cell_of_any_type_is_missing():
     mask = [True, False, False]
     for values, expected in (
         ([9, 1, 2], [np.nan, 1.0, 2.0]),
@@ -183,7 +183,7 @@ def test_a_masked_cell_is_missing_whatever_its_type():
     assert read(np.ma.array([2**53 + 1, 1])).columns[0][0] == np.float32(2**53)
 
 
-def test_text_in_arrays_and_rows_may_be_numbers_and_in_columns_stays_names():
+def test_numeric_text_is_parsed_in_arrays_but_not_in_text_columns():
     cells = np.array([["1"], ["10"], ["?"]])
     for rows in (cells, cells.astype(object), cells.tolist()):
         data = make_dataset_from_xy(rows, [0, 1, 0])

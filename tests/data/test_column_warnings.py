@@ -48,7 +48,7 @@ CLASSES = ["no", "yes"] * 30
 
 
 @pytest.mark.parametrize("mark", ["NULL", "N/A", "n/a", "#N/A", "<NA>", "-nan", " NULL ", "?", ""])
-def test_usual_marks_among_numbers_are_missing(tmp_path, mark):
+def test_usual_missing_value_marks_in_a_numeric_column_are_missing(tmp_path, mark):
     path = csv_of(tmp_path, {"x": [*NUMBERS[:-1], mark], "y": CLASSES})
     for source in (path, pd.read_csv(path, dtype=object, keep_default_na=False).to_numpy()):
         target = "y" if source is path else "x1"
@@ -59,12 +59,12 @@ def test_usual_marks_among_numbers_are_missing(tmp_path, mark):
 
 
 @pytest.mark.parametrize("mark", ["NULL", "N/A", "n/a"])
-def test_marks_of_numbers_are_names_among_names(tmp_path, mark):
+def test_numeric_missing_value_marks_are_categories_in_a_nominal_column(tmp_path, mark):
     path = csv_of(tmp_path, {"x": ["a", "b", mark] * 20, "y": CLASSES})
     assert mark in read(path)[0].schema.columns[0].levels
 
 
-def test_declared_marks_are_the_only_ones(tmp_path):
+def test_declared_missing_value_marks_replace_the_usual_ones(tmp_path):
     path = csv_of(tmp_path, {"x": [*NUMBERS[:-2], "NULL", "-999"], "y": CLASSES})
     data, said = read(path, missing_marks=["-999"])
     assert data.schema.columns[0].kind == "nominal"
@@ -87,7 +87,7 @@ def test_declared_marks_are_the_only_ones(tmp_path):
         (["45 %", "7%"], ["like 1234.5"]),
     ],
 )
-def test_a_column_of_numbers_but_for_a_few_cells_is_named_with_its_remedy(tmp_path, odd, words):
+def test_mostly_numeric_column_warns_with_a_remedy(tmp_path, odd, words):
     path = csv_of(tmp_path, {"x": [*NUMBERS[: -len(odd)], *odd], "y": CLASSES})
     data, said = read(path)
     assert data.schema.columns[0].kind == "nominal"
@@ -108,7 +108,7 @@ def test_a_column_of_numbers_but_for_a_few_cells_is_named_with_its_remedy(tmp_pa
         ["1", "2", "a"],
     ],
 )
-def test_names_with_digits_are_no_numbers(tmp_path, cells):
+def test_names_with_digits_do_not_warn(tmp_path, cells):
     assert read(csv_of(tmp_path, {"x": cells * 20, "y": CLASSES}))[1] == []
 
 
@@ -122,7 +122,7 @@ def test_names_with_digits_are_no_numbers(tmp_path, cells):
         lambda cells: {"x": cells, "y": CLASSES},
     ],
 )
-def test_typed_text_of_numbers_is_names_with_a_warning(make):
+def test_numeric_text_of_a_text_column_is_nominal_with_a_warning(make):
     table = make(["1", "2", "10"] * 20)
     data, said = read(table)
     assert data.schema.columns[0].levels == ("1", "2", "10")
@@ -134,7 +134,7 @@ def test_typed_text_of_numbers_is_names_with_a_warning(make):
     assert said == []
 
 
-def test_a_notation_is_part_of_the_model(tmp_path):
+def test_number_notation_is_stored_in_the_model(tmp_path):
     cells = [
         f"{at // 1000}.{at % 1000:03},5" if at >= 1000 else f"{at},5" for at in range(950, 1050)
     ]
@@ -182,7 +182,7 @@ CODES = st.one_of(DIGITS, st.builds("{}.{}".format, DIGITS, DIGITS), st.just("+1
 
 @given(st.lists(CODES, min_size=2, max_size=6, unique=True))
 @settings(max_examples=examples(60), deadline=None)
-def test_names_keep_their_texts_from_every_source(tmp_path_factory, codes):
+def test_categories_keep_their_texts_from_every_source(tmp_path_factory, codes):
     folder = tmp_path_factory.mktemp("codes")
     columns = {"x": codes * 2, "y": (["a", "b"] * len(codes))}
     path = csv_of(folder, columns)
@@ -230,14 +230,14 @@ def test_names_keep_their_texts_from_every_source(tmp_path_factory, codes):
         (["TRUE", "FALSE"], (False, True)),
     ],
 )
-def test_class_labels_of_a_file_are_numbers_only_if_their_texts_are(tmp_path, cells, classes):
+def test_class_labels_of_a_file_are_numbers_only_if_all_round_trip(tmp_path, cells, classes):
     path = csv_of(tmp_path, {"x": ["a", "b"] * len(cells), "y": cells * 2})
     data = make_dataset(path, "y", task="classification")
     assert data.schema.classes == (classes or tuple(cells))
     assert list(map(type, data.schema.classes)) == list(map(type, classes or cells))
 
 
-def test_the_kind_of_a_target_that_may_be_another_is_a_warning(tmp_path):
+def test_ambiguous_kind_of_the_target_warns(tmp_path):
     path = csv_of(tmp_path, {"x": ["a", "b", "c"] * 20, "y": ["1.10", "1.1", "2.5"] * 20})
     _, said = read(path)
     assert "'1.1' and '1.10'" in said[0]
@@ -264,7 +264,7 @@ def churn(n: int = 200) -> dict[str, list]:
     }
 
 
-def test_identifiers_are_left_out_with_one_line():
+def test_identifier_columns_are_ignored_with_one_warning():
     table = churn()
     data, said = read(table, "churn")
     assert data.schema.names == ("plan", "months")
@@ -288,7 +288,7 @@ def test_repeated_names_are_not_an_identifier():
     assert read(table, "churn")[1] == []
 
 
-def test_an_identifier_is_kept_where_nothing_else_is_left():
+def test_identifier_column_is_kept_if_it_is_the_only_input():
     table = churn()
     data, said = read({name: table[name] for name in ("customer", "churn")}, "churn")
     assert data.schema.names == ("customer",)
@@ -308,7 +308,7 @@ def test_estimators_and_evaluation_warn_of_identifiers():
         treekit.evaluate(table, target="churn", cv=2, seed=0)
 
 
-def test_a_running_number_is_named():
+def test_row_number_column_warns():
     table = churn() | {"number": list(range(1, 201))}
     data, said = read({**table, "customer": table["plan"]}, "churn")
     assert "number" in data.schema.names
@@ -336,7 +336,7 @@ def make_report_table(tmp_path: Path) -> Path:
     return csv_of(tmp_path, table)
 
 
-def test_columns_shows_how_a_table_is_read(tmp_path):
+def test_columns_report_shows_how_a_table_is_read(tmp_path):
     path = make_report_table(tmp_path)
     found = treekit.columns(path, "churn")
     by_name = {column.name: column for column in found.columns}
@@ -363,7 +363,7 @@ def test_names_of_columns_are_escaped_in_a_notebook():
     assert "&lt;i&gt;" in page
 
 
-def test_an_edited_report_declares_the_reading_of_a_training(tmp_path):
+def test_edited_columns_report_is_accepted_as_schema_of_a_training(tmp_path):
     path, out = make_report_table(tmp_path), tmp_path / "m.treekit"
     run = CliRunner().invoke(main, ["columns", str(path), "--target", "churn", "--json"])
     said = json.loads(run.stdout)
@@ -391,7 +391,7 @@ def test_an_edited_report_declares_the_reading_of_a_training(tmp_path):
     assert other.schema.columns[2].kind == "numeric"
 
 
-def test_a_notation_is_declared_by_a_report(tmp_path):
+def test_columns_report_declares_the_number_notation(tmp_path):
     path = csv_of(tmp_path, {"x": [f"{at},5" for at in range(60)], "y": CLASSES})
     found = treekit.columns(path, "y", decimal=",", missing_marks=["-"])
     assert (found.decimal, found.missing_marks) == (",", ("-",))

@@ -141,7 +141,9 @@ def csv_texts(draw) -> str:
     st.sampled_from([None, ("",), ("NA", "-999"), ("0", ""), ("7", "red", "nan"), ("1_000", "٣")]),
 )
 @settings(max_examples=examples(400), deadline=None)
-def test_any_text_is_the_table_or_the_error_of_the_csv_module(tmp_path_factory, text, size, marks):
+def test_any_csv_text_gives_the_table_or_error_of_the_csv_module(
+    tmp_path_factory, text, size, marks
+):
     path = tmp_path_factory.mktemp("csv") / "t.csv"
     path.write_bytes(text.encode())
     assert_same_table(path, size, marks)
@@ -149,7 +151,7 @@ def test_any_text_is_the_table_or_the_error_of_the_csv_module(tmp_path_factory, 
 
 @given(st.text('",\n\r a1.é', max_size=30), st.integers(3, 12))
 @settings(max_examples=examples(400), deadline=None)
-def test_quotes_and_line_ends_are_those_of_the_csv_module(tmp_path_factory, text, size):
+def test_quotes_and_line_ends_are_read_as_by_the_csv_module(tmp_path_factory, text, size):
     path = tmp_path_factory.mktemp("csv") / "t.csv"
     path.write_bytes(b"a,b\n" + text.encode())
     assert_same_table(path, size)
@@ -159,7 +161,7 @@ def test_quotes_and_line_ends_are_those_of_the_csv_module(tmp_path_factory, text
 
 @given(st.binary(max_size=12), st.integers(0, 40))
 @settings(max_examples=examples(100), deadline=None)
-def test_bytes_that_are_not_utf8_are_refused_in_the_same_words(tmp_path_factory, noise, at):
+def test_invalid_utf8_is_refused_with_the_message_of_the_csv_module(tmp_path_factory, noise, at):
     path = tmp_path_factory.mktemp("csv") / "t.csv"
     text = "name,größe\r\nZoë,1.5\r\nÅsa,2\r\n".encode()
     path.write_bytes(text[:at] + noise + text[at:])
@@ -188,14 +190,14 @@ def numerals():
 
 @given(st.lists(numerals(), min_size=1, max_size=40))
 @settings(max_examples=examples(200), deadline=None)
-def test_numbers_are_the_doubles_of_float(tmp_path_factory, numbers):
+def test_csv_numbers_equal_python_float(tmp_path_factory, numbers):
     path = tmp_path_factory.mktemp("csv") / "t.csv"
     path.write_text("x\n" + "\n".join(["0.5", *numbers]) + "\n")
     column = read_table(path).get_typed_cells("x")
     assert column[1:].tobytes() == (np.array(list(map(float, numbers))) + 0.0).tobytes()
 
 
-def test_integers_keep_all_64_bits(tmp_path):
+def test_integer_columns_of_a_file_keep_all_64_bits(tmp_path):
     path = tmp_path / "t.csv"
     numbers = [2**63 - 1, -(2**63), 2**53 + 1, 0, -7]
     path.write_text("x\n" + "\n".join(map(str, numbers)) + "\n")
@@ -215,7 +217,9 @@ def test_integers_keep_all_64_bits(tmp_path):
         (",", " ", ["1\u202f234,5", "1 234", "1\u00a0234"], [1234.5, 1234, 1234]),
     ],
 )
-def test_numbers_in_the_notation_of_a_country(tmp_path, decimal, thousands, texts, numbers):
+def test_numbers_with_decimal_and_thousands_separators_are_read(
+    tmp_path, decimal, thousands, texts, numbers
+):
     path = tmp_path / "t.csv"
     rows = "".join(f'"{text}",{at}\n' for at, text in enumerate([*texts, "NULL"]))
     path.write_text("x,at\n" + rows, encoding="utf-8")
@@ -238,7 +242,7 @@ def test_misplaced_groups_of_digits_are_not_a_number(tmp_path, text):
 
 
 @pytest.mark.parametrize("size", [7, 64, 4096])
-def test_quotes_line_ends_and_marks_in_blocks_of_any_size(tmp_path, size):
+def test_quotes_line_ends_and_missing_marks_are_read_in_any_block_size(tmp_path, size):
     path = tmp_path / "t.csv"
     lines = ["\ufeff", "x,city,note", '1.5,"Oslo, N","a ""b""\nc"', "NA,Bern,", ",,é", "-999,,", ""]
     path.write_bytes("\r\n".join(lines).encode())
@@ -269,7 +273,7 @@ def test_a_cell_may_be_longer_than_the_limit_of_the_csv_module(tmp_path, short_f
             assert found.get_typed_cells("b").tolist() == [row[1] for row in rows]
 
 
-def test_a_quote_that_is_never_closed_is_named_with_its_line(tmp_path):
+def test_unclosed_quote_is_refused_with_its_line(tmp_path):
     path = tmp_path / "t.csv"
     path.write_text('a,b\n0,1\n1,"2\n' + "3,4\n" * 100_000)
     with pytest.raises(DataError, match=r"line 3: a quote is opened and never closed"):
@@ -277,7 +281,7 @@ def test_a_quote_that_is_never_closed_is_named_with_its_line(tmp_path):
 
 
 @pytest.mark.parametrize("line", ["sep=;", "SEP=;", '"sep=;"', "\ufeffsep=;"])
-def test_the_separator_of_the_first_line_of_excel_is_used(tmp_path, line):
+def test_sep_line_of_excel_sets_the_separator(tmp_path, line):
     path = tmp_path / "t.csv"
     path.write_text(line + "\r\nx;y\r\n1,5;a\r\n2,5;b\r\n", encoding="utf-8")
     found = read_table(path, decimal=",")
@@ -289,7 +293,7 @@ def test_the_separator_of_the_first_line_of_excel_is_used(tmp_path, line):
 
 
 @pytest.mark.parametrize(("encoding", "word"), [("utf-16", "UTF-16"), ("latin-1", "Latin-1")])
-def test_other_encodings_are_named(tmp_path, encoding, word):
+def test_other_encodings_are_refused_with_their_name(tmp_path, encoding, word):
     path = tmp_path / "t.csv"
     path.write_bytes("größe,b\n1,2\n".encode(encoding))
     with pytest.raises(DataError, match=rf"not UTF-8 .*{word}"):
@@ -299,7 +303,7 @@ def test_other_encodings_are_named(tmp_path, encoding, word):
 @pytest.mark.parametrize(
     "cells", [["-0", "1"], ["-0", "1.5"], ["-0.0", "1.5"], ["-0", ""], ["-0"] * 9 + ["0.5"]]
 )
-def test_zero_has_no_sign_in_a_file_of_any_size(tmp_path, cells):
+def test_negative_zero_is_read_as_zero_in_any_block_size(tmp_path, cells):
     path = tmp_path / "t.csv"
     path.write_text("x,y\n" + "".join(f"{cell},1\n" for cell in cells))
     for size in (4, 4096):
@@ -332,7 +336,7 @@ def test_zero_has_no_sign_in_a_file_of_any_size(tmp_path, cells):
     ],
 )
 @pytest.mark.parametrize("n", [1, 30])
-def test_texts_that_are_one_number_are_found(tmp_path, cells, merged, n):
+def test_different_texts_of_one_number_are_found(tmp_path, cells, merged, n):
     path = tmp_path / "t.csv"
     if merged is None and cells[0].startswith(("894", "900")):
         merged = tuple(sorted(cells[:2]))
@@ -349,7 +353,7 @@ def test_texts_that_are_one_number_are_found(tmp_path, cells, merged, n):
     st.lists(st.text("0123.-+eE ", max_size=6), min_size=1, max_size=8), st.sampled_from([4, 64])
 )
 @settings(max_examples=examples(300), deadline=None)
-def test_merged_texts_are_those_of_the_plain_search(tmp_path_factory, cells, size):
+def test_merged_texts_equal_the_plain_search(tmp_path_factory, cells, size):
     path = tmp_path_factory.mktemp("csv") / "t.csv"
     path.write_text("x,y\n" + "".join(f"{cell},1\n" for cell in cells))
     with small_blocks(size):

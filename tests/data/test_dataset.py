@@ -61,7 +61,7 @@ def csv_of(tmp_path, text):
     return path
 
 
-def test_a_mixed_table_is_coded_by_kind():
+def test_numeric_and_nominal_columns_are_coded_by_kind():
     data = make_dataset({"n": [1, None, 3], "c": ["b", "a", "?"], "t": ["no", "yes", "no"]}, "t")
     assert kinds(data) == {"n": "numeric", "c": "nominal"}
     assert levels(data, "c") == ("a", "b")
@@ -77,7 +77,7 @@ def test_a_mixed_table_is_coded_by_kind():
     assert data.n_rows == 3
 
 
-def test_the_chinese_watermelons_are_read_with_their_missing_cells():
+def test_chinese_watermelon_table_is_read_with_missing_cells():
     data = make_dataset(WATERMELON / "watermelon_2.0_alpha.csv", "好瓜", ignore=["编号"])
     assert data.schema.names == ("色泽", "根蒂", "敲声", "纹理", "脐部", "触感")
     assert set(kinds(data).values()) == {"nominal"}
@@ -88,7 +88,7 @@ def test_the_chinese_watermelons_are_read_with_their_missing_cells():
     assert data.columns[6][0] == np.float32(0.697)
 
 
-def test_the_shipped_table_becomes_training_data():
+def test_demo_table_becomes_training_data():
     data = make_dataset(demo_table(), DEMO_TARGET)
     assert data.schema.n_features == 20
     assert data.schema.nominal.sum() == 13
@@ -96,7 +96,7 @@ def test_the_shipped_table_becomes_training_data():
     assert gone == 1925
 
 
-def test_every_source_gives_the_same_training_data(tmp_path):
+def test_every_table_type_gives_the_same_training_data(tmp_path):
     frame = pd.DataFrame(
         {"n": [1.5, None, 3.0, 0.1], "c": ["b", None, "a", "é"], "sure": [True, False, True, True],
          "k": [3, 1, 2, 2], "t": ["u", "v", "u", "v"]}
@@ -116,14 +116,14 @@ def test_every_source_gives_the_same_training_data(tmp_path):
 # ---------------------------------------------------------------- kinds and vocabularies
 
 
-def test_declared_levels_come_first_then_the_types_order_then_sorted():
+def test_category_order_is_declared_then_of_the_type_then_sorted():
     frame = pd.DataFrame({"c": pd.Categorical(["b", "a"], ["z", "b", "a"]), "t": ["x", "y"]})
     assert levels(make_dataset(frame, "t"), "c") == ("z", "b", "a")
     assert levels(make_dataset(frame, "t", levels={"c": ["a", "b"]}), "c") == ("a", "b")
     assert levels(make_dataset({"c": ["b", "a"], "t": ["x", "y"]}, "t"), "c") == ("a", "b")
 
 
-def test_levels_that_hold_numbers_are_in_natural_order(tmp_path):
+def test_numeric_categories_are_in_natural_order(tmp_path):
     own = ["10-14", "5-9", "0-4", "a10", "a9", "a09", "a", "9" * 5000, "0-4"]
     wanted = ("0-4", "5-9", "10-14", "9" * 5000, "a", "a09", "a9", "a10")
     columns = {"c": own, "t": ["x", "y", "z"] * 3}
@@ -138,7 +138,7 @@ def test_levels_that_hold_numbers_are_in_natural_order(tmp_path):
     assert levels(make_dataset(numbers, "t"), "c") == ("9", "10")
 
 
-def test_forced_nominal_numbers_are_levels_in_order_of_size(tmp_path):
+def test_numbers_of_a_forced_nominal_column_are_sorted_categories(tmp_path):
     path = csv_of(tmp_path, "n,z,t\n10,007,a\n9.0,7,b\nNA,12,a\n")
     data = make_dataset(path, "t", nominal=["n", "z"])
     assert levels(data, "n") == ("9.0", "10")
@@ -161,7 +161,7 @@ def test_a_forced_numeric_column_parses_its_text():
     np.testing.assert_array_equal(make_dataset(frame, "t", numeric=["c"]).columns[0], [5, 3])
 
 
-def test_numeric_levels_may_be_declared_as_numbers():
+def test_numeric_categories_may_be_declared_as_numbers():
     data = make_dataset({"c": [3, 1, 2], "t": ["x", "y", "x"]}, "t", levels={"c": [3, 2, 1]})
     assert levels(data, "c") == ("3", "2", "1")
     assert data.columns[0].tolist() == [0, 2, 1]
@@ -191,7 +191,7 @@ TEXT = st.none() | st.text(max_size=4)
 @settings(max_examples=examples(80), deadline=None)
 @given(st.lists(st.tuples(TEXT, st.floats() | st.none()), min_size=1, max_size=9))
 @example([("0", None)])
-def test_any_cells_are_refused_by_name_or_coded_as_prediction_codes_them(rows):
+def test_any_cells_are_refused_or_coded_as_at_prediction(rows):
     source = {"c": [r[0] for r in rows], "n": [r[1] for r in rows]}
     infinite = any(number is not None and np.isinf(number) for _, number in rows)
     broken = any("\ud800" <= letter <= "\udfff" for text, _ in rows for letter in text or "")
@@ -244,7 +244,7 @@ def test_the_task_follows_from_the_target(y, task, classes):
     assert data.y.dtype == (np.int32 if classes else np.float64)
 
 
-def test_the_task_of_a_file_follows_from_how_its_numbers_are_written(tmp_path):
+def test_task_of_a_file_depends_on_the_notation_of_its_numbers(tmp_path):
     path = csv_of(tmp_path, "x,whole,real,truth\n1,2,2.0,True\n2,3,3.0,FALSE\n")
     assert make_dataset(path, "whole").schema.classes == (2, 3)
     assert make_dataset(path, "real").schema.task == "regression"
@@ -265,7 +265,7 @@ def test_the_task_can_be_chosen():
         assert data.y.tolist() == [1.0, 0.0, 1.0]
 
 
-def test_classes_can_be_declared_in_order_and_without_rows():
+def test_classes_can_be_declared_in_order_including_absent_ones():
     x = np.zeros((2, 1))
     data = make_dataset_from_xy(x, ["lo", "hi"], classes=["lo", "mid", "hi"])
     assert data.schema.classes == ("lo", "mid", "hi")
@@ -274,7 +274,7 @@ def test_classes_can_be_declared_in_order_and_without_rows():
     assert make_dataset_from_xy(x, [3, 1], classes=["3", "2", "1"]).schema.classes == (3, 2, 1)
 
 
-def test_an_array_in_place_of_the_target_s_name_is_refused_shortly():
+def test_array_as_target_name_is_refused_with_a_short_message():
     for y in (np.zeros(5000, int), pd.Series(range(5000))):
         with pytest.raises(DataError, match=r"^target is .{1,60}; .*Classifier\(\)\.fit") as found:
             treekit.train(np.zeros((5000, 2)), y)
@@ -291,7 +291,7 @@ def test_a_series_names_the_target():
 # ---------------------------------------------------------------- input type
 
 
-def test_values_that_float32_keeps_apart_give_float32():
+def test_values_distinct_in_float32_give_float32():
     x = np.random.default_rng(0).normal(size=(20_000, 2))
     data = make_dataset_from_xy(x, np.zeros(20_000, dtype=int))
     assert data.schema.dtype == "float32"
@@ -308,7 +308,7 @@ def test_values_that_float32_keeps_apart_give_float32():
     ],
     ids=["seconds", "whole seconds", "overflow", "neighbours"],
 )
-def test_values_that_float32_would_merge_give_float64(column):
+def test_values_merged_by_float32_give_float64(column):
     y = np.zeros(len(column), dtype=int)
     data = make_dataset_from_xy({"fine": np.zeros(len(column)), "when": column}, y)
     assert data.schema.dtype == "float64"
@@ -320,12 +320,12 @@ def test_values_that_float32_would_merge_give_float64(column):
     st.lists(st.floats(width=32, allow_nan=False) | st.sampled_from([0.0, -0.0, 1.0]), max_size=300)
 )
 @settings(max_examples=examples(100), deadline=None)
-def test_no_more_values_are_counted_than_are_distinct(numbers):
+def test_quick_distinct_count_never_exceeds_the_true_count(numbers):
     column = np.array(numbers, np.float32)
     assert count_some_distinct(column) <= len(np.unique(column))
 
 
-def test_most_of_many_distinct_values_are_counted():
+def test_quick_distinct_count_finds_most_of_many_values():
     column = np.random.default_rng(0).normal(size=100_000).astype(np.float32)
     assert count_some_distinct(column) > 0.6 * len(column)
     assert count_some_distinct(np.arange(100_000, dtype=np.float32)) > 50_000
@@ -347,7 +347,7 @@ def test_float64_on_request_keeps_every_double():
     assert data.columns[0].tolist() == [0.1, 0.2]
 
 
-def test_a_float32_matrix_is_never_examined_for_merging():
+def test_float32_matrix_is_not_checked_for_merged_values():
     x = np.full((3, 1), 16777216, dtype=np.float32)
     data = make_dataset_from_xy(x, [0, 1, 0], dtype="float32")
     assert data.columns[0].dtype == np.float32
@@ -356,7 +356,7 @@ def test_a_float32_matrix_is_never_examined_for_merging():
 # ---------------------------------------------------------------- weights and rows
 
 
-def test_weights_come_from_an_array_or_a_column_that_is_then_no_input():
+def test_weights_are_an_array_or_a_column_excluded_from_inputs():
     table = {"a": [1, 2], "w": [0.5, 2], "t": ["x", "y"]}
     by_name = make_dataset(table, "t", weights="w")
     assert by_name.schema.names == ("a",)
@@ -458,7 +458,7 @@ def test_each_column_of_the_target_is_a_target():
     assert numbers.y.tolist() == [[0.5, 1], [2, 3], [4, 5.5]]
 
 
-def test_the_marks_of_missing_values_are_part_of_the_schema(tmp_path):
+def test_missing_value_marks_are_stored_in_the_schema(tmp_path):
     path = csv_of(tmp_path, "a,c,t\n1,x,0\nn/a,n/a,1\n")
     schema = make_dataset(path, "t", missing_marks={"n/a", "-"}).schema
     assert schema.missing_marks == ("-", "n/a")
@@ -469,14 +469,14 @@ def test_the_marks_of_missing_values_are_part_of_the_schema(tmp_path):
 
 
 @pytest.mark.parametrize("first", [2**53, 2**63])
-def test_huge_whole_labels_stay_apart(first, tmp_path):
+def test_huge_integer_labels_are_not_merged(first, tmp_path):
     labels = [first, first + 1]
     data = make_dataset({"a": [1, 2], "t": labels}, "t", task="classification")
     assert data.schema.classes == tuple(labels)
     assert make_dataset_from_xy([[1], [2]], labels, task="classification").y.tolist() == [0, 1]
 
 
-def test_labels_that_a_double_would_merge_are_texts_in_a_file_and_refused_by_value(tmp_path):
+def test_labels_merged_as_doubles_are_texts_in_a_file_and_refused_in_memory(tmp_path):
     labels = [10**20, 10**20 + 1]
     path = csv_of(tmp_path, "a,t\n" + "".join(f"1,{label}\n" for label in labels))
     data = make_dataset(path, "t", task="classification")
@@ -485,7 +485,7 @@ def test_labels_that_a_double_would_merge_are_texts_in_a_file_and_refused_by_val
         make_dataset({"a": [1, 2], "t": labels}, "t", task="classification")
 
 
-def test_a_column_whose_whole_numbers_merge_as_doubles_is_named(tmp_path):
+def test_integers_merged_as_doubles_warn_with_their_column(tmp_path):
     ids = [2**53, 2**53 + 1, -5]
     path = csv_of(tmp_path, "id,t\n" + "".join(f"{value},0\n" for value in ids))
     for source in ({"id": np.array(ids), "t": [0, 1, 0]}, path):
@@ -554,7 +554,7 @@ def test_a_validation_table_that_does_not_fit_is_refused(change, said):
         treekit.train(table, target="y", validation=other, pruner="reduced_error")
 
 
-def test_policies_and_weights_hold_for_the_validation_table():
+def test_policies_and_weights_apply_to_the_validation_table():
     table, other = noisy(40, 0), noisy(40, 1)
     other["color"][3] = "violet"
     settings = {"pruner": "reduced_error", "seed": 0, "target": "y"}
@@ -571,7 +571,7 @@ def test_policies_and_weights_hold_for_the_validation_table():
     np.testing.assert_array_equal(model.trees[0].weight, same.trees[0].weight)
 
 
-def test_a_validation_table_that_nothing_looks_at_is_refused():
+def test_validation_table_without_a_pruner_is_refused():
     table = noisy(20, 0)
     with pytest.raises(SettingError, match="no pruner is chosen"):
         treekit.train(table, target="y", validation=table)
@@ -581,7 +581,7 @@ def test_a_validation_table_that_nothing_looks_at_is_refused():
 @pytest.mark.parametrize("splitter", ["exact", "histogram"])
 @pytest.mark.parametrize("criterion", ["gini", "squared_error"])
 @pytest.mark.parametrize("placement", [MIDPOINT, READABLE_FLOAT32])
-def test_held_rows_travel_as_the_finished_tree_sends_them(splitter, criterion, placement):
+def test_held_out_rows_reach_the_leaves_of_the_final_tree(splitter, criterion, placement):
     # Values between those of the training rows are on the side of the real threshold.
     rng = np.random.default_rng(3)
     classes = 3 if criterion == "gini" else 0
@@ -632,7 +632,7 @@ def accuracy(model: treekit.Model, table: dict[str, list[object]]) -> float:
     return float((model.predict(table) == np.array(table["y"])).mean())
 
 
-def test_reduced_error_judges_by_the_validation_table():
+def test_reduced_error_pruning_uses_the_validation_table():
     table, other = noisy(200, 0), noisy(200, 1)
     full = treekit.train(table, target="y", seed=0)
     pruned = treekit.train(table, target="y", seed=0, pruner="reduced_error", validation=other)
@@ -643,7 +643,7 @@ def test_reduced_error_judges_by_the_validation_table():
     np.testing.assert_array_equal(pruned.trees[0].value[0], full.trees[0].value[0])
 
 
-def test_cost_complexity_chooses_by_the_validation_table_without_folds():
+def test_cost_complexity_pruning_uses_the_validation_table_without_folds():
     table, other = noisy(150, 0), noisy(150, 1)
     model = treekit.train(
         table, target="y", seed=0, pruner="cost_complexity", validation=other
@@ -728,7 +728,7 @@ def test_the_command_line_takes_a_validation_table(tmp_path: Path):
 
 @pytest.mark.kernels
 @pytest.mark.parametrize("holdout", [0.25, None])
-def test_rows_in_parts_are_judged_in_parts_before_and_after_pruning(holdout):
+def test_fractional_rows_are_scored_by_weight_before_and_after_pruning(holdout):
     table, other = noisy(150, 0), noisy(150, 1)
     for rows in (table, other):
         rows["x"][::7] = [None] * len(rows["x"][::7])
@@ -762,7 +762,7 @@ MIXED = schema_of(Column("age"), Column("city", "nominal", ("Oslo", "北京", "N
 NUMBERS = schema_of(Column("a"), Column("b"))
 
 
-def test_columns_are_found_by_name_and_others_ignored():
+def test_columns_are_matched_by_name_and_others_ignored():
     frame = pd.DataFrame(
         {"city": ["北京", "Rome", None], "target": [0, 1, 0], "age": [1, 2, np.nan]}
     )
@@ -775,7 +775,7 @@ def test_columns_are_found_by_name_and_others_ignored():
         assert matrix.flags.c_contiguous
 
 
-def test_a_bare_array_is_taken_by_position():
+def test_columns_of_a_bare_array_are_matched_by_position():
     matrix = encode_rows(np.array([["7", "Oslo"], ["?", "x"]], dtype=object), MIXED)
     np.testing.assert_array_equal(matrix, [[7, 0], [np.nan, np.nan]])
     matrix = encode_rows([[7, "Oslo"], [None, None]], MIXED)
@@ -790,7 +790,7 @@ def test_a_float_matrix_of_the_right_type_is_not_copied(dtype):
     assert encode_rows(np.asfortranarray(matrix), schema).flags.c_contiguous
 
 
-def test_numbers_are_rounded_to_a_double_and_then_to_the_input_type():
+def test_numbers_are_rounded_to_double_and_then_to_the_input_type():
     # 2**60 + 2**36 + 1 lies just above a tie of float32, but is a tie once it is a double.
     whole = np.array([[2**60 + 2**36 + 1, 16777217]])
     expected = whole.astype(np.float64).astype(np.float32)
@@ -807,7 +807,7 @@ def test_infinities_and_overflow_are_allowed_at_prediction():
     assert np.signbit(matrix[1, 0])
 
 
-def test_cells_of_a_float_matrix_are_level_texts_in_nominal_columns():
+def test_numbers_of_a_float_matrix_match_categories_in_nominal_columns():
     schema = schema_of(Column("a"), Column("n", "nominal", ("10", "3", "2.5")))
     for dtype in (np.float32, np.float64):
         matrix = encode_rows(
@@ -816,7 +816,7 @@ def test_cells_of_a_float_matrix_are_level_texts_in_nominal_columns():
         np.testing.assert_array_equal(matrix[:, 1], [1, 2, np.nan, np.nan, 0])
 
 
-def test_a_level_is_found_by_its_text_or_as_other_programs_write_it(tmp_path):
+def test_category_is_found_by_its_text_or_another_common_notation(tmp_path):
     schema = schema_of(Column("n", "nominal", ("3", "2.5", "True", "007")))
     path = tmp_path / "t.csv"
     path.write_text("n\n3\n3.0\n2.5\n 2.50\nTRUE\n007\n7\n3.00\nx\n", encoding="utf-8")
@@ -829,7 +829,7 @@ def test_a_level_is_found_by_its_text_or_as_other_programs_write_it(tmp_path):
         assert encode_rows(path, schema).tolist() == [[code]]
 
 
-def test_a_level_that_is_also_a_mark_of_missing_values_stays_a_level():
+def test_category_equal_to_a_missing_value_mark_is_kept():
     np.testing.assert_array_equal(
         encode_rows({"age": [1, 2, 3], "city": ["None", "NA", "?"]}, MIXED)[:, 1],
         [2, np.nan, np.nan],
@@ -843,7 +843,7 @@ def test_numeric_text_is_read_as_a_double_from_any_source():
     np.testing.assert_array_equal(encode_rows(pl.DataFrame(rows), NUMBERS), expected)
 
 
-def test_bools_are_zero_and_one_in_numeric_columns_and_levels_in_nominal_ones():
+def test_bools_are_0_and_1_in_numeric_and_categories_in_nominal_columns():
     schema = schema_of(Column("a"), Column("b", "nominal", ("False", "True")))
     matrix = encode_rows({"a": [True, None], "b": [True, None]}, schema)
     np.testing.assert_array_equal(matrix, [[1, 1], [np.nan, np.nan]])
@@ -873,20 +873,20 @@ def test_no_rows_give_an_empty_matrix():
         ({"age": [1], "city": ["Rom"]}, {"missing": "error"}, ["'city'", "row 0"]),
     ],
 )
-def test_rows_that_do_not_fit_get_an_error_that_names_the_place(rows, settings, words):
+def test_invalid_rows_raise_an_error_naming_row_and_column(rows, settings, words):
     with pytest.raises(DataError) as error:
         encode_rows(rows, MIXED, **settings)
     assert all(word in str(error.value) for word in words), str(error.value)
 
 
-def test_the_policies_hold_on_the_fast_path_too():
+def test_missing_and_unknown_policies_apply_on_the_fast_path():
     with pytest.raises(DataError, match="'b' is missing in row 1"):
         encode_rows(np.array([[1, 2], [3, np.nan]], dtype=np.float32), NUMBERS, missing="error")
     with pytest.raises(DataError, match="3 columns"):
         encode_rows(np.zeros((2, 3), dtype=np.float32), NUMBERS)
 
 
-def test_missing_values_are_no_unseen_categories():
+def test_missing_values_do_not_count_as_unseen_categories():
     matrix = encode_rows({"age": [1], "city": [None]}, MIXED, unknown="error")
     assert np.isnan(matrix[0, 1])
 
@@ -907,7 +907,7 @@ ROW = st.fixed_dictionaries(
     st.sampled_from(["float32", "float64"]),
     st.sampled_from(["rows", "pandas", "polars", "arrow"]),
 )
-def test_every_source_is_encoded_as_the_plain_reference_does(rows, dtype, kind):
+def test_every_table_type_is_encoded_as_by_the_reference(rows, dtype, kind):
     schema = schema_of(Column("t", "nominal", LEVELS), Column("f"), Column("i"), dtype=dtype)
     types = {"f": pl.Float64, "i": pl.Int64, "t": pl.String}
     columns = {name: [row[name] for row in rows] for name in types}
@@ -920,7 +920,7 @@ def test_every_source_is_encoded_as_the_plain_reference_does(rows, dtype, kind):
     np.testing.assert_array_equal(encode_rows(source, schema), reference.encode(rows, schema))
 
 
-def test_the_marks_of_the_schema_are_the_default_and_given_ones_win():
+def test_missing_value_marks_default_to_the_schema_unless_given():
     schema = Schema(
         (Column("a"), Column("c", "nominal", ("-", "x"))), classes=(0, 1), missing_marks=("-",)
     )
@@ -930,7 +930,7 @@ def test_the_marks_of_the_schema_are_the_default_and_given_ones_win():
         encode_rows(rows, schema, missing_marks=["?"])
 
 
-def test_a_schema_written_without_marks_has_the_usual_ones():
+def test_schema_stored_without_missing_marks_gets_the_usual_ones():
     old = msgspec.to_builtins(NUMBERS)
     del old["missing_marks"]
     assert msgspec.convert(old, Schema) == NUMBERS
@@ -956,7 +956,7 @@ def tables(draw):
 
 @given(tables(), st.none() | st.integers(2, 255))
 @settings(max_examples=examples(150))
-def test_codes_and_their_values_are_those_of_sorted_lists(table, max_bins):
+def test_codes_and_values_equal_sorted_lists(table, max_bins):
     columns, weights = table
     if max_bins is not None and weights is None and max_bins < 20:
         columns = [np.concatenate([column, column + 1]) for column in columns]
@@ -976,7 +976,7 @@ def test_codes_and_their_values_are_those_of_sorted_lists(table, max_bins):
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("coding", ["exact", "histogram"])
-def test_long_columns_are_coded_alike_by_any_number_of_threads(dtype, coding):
+def test_long_columns_are_coded_equally_for_any_number_of_threads(dtype, coding):
     rng = np.random.default_rng(0)
     columns = [
         rng.normal(size=3000).astype(dtype),
@@ -996,7 +996,7 @@ def test_long_columns_are_coded_alike_by_any_number_of_threads(dtype, coding):
     assert one.codes.dtype == np.uint32
 
 
-def test_read_only_and_strided_columns_need_no_other_kernel():
+def test_read_only_and_strided_columns_compile_no_other_kernel():
     wide = np.arange(12.0).reshape(4, 3)
     wide.flags.writeable = False
     seen = []
@@ -1007,7 +1007,7 @@ def test_read_only_and_strided_columns_need_no_other_kernel():
     assert seen[0] == seen[1]
 
 
-def test_codes_that_memory_cannot_hold_lie_in_a_file(monkeypatch):
+def test_codes_larger_than_memory_are_stored_in_a_file(monkeypatch):
     columns = [np.arange(300.0), np.arange(300.0) % 7]
     arguments = (columns, np.zeros(2, np.int64), np.zeros(2, bool), "exact")
     inside = encode_columns(*arguments)
@@ -1040,7 +1040,7 @@ def test_subscripts_of_the_coding_kernels_are_unsigned():
         min_size=1,
     )
 )
-def test_a_quick_look_at_few_numbers_changes_no_input_type(numbers):
+def test_input_type_of_few_numbers_equals_the_complete_check(numbers):
     column = np.array(numbers)
     quick = features.find_loss(column)
     with pytest.MonkeyPatch.context() as patch, warnings.catch_warnings():

@@ -37,7 +37,7 @@ def make_table() -> dict[str, object]:
 
 
 @pytest.mark.parametrize("ending", ["", "csv", "parquet"])
-def test_a_dataset_and_kernels_are_read_by_another_process(tmp_path: Path, ending: str) -> None:
+def test_dataset_and_kernels_are_unpickled_by_another_process(tmp_path: Path, ending: str) -> None:
     source: object = make_table()
     if ending:
         source = tmp_path / f"t.{ending}"

@@ -153,13 +153,15 @@ def levels(request: pytest.FixtureRequest) -> tuple[str, ...]:
         *("polars", "polars categories", "arrow", "arrow dictionary"),
     ],
 )
-def test_tables_of_any_kind(levels: tuple[str, ...], table: Any) -> None:
+def test_category_cells_match_in_tables_of_any_type(levels: tuple[str, ...], table: Any) -> None:
     model = level_model(levels)
     said = [float(model.predict(table(cell))[0]) for cell in CELLS]
     assert said == expected(CELLS, levels)
 
 
-def test_columns_of_texts(levels: tuple[str, ...], tmp_path: Path) -> None:
+def test_category_cells_match_in_text_columns_of_any_library(
+    levels: tuple[str, ...], tmp_path: Path
+) -> None:
     model, right = level_model(levels), expected(TEXTS, levels)
     texts = pa.table({"c": TEXTS})
     pq.write_table(texts, tmp_path / "rows.parquet")
@@ -174,7 +176,9 @@ def test_columns_of_texts(levels: tuple[str, ...], tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("face", ["tables", "requests", "tensors", "python", "onnx"])
-def test_a_mark_is_missing_and_another_text_unseen(levels: tuple[str, ...], face: str) -> None:
+def test_missing_value_mark_is_missing_and_other_text_is_unseen(
+    levels: tuple[str, ...], face: str
+) -> None:
     ask, states = STRICT_FACES[face](level_model(levels, unknown="error")), []
     for text in TEXTS:
         try:
@@ -229,7 +233,7 @@ STRICT_FACES = {
 REFUSALS = (ValueError, DataError, InvalidRequestError, InvalidArgument, Fail)
 
 
-def test_rows_of_a_file(levels: tuple[str, ...], tmp_path: Path) -> None:
+def test_category_cells_match_in_csv_rows(levels: tuple[str, ...], tmp_path: Path) -> None:
     model, path, out = level_model(levels), tmp_path / "rows.csv", tmp_path / "out.csv"
     texts = [text_of(cell) for cell in CELLS]
     with path.open("w", encoding="utf-8", newline="") as file:
@@ -240,7 +244,7 @@ def test_rows_of_a_file(levels: tuple[str, ...], tmp_path: Path) -> None:
         assert [float(row[0]) for row in list(csv.reader(file))[1:]] == expected(texts, levels)
 
 
-def test_requests_and_explained_rows(levels: tuple[str, ...]) -> None:
+def test_category_cells_match_in_requests_and_explained_rows(levels: tuple[str, ...]) -> None:
     model = level_model(levels)
     matrix = RowConverter(model, "m").convert_rows([{"c": cell} for cell in CELLS])
     explained = [read_row(model, {"c": cell}).codes[0] for cell in CELLS]
@@ -255,12 +259,12 @@ def test_requests_and_explained_rows(levels: tuple[str, ...]) -> None:
         np.testing.assert_array_equal(matrix[:, 0], codes)
 
 
-def test_columns_of_onnx(levels: tuple[str, ...]) -> None:
+def test_category_cells_match_in_onnx_columns(levels: tuple[str, ...]) -> None:
     ask = ask_onnx(level_model(levels))
     assert list(map(ask, TEXTS)) == expected(TEXTS, levels)
 
 
-def test_codes_of_c(tmp_path: Path) -> None:
+def test_category_cells_match_in_c(tmp_path: Path) -> None:
     program = compile_c(wide_model(), tmp_path)
     code = program.function("level_code", ctypes.c_int, ctypes.c_int, ctypes.c_char_p)
     is_mark = program.function("is_missing_text", ctypes.c_int, ctypes.c_char_p)
@@ -368,7 +372,7 @@ func main() {
 
 @pytest.mark.matrix
 @pytest.mark.parametrize("language", PROGRAMS)
-def test_codes_of_other_languages(language: str, tmp_path: Path) -> None:
+def test_category_cells_match_in_other_languages(language: str, tmp_path: Path) -> None:
     (place, main), program, commands = PROGRAMS[language]
     need(commands[0][0])
     (tmp_path / place).parent.mkdir(exist_ok=True)
@@ -384,13 +388,13 @@ def test_codes_of_other_languages(language: str, tmp_path: Path) -> None:
     assert list(map(name_state, found)) == STATES
 
 
-def test_exported_python(levels: tuple[str, ...]) -> None:
+def test_category_cells_match_in_exported_python(levels: tuple[str, ...]) -> None:
     predict = import_python(level_model(levels), form="full")["predict"]
     cells = [*CELLS, np.bool_(True), np.int8(3), np.float32(2.5), Decimal("2.50"), Decimal("3.0")]
     assert [predict({"c": cell}) for cell in cells] == expected(cells, levels)
 
 
-def test_readable_python(levels: tuple[str, ...]) -> None:
+def test_category_cells_match_in_readable_python(levels: tuple[str, ...]) -> None:
     model = level_model(levels)
     module = import_python(model, form="auto")
     assert ("FEATURES" in module) == bool(explain_unreadable(model, lower_unless_fractional(model)))
@@ -407,7 +411,9 @@ console.log(JSON.stringify(cells.map((cell) => m.levelCode(0, cell))));
 
 
 @pytest.mark.matrix
-def test_exported_javascript(levels: tuple[str, ...], tmp_path: Path) -> None:
+def test_category_cells_match_in_exported_javascript(
+    levels: tuple[str, ...], tmp_path: Path
+) -> None:
     need("node")
     treekit.export(level_model(levels), "javascript", tmp_path / "m.mjs", form="full")
     (tmp_path / "main.mjs").write_text(MAIN, encoding="utf-8")
@@ -435,7 +441,9 @@ ANY_CELL = st.one_of(WORDS, st.booleans(), st.integers(-20, 20), st.floats(-9, 9
 
 @settings(max_examples=examples(150), deadline=None)
 @given(st.lists(WORDS, unique=True, max_size=6), st.lists(ANY_CELL, min_size=1, max_size=6))
-def test_any_cell_and_vocabulary(vocabulary: list[str], cells: list[Any]) -> None:
+def test_any_cell_of_any_vocabulary_matches_in_every_reader(
+    vocabulary: list[str], cells: list[Any]
+) -> None:
     levels = tuple(vocabulary)
     model, cells = level_model(levels), [*cells, *levels]
     wanted = expected(cells, levels)
@@ -480,7 +488,9 @@ def answer_notation(text: str, marks: tuple[str, ...]) -> float | None:
     ids=["usual marks", "other marks", "notation"],
 )
 @pytest.mark.parametrize("face", ["python", "script", "requests", "tensors", "table", "file"])
-def test_marks_among_numbers(face: str, more: dict[str, Any], tmp_path: Path) -> None:
+def test_missing_value_marks_in_numeric_columns_match_in_every_reader(
+    face: str, more: dict[str, Any], tmp_path: Path
+) -> None:
     model = number_model(**more)
     converter, module = RowConverter(model, "m"), import_python(model, form="full")
     served, path = Served("m", "1", "", model), tmp_path / "rows.csv"
@@ -541,14 +551,14 @@ def weather(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("windy", ["TRUE", True, "True", "true", np.bool_(True)])
-def test_a_bool_of_a_file_is_found_in_any_words(weather: Path, windy: Any) -> None:
+def test_bool_category_is_found_by_any_spelling(weather: Path, windy: Any) -> None:
     model = treekit.train(weather, "play", criterion="entropy", seed=0)
     row = {"outlook": "rainy", "temperature": "mild", "humidity": "high", "windy": windy}
     assert model.predict_proba([row]).tolist() == [[1.0, 0.0]]
     assert import_python(model)["predict_proba"](row) == [1.0, 0.0]
 
 
-def test_rules_show_the_words_of_the_file(weather: Path) -> None:
+def test_rules_show_bools_as_spelled_in_the_file(weather: Path) -> None:
     model = treekit.train(weather, "play", criterion="entropy", seed=0)
     column = model.schema.columns[3]
     assert column.levels == ("FALSE", "TRUE")
@@ -570,7 +580,7 @@ def test_rules_show_the_words_of_the_file(weather: Path) -> None:
         (["TRUE", "yes", "FALSE"], ("FALSE", "TRUE", "yes")),
     ],
 )
-def test_the_levels_of_bools_in_a_file(
+def test_bool_categories_of_a_file_keep_their_spelling(
     cells: list[str], levels: tuple[str, ...], tmp_path: Path
 ) -> None:
     path = tmp_path / "t.csv"
@@ -580,7 +590,7 @@ def test_the_levels_of_bools_in_a_file(
 
 
 @pytest.mark.parametrize("trained_on", ["bools", "texts", "file"])
-def test_models_of_a_file_and_its_dataframes_read_all_of_them(
+def test_models_of_a_file_and_its_dataframes_predict_equally_for_each(
     weather: Path, trained_on: str
 ) -> None:
     bools, texts = pd.read_csv(weather), pd.read_csv(weather, dtype=str)
@@ -591,7 +601,7 @@ def test_models_of_a_file_and_its_dataframes_read_all_of_them(
     assert [model.predict(rows).tolist() for rows in asked] == [bools["play"].tolist()] * 4
 
 
-def test_an_estimator_of_texts_reads_bools(weather: Path) -> None:
+def test_estimator_fitted_to_text_predicts_bools(weather: Path) -> None:
     texts = pd.read_csv(weather, dtype=str).drop(columns="play")
     bools = pd.read_csv(weather).drop(columns="play")
     play = pd.read_csv(weather)["play"]
@@ -600,14 +610,14 @@ def test_an_estimator_of_texts_reads_bools(weather: Path) -> None:
         assert tree.predict(rows).tolist() == play.tolist()
 
 
-def test_a_label_is_found_in_any_words() -> None:
+def test_class_label_is_found_by_any_spelling() -> None:
     table = {"a": [0, 0, 1, 1], "t": ["FALSE", "FALSE", "TRUE", "TRUE"]}
     for weights in ({"TRUE": 2}, {True: 2}, {"true": 2}):
         model = treekit.train(table, "t", class_weight=weights, classes=[True, False])
         assert model.schema.classes == ("TRUE", "FALSE")
 
 
-def test_the_truth_of_rows_is_found_in_any_words(weather: Path) -> None:
+def test_true_labels_are_found_by_any_spelling(weather: Path) -> None:
     model = treekit.train(weather, "windy", criterion="entropy", seed=0)
     assert model.schema.classes == (False, True)
     texts = pd.read_csv(weather, dtype=str)
@@ -620,7 +630,7 @@ def test_the_truth_of_rows_is_found_in_any_words(weather: Path) -> None:
         assert compare_predictions(model, model, words)[0].scores == change.scores
 
 
-def test_bools_of_onnx_are_the_words_of_a_file() -> None:
+def test_bools_in_onnx_map_to_the_spelling_of_the_file() -> None:
     from treekit.interop.skl2onnx import _map_level_numbers
 
     column = Column("c", "nominal", ("TRUE", "FALSE", "3.0"))
@@ -628,7 +638,7 @@ def test_bools_of_onnx_are_the_words_of_a_file() -> None:
 
 
 @pytest.mark.parametrize("cell", [dt.date(2024, 1, 31), dt.datetime(2024, 1, 31)])
-def test_dates_that_are_not_text_are_refused_by_name(cell: Any) -> None:
+def test_dates_that_are_not_text_are_refused(cell: Any) -> None:
     model = level_model(VOCABULARIES["dates"])
     for table in ({"c": [cell]}, pd.DataFrame({"c": [cell]}), pa.table({"c": [cell]})):
         with pytest.raises(DataError, match="'c' holds dates"):

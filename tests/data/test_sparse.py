@@ -51,7 +51,7 @@ def make_sparse(rows: int = 300, columns: int = 40) -> tuple[Any, Any]:
     ids=lambda estimator: type(estimator).__name__,
 )
 @pytest.mark.filterwarnings("ignore:.*in the bag of every tree:treekit.TreekitWarning")
-def test_a_sparse_matrix_is_its_dense_matrix(
+def test_sparse_and_dense_matrix_train_and_predict_equally(
     estimator: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     x, y = make_sparse()
@@ -78,7 +78,7 @@ def test_a_sparse_matrix_is_its_dense_matrix(
         max_size=8,
     )
 )
-def test_columns_have_the_cells_of_the_dense_matrix(rows: list[list[float]]) -> None:
+def test_sparse_columns_have_the_cells_of_the_dense_matrix(rows: list[list[float]]) -> None:
     dense = np.array(rows)
     columns = SparseColumns(sparse.coo_matrix(dense))
     assert len(columns) == 3
@@ -90,18 +90,18 @@ def test_columns_have_the_cells_of_the_dense_matrix(rows: list[list[float]]) -> 
     np.testing.assert_array_equal(np.concatenate(parts), dense)
 
 
-def test_cells_that_are_stored_twice_add_up() -> None:
+def test_duplicate_entries_of_a_sparse_matrix_are_summed() -> None:
     twice = sparse.csc_matrix(([1.0, 2.0, 4.0], [0, 0, 1], [0, 2, 3]), shape=(2, 2))
     assert SparseColumns(twice)[0].tolist() == [3.0, 0.0]
 
 
 @given(st.lists(st.floats(width=64, allow_nan=False, allow_infinity=False), max_size=12))
-def test_repeated_zeros_do_not_change_what_float32_loses(values: list[float]) -> None:
+def test_repeated_zeros_do_not_change_the_choice_of_float32(values: list[float]) -> None:
     few = np.array([*values, 0.0])
     assert find_loss(few) == find_loss(np.append(few, np.zeros(40)))
 
 
-def test_prediction_of_a_sparse_matrix_stays_small() -> None:
+def test_predicting_a_sparse_matrix_uses_little_memory() -> None:
     x = sparse.random(200, 3000, density=0.01, format="csr", random_state=0)
     model = DecisionTreeClassifier(max_depth=3).fit(x, np.arange(200) % 2)
     tall = sparse.vstack([x] * 100, format="csr")
@@ -112,7 +112,7 @@ def test_prediction_of_a_sparse_matrix_stays_small() -> None:
     assert peak < tall.shape[0] * tall.shape[1] * 4 / 2  # half of the dense matrix of float32
 
 
-def test_sparse_tables_are_checked() -> None:
+def test_invalid_sparse_matrices_are_refused() -> None:
     x, y = make_sparse()
     model = DecisionTreeClassifier().fit(x, y > 0)
     with pytest.raises(ValueError, match="X has 39 features, but DecisionTreeClassifier"):

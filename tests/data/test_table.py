@@ -147,7 +147,7 @@ def test_an_array_of_text_reads_like_a_file():
     assert cells(table.get_typed_cells("x1")) == ["a", "TRUE"]
 
 
-def test_a_dict_may_hold_series_of_any_library():
+def test_dict_of_series_of_any_library_is_a_table():
     table = read_table(
         {
             "a": pd.Series([1, 2]),
@@ -164,7 +164,7 @@ def test_a_dict_may_hold_series_of_any_library():
     assert table.levels["d"] == ("v", "u")
 
 
-def test_declared_orders_of_categories_are_kept_and_orders_of_appearance_are_not():
+def test_declared_category_order_is_kept_and_order_of_appearance_is_not():
     values = ["b", None, "a"]
     pandas = pd.DataFrame({"c": pd.Categorical(values, categories=["z", "b", "a"])})
     enum = pl.DataFrame({"c": pl.Series(values, dtype=pl.Enum(["z", "b", "a"]))})
@@ -178,13 +178,13 @@ def test_declared_orders_of_categories_are_kept_and_orders_of_appearance_are_not
         assert cells(read_table(source).get_typed_cells("c")) == values
 
 
-def test_whole_number_categories_stay_numbers():
+def test_integer_categories_stay_numbers():
     table = read_table(pd.DataFrame({"c": pd.Categorical([2, 1], categories=[3, 2, 1])}))
     assert cells(table.get_typed_cells("c")) == [2, 1]
     assert table.levels["c"] == (3, 2, 1)
 
 
-def test_marks_of_missing_values_are_found_within_blanks_and_can_be_chosen(tmp_path):
+def test_missing_value_marks_are_found_within_blanks_and_can_be_set(tmp_path):
     path = written(tmp_path / "t.csv", "a,b\n 1 , ?\nNA,x\n-999,null\n")
     table = read_table(path)
     assert cells(table.get_typed_cells("a")) == [1.0, None, -999.0]
@@ -194,7 +194,7 @@ def test_marks_of_missing_values_are_found_within_blanks_and_can_be_chosen(tmp_p
     assert cells(table.get_typed_cells("b")) == [" ?", "x", "null"]
 
 
-def test_numbers_of_a_file_are_the_nearest_doubles_and_odd_numerals_stay_text(tmp_path):
+def test_csv_numbers_are_nearest_doubles_and_unusual_numerals_stay_text(tmp_path):
     path = written(
         tmp_path / "t.csv", "a,b,c,d,e\n0.1,1_0,١,1e400,9007199254740993\n1e-3,2,3,-inf,2\n"
     )
@@ -207,7 +207,7 @@ def test_numbers_of_a_file_are_the_nearest_doubles_and_odd_numerals_stay_text(tm
 
 
 @pytest.mark.parametrize("digits", [400, 5000])
-def test_whole_numbers_beyond_the_doubles_are_infinite_and_refused_by_name(tmp_path, digits):
+def test_integers_beyond_double_range_are_infinite_and_refused(tmp_path, digits):
     path = written(tmp_path / "t.csv", "a,y\n" + "1" * digits + ",p\n2,q\n")
     assert read_table(path).get_typed_cells("a").tolist() == [np.inf, 2]
     with pytest.raises(DataError, match="column 'a' is infinite in row 0"):
@@ -215,14 +215,14 @@ def test_whole_numbers_beyond_the_doubles_are_infinite_and_refused_by_name(tmp_p
 
 
 @pytest.mark.parametrize("digits", [400, 5000])
-def test_levels_may_be_whole_numbers_of_any_length(tmp_path, digits):
+def test_categories_may_be_integers_of_any_length(tmp_path, digits):
     huge = ["1" * digits, "1" * (digits - 1) + "2"]
     path = written(tmp_path / "t.csv", f"a,y\n{huge[0]},p\n{huge[1]},q\nx,q\n")
     schema = make_dataset(path, "y", nominal=["a"]).schema
     assert schema.columns[0].levels == (*huge, "x")
 
 
-def test_truth_values_of_a_file_are_bools_as_dataframes_read_them(tmp_path):
+def test_true_and_false_of_a_file_are_bools_as_in_pandas(tmp_path):
     path = written(tmp_path / "t.csv", "a,b\nTRUE,true\nfalse,\n")
     table = read_table(path)
     assert cells(table.get_typed_cells("a")) == [True, False]
@@ -280,7 +280,7 @@ HOSTILE = [
 ]
 
 
-def test_hostile_names_and_cells_survive_a_file(tmp_path):
+def test_hostile_names_and_cells_are_read_back_unchanged(tmp_path):
     path = tmp_path / "hostile.csv"
     pd.DataFrame(dict.fromkeys(HOSTILE, HOSTILE)).to_csv(path, index=False)
     table = read_table(path)
@@ -386,7 +386,7 @@ def test_a_missing_file_or_unknown_kind_raises_an_error(tmp_path):
 
 
 @pytest.mark.parametrize("name", ["\r", " ", "\t\n", "\u2003"])
-def test_a_name_of_white_space_alone_is_refused_by_name(tmp_path, name):
+def test_column_name_of_only_white_space_is_refused(tmp_path, name):
     columns = {"a": [1, 2], name: [3, 4]}
     paths = [tmp_path / "t.csv", tmp_path / "t.csv.gz", tmp_path / "t.parquet"]
     for path in paths[:2]:
@@ -456,7 +456,7 @@ def test_taking_rows_keeps_names_and_types():
     assert cells(table.get_typed_cells("b")) == [None, "x"]
 
 
-def test_the_shipped_table_has_numbers_categories_and_missing_values():
+def test_demo_table_has_numbers_categories_and_missing_values():
     table = read_table(demo_table())
     kinds = {table.get_typed_cells(name).dtype.kind for name in table.names}
     assert kinds == {"f", "O"}
@@ -477,7 +477,7 @@ def test_no_dataframe_library_is_imported_before_a_dataframe_arrives():
 
 
 @pytest.mark.parametrize("others", [["1", "2"], ["1", "?"], ["", "2.5"]])
-def test_a_mark_that_reads_as_a_number_is_missing_whatever_the_other_cells_are(others, tmp_path):
+def test_numeric_missing_value_mark_is_missing_in_any_column(others, tmp_path):
     path = written(tmp_path / "t.csv", "\n".join(["a,b", *(f"{c},x" for c in others), " -999,x"]))
     numbers = read_table(path, missing=["-999", "?", ""]).get_typed_cells("a")
     assert math.isnan(numbers[2])
@@ -490,7 +490,7 @@ def test_marks_that_are_not_a_list_of_texts_are_refused(marks):
         read_table({"a": ["1"]}, missing=marks)
 
 
-def test_whole_numbers_beyond_int64_stay_exact_while_an_array_type_holds_them():
+def test_integers_beyond_int64_are_exact_if_an_array_type_holds_them():
     values = [2**63, 2**63 + 1]
     assert read_table({"a": values}).get_typed_cells("a").tolist() == values
 
@@ -562,7 +562,7 @@ def assert_equal_tables(plain, stored) -> None:
 
 @given(written_tables(), st.sampled_from([None, ("", "NA", "-999"), ("red",)]))
 @settings(max_examples=examples(120), deadline=None)
-def test_a_csv_file_read_by_chunks_is_the_table_that_memory_holds(tmp_path_factory, table, marks):
+def test_csv_file_read_in_chunks_equals_the_table_in_memory(tmp_path_factory, table, marks):
     path = tmp_path_factory.mktemp("csv") / "t.csv"
     path.write_text(as_csv(table[0]), encoding="utf-8")
     plain, stored = both(path, **({} if marks is None else {"missing": marks}))
@@ -581,7 +581,7 @@ def outcome(function):
 
 @given(written_tables(), st.sampled_from(["nominal", "numeric", None]))
 @settings(max_examples=examples(60), deadline=None)
-def test_schema_codes_and_errors_are_those_of_the_table_in_memory(tmp_path_factory, table, kind):
+def test_schema_codes_and_errors_equal_those_of_the_table_in_memory(tmp_path_factory, table, kind):
     rows = [[*row, "a" if i % 3 else "b"] for i, row in enumerate(table[0])]
     path = tmp_path_factory.mktemp("csv") / "t.csv"
     path.write_text(as_csv(rows), encoding="utf-8")
@@ -632,7 +632,7 @@ def arrow_table(n: int, seed: int) -> pa.Table:
 
 @pytest.mark.parametrize("ending", ["parquet", "arrow"])
 @pytest.mark.parametrize("seed", range(4))
-def test_parquet_and_arrow_in_batches_are_the_table_that_memory_holds(tmp_path, ending, seed):
+def test_parquet_and_arrow_in_batches_equal_the_table_in_memory(tmp_path, ending, seed):
     table = arrow_table(23, seed)
     path = tmp_path / f"t.{ending}"
     if ending == "parquet":
@@ -643,7 +643,7 @@ def test_parquet_and_arrow_in_batches_are_the_table_that_memory_holds(tmp_path, 
 
 
 @pytest.mark.parametrize("ending", ["parquet", "arrow"])
-def test_columns_with_names_like_paths_are_distinguished(tmp_path, ending):
+def test_columns_named_like_nested_paths_are_distinguished(tmp_path, ending):
     names = ["a", "a.b", "a.b.c", ".", "ü", "a*"]
     table = pa.table({name: [i] * 12 for i, name in enumerate(names)})
     path = tmp_path / f"t.{ending}"
@@ -697,7 +697,7 @@ def test_invalid_tables_are_refused_with_the_same_message(tmp_path, text, words)
             read_table(path)
 
 
-def test_a_packed_file_is_read_by_chunks_with_progress_in_bytes(tmp_path):
+def test_compressed_file_is_read_in_chunks_with_progress_in_bytes(tmp_path):
     path = tmp_path / "t.csv.gz"
     path.write_bytes(gzip.compress(as_csv([["1", "x"]] * 12).encode()))
     seen: list[tuple[int, int]] = []
@@ -708,7 +708,7 @@ def test_a_packed_file_is_read_by_chunks_with_progress_in_bytes(tmp_path):
     assert seen[-1][0] <= seen[-1][1] == path.stat().st_size
 
 
-def test_no_name_of_the_file_of_a_table_is_left_whatever_ends_the_process(tmp_path, monkeypatch):
+def test_temporary_file_of_a_table_is_removed_however_the_process_ends(tmp_path, monkeypatch):
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "temporary"))
     (tmp_path / "temporary").mkdir()
     path = tmp_path / "t.csv"
@@ -747,7 +747,7 @@ def test_a_csv_file_that_changes_while_it_is_read_is_refused(tmp_path):
 
 
 @pytest.mark.parametrize("codes", [[0] * 6 + [1] * 6, [1] * 6 + [0] * 6, [1] * 12])
-def test_batches_of_a_missing_level_alone_are_missing_cells(tmp_path, codes):
+def test_batches_of_a_null_category_are_missing_cells(tmp_path, codes):
     level = pa.DictionaryArray.from_arrays(pa.array(codes, pa.int32()), pa.array(["a", None]))
     path = tmp_path / "t.arrow"
     table = pa.table({"d": level, "x": list(range(12))})
@@ -800,7 +800,7 @@ FRAMES: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("name", FRAMES)
-def test_a_small_frame_has_the_cells_of_a_large_one(name: str) -> None:
+def test_small_dataframe_gives_the_cells_of_a_large_one(name: str) -> None:
     together = arrow_files.read_frame(FRAMES[name])
     with patch.object(arrow_files, "_SMALL_FRAME", -1):
         by_columns = arrow_files.read_frame(FRAMES[name])
@@ -812,7 +812,7 @@ def test_a_small_frame_has_the_cells_of_a_large_one(name: str) -> None:
         np.testing.assert_array_equal(own, other)
 
 
-def test_a_large_file_has_the_levels_of_its_types_and_refuses_dates_on_use(
+def test_large_file_keeps_categories_of_its_types_and_refuses_used_dates(
     tmp_path,
 ):
     ordered = pa.array(["b", "a"]).dictionary_encode()
@@ -837,7 +837,7 @@ def test_the_temporary_file_is_closed_with_the_table():
     assert file.closed
 
 
-def test_a_full_folder_for_temporary_files_is_named():
+def test_full_temporary_folder_raises_an_error_with_a_remedy():
     class Full(io.BytesIO):
         def write(self, _):
             raise OSError(errno.ENOSPC, "No space left on device")
@@ -849,7 +849,7 @@ def test_a_full_folder_for_temporary_files_is_named():
 
 
 @pytest.mark.parametrize("on_disk", [False, True])
-def test_blocks_of_columns_are_read_whole_and_in_part(on_disk):
+def test_blocks_of_columns_are_read_completely_and_partly(on_disk):
     store, rng = ColumnStore(on_disk=on_disk), np.random.default_rng(0)
     kept = [np.empty(0, np.int64), np.empty(0), np.empty(0, np.int32)]
     for size in (4, 1, 7, 3):

@@ -33,7 +33,7 @@ ODD = re.compile(r"[+-]?0[0-9].*|\+[0-9.].*|.*[0-9][eE][0-9].*|.*\.[0-9]+0")
     rows=st.lists(st.lists(st.sampled_from(CELLS), min_size=2, max_size=2)),
     piece=st.integers(1, 20),
 )
-def test_cells_are_looked_at_across_the_ends_of_pieces(rows, piece):
+def test_text_checks_are_equal_for_any_piece_size(rows, piece):
     checks = _TextChecks(",")
     with mock.patch("treekit.data.csv_files._PIECE", piece):
         checks.look_at_numbers("".join(f"{a},{b}\n" for a, b in rows).encode())

@@ -47,7 +47,7 @@ def find_bins(parts: list[Any], weights: list[Any], dtype: Any, max_bins: int) -
     weighted=st.booleans(),
     special=st.booleans(),
 )
-def test_bins_are_those_of_a_sort(
+def test_bins_by_counting_equal_bins_by_sorting(
     seed: int, n_rows: int, n_values: int, max_bins: int, dtype: Any, scale: float, heavy: bool,
     weighted: bool, special: bool,
 ) -> None:  # fmt: skip

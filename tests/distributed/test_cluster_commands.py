@@ -60,7 +60,7 @@ def run(*arguments: str, code: int = 0) -> Result:
     return result
 
 
-def test_train_writes_the_model_of_one_process(address: str) -> None:
+def test_train_with_a_cluster_writes_the_model_of_one_process(address: str) -> None:
     alone = run("train", "one.parquet", *FOREST, "-o", "a.treekit").stdout
     for table in ("rows", "rows/*.parquet", "one.parquet"):
         shared = run("train", table, *FOREST, "-o", "b.treekit", "--cluster", address).stdout
@@ -74,7 +74,7 @@ def test_train_writes_the_model_of_one_process(address: str) -> None:
     assert Path("b.treekit").read_bytes() == Path("a.treekit").read_bytes()
 
 
-def test_train_by_levels_writes_the_model_of_one_process(address: str) -> None:
+def test_train_by_levels_with_a_cluster_writes_the_model_of_one_process(address: str) -> None:
     for own in (FOREST, [*NUMBERS, "--seed", "5"]):
         histogram = [*own, "--splitter", "histogram"]
         run("train", "one.parquet", *histogram, "-o", "a.treekit")
@@ -94,7 +94,7 @@ def test_train_by_levels_writes_the_model_of_one_process(address: str) -> None:
 
 
 @pytest.mark.parametrize("settings", [FOREST, NUMBERS])
-def test_predict_writes_a_file_per_file_with_its_index(
+def test_predict_writes_one_file_per_input_file_with_its_index(
     settings: list[str], address: str, frame: pd.DataFrame
 ) -> None:
     run("train", "one.parquet", *settings, "-o", "m.treekit")
@@ -114,7 +114,7 @@ def test_predict_writes_a_file_per_file_with_its_index(
     assert "the output 'out' exists; remove it" in result.stderr
 
 
-def test_evaluate_prints_what_it_prints_for_one_table(address: str) -> None:
+def test_evaluate_with_a_cluster_prints_the_scores_of_one_table(address: str) -> None:
     run("train", "one.parquet", *FOREST, "-o", "m.treekit")
     for more in ([], ["--weights", "w"]):
         alone = run("evaluate", "m.treekit", "one.parquet", "--json", *more).stdout
@@ -124,7 +124,7 @@ def test_evaluate_prints_what_it_prints_for_one_table(address: str) -> None:
     assert "a cross-validation runs in this process" in result.stderr
 
 
-def test_verify_adds_up_rows_and_differing_rows(address: str) -> None:
+def test_verify_with_a_cluster_sums_rows_and_differing_rows(address: str) -> None:
     run("train", "one.parquet", *FOREST, "-o", "m.treekit")
     run("export", "m.treekit", "--to", "onnx", "-o", "m.onnx")
     run("export", "m.treekit", "--to", "c", "-o", "m.c")
@@ -192,7 +192,7 @@ def test_errors_name_the_file_and_its_row(address: str, frame: pd.DataFrame) -> 
         ("verify m one.csv", "--cluster runs artifacts on the rows of a table; add --on"),
     ],
 )
-def test_settings_without_cluster_support_are_refused_by_name(arguments: str, message: str) -> None:
+def test_settings_without_cluster_support_are_refused(arguments: str, message: str) -> None:
     run("train", "one.parquet", "--target", "y", "-o", "m")
     result = run(*arguments.split(), "--cluster", "local:1", code=2)
     assert re.search(message.replace("*", r"\*"), result.stderr), result.stderr
@@ -211,7 +211,7 @@ def test_a_local_cluster_starts_from_the_command_line() -> None:
     assert Path("b.treekit").read_bytes() == Path("a.treekit").read_bytes()
 
 
-def test_without_dask_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_dask_names_the_extra_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     any_settings: dict[str, Any] = {"distributed": None, "fsspec.core": None}
     for name, value in any_settings.items():
         monkeypatch.setitem(sys.modules, name, value)

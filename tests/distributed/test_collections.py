@@ -34,7 +34,7 @@ def test_objects_that_are_not_clusters_are_refused(cluster: Any) -> None:
         treekit.train(make_frame(30), **ANY, cluster=cluster)
 
 
-def test_lazy_predictions_are_those_of_the_whole_table() -> None:
+def test_lazy_predictions_equal_those_of_the_whole_table() -> None:
     frame = make_frame()
     frame.index = np.arange(len(frame))[::-1] * 3
     rows = dd.from_pandas(frame, npartitions=5, sort=False)
@@ -52,7 +52,7 @@ def test_lazy_predictions_are_those_of_the_whole_table() -> None:
     np.testing.assert_array_equal(found, number.predict(frame))
 
 
-def test_lazy_predictions_of_an_array() -> None:
+def test_lazy_predictions_of_an_array_equal_the_model() -> None:
     x = np.random.default_rng(0).normal(size=(500, 4))
     model = RandomForestClassifier(5, random_state=0).fit(x, x[:, 0] > 0).model_
     blocks = da.from_array(x, chunks=(120, 3))
@@ -64,7 +64,7 @@ def test_lazy_predictions_of_an_array() -> None:
         model.predict(blocks[:, 0])
 
 
-def test_lazy_predictions_of_several_outputs() -> None:
+def test_lazy_predictions_of_several_outputs_equal_the_model() -> None:
     frame = make_frame()
     model = treekit.train(frame, ["y", "c"], ignore=["number", "w"], **FOREST)
     rows = dd.from_pandas(frame, npartitions=5)
@@ -138,7 +138,7 @@ def test_errors_of_lazy_predictions_name_the_partition_and_its_row() -> None:
         model.predict(da.from_array(x, chunks=(120, 4))).compute(scheduler="synchronous")
 
 
-def test_the_row_of_a_part_is_that_of_the_last_number() -> None:
+def test_row_number_of_an_error_is_translated_to_its_partition() -> None:
     places = [("'a'", 2), ("'b'", 0), ("'c'", 3)]
     error = DataError("column 'row 0 (counting from 0)' has x in row 3 (counting from 0); fix it")
     assert str(locate_row(error, places)) == (

@@ -126,7 +126,7 @@ def set_states(client: Any) -> Iterator[Callable[[str], None]]:
     client.run(set_status, "running")
 
 
-def test_every_state_has_words_and_a_remedy() -> None:
+def test_every_worker_state_has_a_message_with_a_remedy() -> None:
     assert set(failures.STATES) == set(STATES)
     for state in STATES:
         worker = {"status": state, "name": "one"}
@@ -141,7 +141,7 @@ def test_every_state_has_words_and_a_remedy() -> None:
 
 
 @pytest.mark.parametrize("state", [name for name in STATES if name != "paused"])
-def test_workers_that_start_no_task_are_named(
+def test_workers_that_start_no_task_are_reported(
     state: str, client: Any, set_states: Callable[[str], None]
 ) -> None:
     def use(engine: DaskEngine) -> None:
@@ -151,14 +151,14 @@ def test_workers_that_start_no_task_are_named(
     check_error([*client.scheduler_info()["workers"], "2 seconds"], client, use)
 
 
-def test_workers_in_such_a_state_at_the_start_are_named(
+def test_workers_shutting_down_before_the_start_are_reported(
     client: Any, set_states: Callable[[str], None]
 ) -> None:
     set_states("closing_gracefully")
     check_error(["is shutting down", "start other workers"], client)
 
 
-def test_a_short_wait_is_shown_and_no_error(
+def test_short_wait_for_workers_is_shown_without_an_error(
     client: Any, set_states: Callable[[str], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(failures, "PATIENCE", 600.0)
@@ -176,7 +176,7 @@ def test_a_short_wait_is_shown_and_no_error(
     assert "waiting for workers: 2 init" in shown
 
 
-def test_workers_paused_for_memory_are_named_with_it() -> None:
+def test_workers_paused_for_memory_are_reported_with_their_memory() -> None:
     with start_cluster(1, memory_limit="30 MB") as client:
         while {own["status"] for own in client.scheduler_info()["workers"].values()} != {"paused"}:
             time.sleep(0.02)
@@ -191,7 +191,7 @@ def test_a_paused_worker_that_runs_a_task_does_not_block_training() -> None:
     assert find_obstacle({"a": worker}) is not None
 
 
-def test_no_worker_at_the_start(tmp_path: Path) -> None:
+def test_cluster_without_workers_raises_an_error(tmp_path: Path) -> None:
     frame = make_frame()
     frame.to_csv(tmp_path / "rows.csv", index=False)
     with start_cluster(0) as client:
@@ -216,7 +216,7 @@ def test_no_worker_at_the_start(tmp_path: Path) -> None:
         ({"workers": ["tcp://127.0.0.1:1"]}, "workers ['tcp://127.0.0.1:1']"),
     ],
 )
-def test_a_task_that_no_worker_may_run(
+def test_task_that_no_worker_may_run_raises_an_error(
     restriction: dict[str, Any], words: str, client: Any
 ) -> None:
     def use(engine: DaskEngine) -> None:
@@ -240,7 +240,7 @@ def test_a_scheduler_without_run_on_scheduler_is_not_an_error(
     assert str(check_error([], client, use)).startswith("a worker ran out of memory")
 
 
-def test_workers_that_restart_all_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_constantly_restarting_workers_raise_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(failures, "_TICK", 0.0)
     shown: list[str] = []
     watch = Watch(SimpleNamespace(status="running", id="x"), shown.append)
@@ -301,7 +301,7 @@ def start_worker(client: Any, before: str = "") -> Iterator[tuple[str, Any]]:
         process.wait()
 
 
-def test_a_worker_without_treekit_is_named() -> None:
+def test_worker_without_treekit_is_reported() -> None:
     with (
         start_cluster(1) as client,
         start_worker(client, "sys.modules['treekit'] = None") as (address, _),
@@ -314,7 +314,7 @@ def wait(seconds: float) -> None:
     time.sleep(seconds)
 
 
-def test_a_frozen_worker_is_named() -> None:
+def test_unresponsive_worker_is_reported() -> None:
     with start_cluster(0) as client, start_worker(client) as (address, process):
 
         def use(engine: DaskEngine) -> None:
@@ -354,7 +354,7 @@ def apart() -> Iterator[tuple[str, Any]]:
     process.wait()
 
 
-def test_a_lost_scheduler(apart: tuple[str, Any]) -> None:
+def test_killed_scheduler_raises_an_error(apart: tuple[str, Any]) -> None:
     address, process = apart
     killed: list[float] = []
 
@@ -373,7 +373,9 @@ def test_a_lost_scheduler(apart: tuple[str, Any]) -> None:
     check_line(str(refused.value), address, "start the scheduler")
 
 
-def test_a_lost_scheduler_is_one_line_on_a_terminal(apart: tuple[str, Any], tmp_path: Path) -> None:
+def test_killed_scheduler_is_reported_in_one_line_on_a_terminal(
+    apart: tuple[str, Any], tmp_path: Path
+) -> None:
     address, process = apart
     make_frame().to_csv(tmp_path / "rows.csv", index=False)
     code = f"""
@@ -395,7 +397,9 @@ def test_a_lost_scheduler_is_one_line_on_a_terminal(apart: tuple[str, Any], tmp_
     assert re.fullmatch(r"Error: [^\n]*; [^\n]*run again\n", done.stderr), done.stderr
 
 
-def test_a_frozen_scheduler(apart: tuple[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unresponsive_scheduler_raises_an_error(
+    apart: tuple[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
     address, process = apart
     monkeypatch.setattr(failures, "ANSWER_TIME", 5.0)
 
@@ -448,7 +452,7 @@ def listen(answer: bytes | None) -> Iterator[int]:
         ("inproc://1", "check the address"),
     ],
 )
-def test_an_address_without_a_scheduler(
+def test_address_without_a_scheduler_is_refused(
     address: str, words: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(failures, "ANSWER_TIME", 1.0)
@@ -477,7 +481,7 @@ def test_the_cause_of_a_connection_error_is_shown_if_it_adds_information(
 
 
 @pytest.mark.parametrize("answer", [None, b"", b"HTTP/1.0 400 Bad Request\r\n\r\n" * 9])
-def test_another_program_at_the_address(
+def test_address_of_another_program_is_refused(
     answer: bytes | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(failures, "ANSWER_TIME", 1.0)
@@ -486,7 +490,9 @@ def test_another_program_at_the_address(
         check_error(words, f"tcp://127.0.0.1:{port}", kind=SettingError)
 
 
-def test_a_scheduler_with_tls(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tls_scheduler_is_refused_without_its_certificate_or_tls_address(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     pytest.importorskip("cryptography")
     monkeypatch.setattr(failures, "ANSWER_TIME", 2.0)
     security = distributed.Security.temporary()
@@ -502,7 +508,9 @@ def test_a_scheduler_with_tls(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("kind", ["warning", "error"])
-def test_other_versions_of_dask(kind: str, client: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_different_dask_versions_warn_or_are_refused(
+    kind: str, client: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     table = "Mismatched versions found\n\n+---+---+\n| msgpack | 1 | 2 |"
     message = {"warning": "", "error": ""} | {kind: table}
     monkeypatch.setattr(distributed.versions, "error_message", lambda *_: message)
@@ -516,7 +524,7 @@ def test_other_versions_of_dask(kind: str, client: Any, monkeypatch: pytest.Monk
     check_error(["Mismatched versions found"], address, kind=SettingError)
 
 
-def test_clients_that_cannot_wait() -> None:
+def test_closed_and_asynchronous_clients_are_refused() -> None:
     with start_cluster(0) as client:
         pass
     with pytest.raises(SettingError, match="the client is closed; create another"):
@@ -553,7 +561,7 @@ def fail(kind: type[BaseException], *arguments: Any) -> None:
         ((ConnectionResetError, errno.ECONNRESET, "reset"), "check its disk, its network"),
     ],
 )
-def test_the_worker_of_a_failed_task_is_named(
+def test_error_names_the_worker_of_a_failed_task(
     arguments: tuple[Any, ...], words: str, client: Any
 ) -> None:
     def use(engine: DaskEngine) -> None:
@@ -565,7 +573,7 @@ def test_the_worker_of_a_failed_task_is_named(
     assert isinstance(error.__cause__, arguments[0])
 
 
-def test_criteria_whose_module_is_not_on_a_worker(tmp_path: Path) -> None:
+def test_criterion_of_a_module_missing_on_a_worker_is_refused(tmp_path: Path) -> None:
     module = tmp_path / "only_here.py"
     module.write_text("def criterion(): pass\n")
     sys.path.insert(0, str(tmp_path))
@@ -582,7 +590,7 @@ def test_criteria_whose_module_is_not_on_a_worker(tmp_path: Path) -> None:
         del sys.modules["only_here"]
 
 
-def test_other_errors_of_a_task_stay_as_they_are(client: Any) -> None:
+def test_other_errors_of_a_task_are_raised_unchanged(client: Any) -> None:
     for kind in (ZeroDivisionError, DataError):
         with pytest.raises(kind, match=r"^as it is") as raised:
             work(client, lambda engine: engine.take([engine.submit(fail, kind, "as it is")]))  # noqa: B023

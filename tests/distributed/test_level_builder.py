@@ -168,7 +168,9 @@ PROBLEMS: dict[str, dict[str, Any]] = {
         ([50, 300], LevelSizes(1e9)),
     ],
 )
-def test_trees_are_those_of_one_process(problem: str, ends: list[int], sizes: LevelSizes) -> None:
+def test_trees_by_levels_equal_those_of_one_process(
+    problem: str, ends: list[int], sizes: LevelSizes
+) -> None:
     assert_same(make_problem(300, 1, **PROBLEMS[problem]), ends, sizes)
 
 
@@ -187,7 +189,7 @@ def test_trees_are_those_of_one_process(problem: str, ends: list[int], sizes: Le
     count_bytes=st.sampled_from([1, 20_000, 1 << 28]),
     blocks=st.integers(1, 4),
 )
-def test_any_division_of_the_work_gives_the_same_trees(
+def test_trees_do_not_depend_on_the_partitioning(
     rows: int, seed: int, target: str, weighted: Any, decrease: float, constrained: bool,
     bootstrap: bool, max_features: Any, parts: list[float], small: float, count_bytes: int,
     blocks: int,
@@ -203,7 +205,7 @@ def test_any_division_of_the_work_gives_the_same_trees(
     assert_same(problem, ends, LevelSizes(small, count_bytes, blocks, blocks))
 
 
-def test_an_empty_bag_is_drawn_again() -> None:
+def test_empty_bootstrap_sample_is_drawn_again() -> None:
     recipe, sampler = make_problem(40, 0, "y", max_samples=0.01)
     assert sampler is not None
     bare, parts = split_rows(recipe, sampler, [10, 40])
@@ -216,7 +218,7 @@ def test_an_empty_bag_is_drawn_again() -> None:
     ]
 
 
-def test_a_criterion_that_fails_is_named() -> None:
+def test_failing_criterion_is_reported_with_its_name() -> None:
     import treekit
     from treekit import CriterionFunctions
 

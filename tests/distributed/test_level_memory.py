@@ -84,7 +84,7 @@ def pool() -> Iterator[ProcessPoolExecutor]:
     ("target", "weights", "most"),
     [("kind", None, 18), ("number", None, 40), ("number", "w", 64)],
 )
-def test_the_caller_holds_the_stated_bytes_of_each_row(
+def test_memory_per_row_of_the_calling_process_is_as_documented(
     target: str, weights: str | None, most: int, pool: ProcessPoolExecutor, tmp_path: Path
 ) -> None:
     def measure_peak(n_rows: int) -> int:

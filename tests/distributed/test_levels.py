@@ -61,7 +61,7 @@ def use_small_nodes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(levels, "_RANGE_ROWS", 200)
 
 
-def test_the_division_into_partitions_does_not_matter(client: Any, tmp_path: Path) -> None:
+def test_model_does_not_depend_on_the_partitions(client: Any, tmp_path: Path) -> None:
     frame = make_frame()
     expected = save(treekit.train(frame, **FOREST), tmp_path)
     seen: list[tuple[int, int]] = []
@@ -92,7 +92,7 @@ def test_numbers_in_one_partition_and_text_in_another_are_refused(client: Any, m
 
 
 @pytest.mark.parametrize("workers", [1, 3])
-def test_the_number_of_workers_does_not_matter(workers: int, tmp_path: Path) -> None:
+def test_model_does_not_depend_on_the_number_of_workers(workers: int, tmp_path: Path) -> None:
     frame = make_frame()
     numbers = {**FOREST, "target": "number", "ignore": ["y", "w"], "task": "regression"}
     expected = save(treekit.train(frame, **numbers), tmp_path)
@@ -103,7 +103,7 @@ def test_the_number_of_workers_does_not_matter(workers: int, tmp_path: Path) -> 
 
 @pytest.mark.parametrize("settings", [{}, {"ensemble": "tree"}], ids=["forest", "tree"])
 @pytest.mark.parametrize("weights", [None, "w"])
-def test_numbers_of_many_sizes_give_the_same_means(
+def test_regression_means_of_many_magnitudes_do_not_depend_on_partitions(
     client: Any, settings: dict[str, Any], weights: str | None, tmp_path: Path
 ) -> None:
     frame = make_frame()
@@ -120,7 +120,7 @@ def test_numbers_of_many_sizes_give_the_same_means(
         assert save(model, tmp_path) == expected, mode
 
 
-def test_a_plugin_s_criterion_is_used_unchanged(client: Any, tmp_path: Path) -> None:
+def test_plugin_criterion_is_used_unchanged(client: Any, tmp_path: Path) -> None:
     pytest.importorskip("treekit_hellinger")
     frame = make_frame()
     given = {**FOREST, "criterion": "hellinger"}
@@ -186,7 +186,7 @@ class KillOnce:
 @pytest.mark.parametrize(
     ("module", "step"), [(module, step) for module, steps in STEPS.items() for step in steps]
 )
-def test_a_killed_worker_changes_nothing(
+def test_killed_worker_does_not_change_the_model(
     module: Any, step: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     frame = make_frame()

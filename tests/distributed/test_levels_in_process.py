@@ -73,7 +73,7 @@ TRAININGS: dict[str, dict[str, Any]] = {
 
 @pytest.mark.matrix
 @pytest.mark.parametrize("training", TRAININGS)
-def test_a_model_of_parts_is_that_of_the_table(
+def test_model_of_partitions_equals_that_of_the_table(
     training: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     frame, given = make_rows(), {**FOREST, **TRAININGS[training]}
@@ -97,7 +97,7 @@ def test_a_model_of_parts_is_that_of_the_table(
 
 
 @pytest.mark.matrix
-def test_a_column_that_loses_values_in_all_parts_together_is_float64(tmp_path: Path) -> None:
+def test_column_whose_values_merge_across_partitions_is_float64(tmp_path: Path) -> None:
     # Each part has one value of each pair that is one value as float32.
     whole = (2**24 + 4 * np.arange(200)[:, None] + [0, 1]).ravel()
     rng = np.random.default_rng(0)
@@ -128,7 +128,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
 
 
 @pytest.mark.parametrize("case", REFUSED)
-def test_what_needs_all_rows_of_a_node_is_refused_with_a_remedy(case: str) -> None:
+def test_settings_that_need_all_rows_of_a_node_are_refused_with_a_remedy(case: str) -> None:
     frame = make_rows()
     given, message = REFUSED[case]
     given = {**FOREST, "target": "y", **given}
@@ -140,7 +140,7 @@ def test_what_needs_all_rows_of_a_node_is_refused_with_a_remedy(case: str) -> No
     assert "cluster_mode='trees'" in str(raised.value)
 
 
-def test_errors_name_the_row_of_a_part() -> None:
+def test_errors_name_the_row_of_a_partition() -> None:
     frame = make_rows()
     frame.loc[320, "exact"] = np.inf
     given = {**FOREST, "ignore": ["number", "w", "label", "twice", "part"]}

@@ -106,7 +106,7 @@ def read_folder(path: Path) -> pd.DataFrame:
     return pd.concat([pd.read_parquet(file) for file in sorted(path.iterdir())])
 
 
-def test_a_killed_worker_predicts_again(
+def test_predictions_are_complete_after_a_worker_is_killed(
     model: treekit.Model, frame: pd.DataFrame, rows: str, client: Any, tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
@@ -120,7 +120,7 @@ def test_a_killed_worker_predicts_again(
     np.testing.assert_array_equal(found.index, frame.index)
 
 
-def test_all_workers_may_die_one_after_another(
+def test_results_are_equal_if_all_workers_are_killed_one_by_one(
     model: treekit.Model, frame: pd.DataFrame, rows: str, client: Any, tmp_path: Path
 ) -> None:
     kill = KillEach(client)
@@ -134,7 +134,7 @@ def test_all_workers_may_die_one_after_another(
     assert found.to_dict() == treekit.evaluate(model, frame).to_dict()
 
 
-def test_a_killed_worker_evaluates_again(
+def test_scores_are_equal_after_a_worker_is_killed(
     model: treekit.Model, frame: pd.DataFrame, rows: str, client: Any, tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
@@ -147,7 +147,7 @@ def test_a_killed_worker_evaluates_again(
         monkeypatch.undo()
 
 
-def test_a_killed_worker_verifies_again(
+def test_verification_is_equal_after_a_worker_is_killed(
     model: treekit.Model, rows: str, client: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     other = treekit.train(make_frame(seed=1), **ANY, **FOREST)
@@ -174,7 +174,7 @@ def test_a_cluster_without_workers_is_an_error(
         DaskEngine(client).wait([task])
 
 
-def test_a_killed_worker_computes_lazy_predictions_again(
+def test_lazy_predictions_are_equal_after_a_worker_is_killed(
     model: treekit.Model, frame: pd.DataFrame, client: Any, tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip

@@ -102,7 +102,7 @@ def _fail(*_: Any) -> None:
     raise OSError("no space")
 
 
-def test_a_bucket_is_listed_anew_and_keeps_no_half_written_folder(
+def test_bucket_is_listed_again_and_has_no_partial_output_folder(
     store: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     frame = make_frame(20)

@@ -62,7 +62,7 @@ def model(table: pd.DataFrame) -> treekit.Model:
     return model
 
 
-def test_the_five_minutes(table: pd.DataFrame, model: treekit.Model) -> None:
+def test_quickstart_of_the_page_runs_as_shown(table: pd.DataFrame, model: treekit.Model) -> None:
     expected = Path("m.treekit").read_bytes()
     Path("m.treekit").unlink()
     for line in find_block("sh").splitlines():
@@ -97,7 +97,7 @@ def test_spark_scores_by_a_model_file(
     np.testing.assert_array_equal(said["prediction"], model.predict(table))
 
 
-def test_messages_of_the_page_are_those_of_the_code() -> None:
+def test_error_messages_quoted_on_the_page_occur_in_the_code() -> None:
     package = Path(treekit.__file__).parent
     code = "".join(path.read_text("utf-8") for path in package.rglob("*.py"))
     code = re.sub(r'"\n\s*f?"', "", code)

@@ -29,7 +29,7 @@ def list_names(source: str | Path, root: Path) -> list[str]:
     return [str(Path(path).relative_to(root)) for path in find_files(source).paths]
 
 
-def test_files_of_a_folder_a_pattern_and_a_url(tmp_path: Path) -> None:
+def test_files_are_found_by_folder_pattern_and_url(tmp_path: Path) -> None:
     one = pd.DataFrame({"a": [1.0]})
     for name in ("rows/b10.parquet", "rows/b9.parquet", "rows/_temporary/c.parquet", "more/d.pq"):
         write(tmp_path / name, one)
@@ -49,7 +49,7 @@ def test_files_of_a_folder_a_pattern_and_a_url(tmp_path: Path) -> None:
     ("source", "many"),
     [("a.csv", False), ("a*.csv", True), ("s3://b/a.parquet", True), (".", True), ("", False)],
 )
-def test_globs_and_folders_name_many_files(source: str, many: bool) -> None:
+def test_globs_and_folders_count_as_many_files(source: str, many: bool) -> None:
     assert names_many_files(source) is many
 
 
@@ -73,7 +73,7 @@ def test_files_that_are_not_parquet_are_refused(tmp_path: Path) -> None:
         read_file(str(tmp_path / "gone.parquet"))
 
 
-def test_many_files_without_a_cluster_are_refused_by_name(tmp_path: Path) -> None:
+def test_many_files_without_a_cluster_are_refused(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"names several files .*--cluster local:2"):
         treekit.train(f"{tmp_path}/*.parquet", "y")
 
@@ -99,7 +99,7 @@ def test_only_the_requested_columns_are_read(tmp_path: Path) -> None:
     assert table.column_names == ["a", "c", "key"]
 
 
-def test_a_folder_is_written_whole_or_not_at_all(tmp_path: Path) -> None:
+def test_output_folder_is_written_completely_or_not_at_all(tmp_path: Path) -> None:
     with write_folder(str(tmp_path / "new/out")) as open_file:
         with open_file("a") as stream:
             stream.write(b"x")

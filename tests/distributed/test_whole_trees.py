@@ -78,7 +78,7 @@ TRAININGS: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("training", TRAININGS)
-def test_a_model_of_partitions_is_that_of_the_table(
+def test_model_of_partitions_equals_that_of_the_table(
     training: str, client: Any, tmp_path: Path
 ) -> None:
     frame, settings = make_frame(), dict(TRAININGS[training])
@@ -90,7 +90,7 @@ def test_a_model_of_partitions_is_that_of_the_table(
 
 
 @pytest.mark.parametrize("workers", [1, 3])
-def test_the_number_of_workers_does_not_matter(workers: int, tmp_path: Path) -> None:
+def test_model_does_not_depend_on_the_number_of_workers(workers: int, tmp_path: Path) -> None:
     frame = make_frame()
     expected = save(treekit.train(frame, **ANY, **FOREST), tmp_path)
     model = treekit.train(frame, **ANY, **FOREST, cluster=f"local:{workers}")
@@ -102,7 +102,7 @@ def return_part(part: pd.DataFrame) -> pd.DataFrame:
     return part
 
 
-def test_empty_and_tiny_partitions_do_not_matter(client: Any, tmp_path: Path) -> None:
+def test_empty_and_tiny_partitions_do_not_change_the_model(client: Any, tmp_path: Path) -> None:
     frame = make_frame()
     ends = [0, 0, 1, 2, 300, 300, 600]
     parts = [frame.iloc[a:b] for a, b in itertools.pairwise(ends)]
@@ -115,7 +115,7 @@ def test_empty_and_tiny_partitions_do_not_matter(client: Any, tmp_path: Path) ->
     assert save(treekit.train(rows, **ANY, **FOREST, cluster=client), tmp_path) == expected
 
 
-def test_a_validation_table_may_be_a_collection(client: Any, tmp_path: Path) -> None:
+def test_validation_table_may_be_a_dask_collection(client: Any, tmp_path: Path) -> None:
     frame, held = make_frame(), make_frame(200, seed=1)
     settings = {**ANY, **FOREST, "pruner": "reduced_error"}
     expected = save(treekit.train(frame, **settings, validation=held), tmp_path)
@@ -127,7 +127,7 @@ def test_a_validation_table_may_be_a_collection(client: Any, tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("kind", [RandomForestClassifier, RandomForestRegressor])
-def test_estimators_use_joblib_s_dask_backend(kind: Any, client: Any, tmp_path: Path) -> None:
+def test_estimators_use_the_dask_backend_of_joblib(kind: Any, client: Any, tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     x = rng.normal(size=(400, 4))
     y = x[:, 0] + rng.normal(size=400)
@@ -149,7 +149,7 @@ ESTIMATORS: list[Any] = [
 
 @pytest.mark.filterwarnings("ignore:.* rows are in the bag of every tree")
 @pytest.mark.parametrize("kind", ESTIMATORS, ids=lambda own: type(own).__name__)
-def test_estimators_are_fitted_to_collections(kind: Any, client: Any, tmp_path: Path) -> None:
+def test_estimators_are_fitted_to_dask_collections(kind: Any, client: Any, tmp_path: Path) -> None:
     frame = make_frame()
     target = "number" if isinstance(kind, RegressorMixin) else "y"
     inputs = frame[["a", "b", "c"]]
@@ -172,7 +172,7 @@ def test_estimators_are_fitted_to_collections(kind: Any, client: Any, tmp_path: 
     np.testing.assert_array_equal(lazy.compute(), alone.predict(numbers))
 
 
-def test_estimators_refuse_by_name_what_a_collection_cannot_do(client: Any) -> None:
+def test_estimators_refuse_unsupported_settings_with_dask_collections(client: Any) -> None:
     frame = make_frame()
     rows = dd.from_pandas(frame, npartitions=3)
     forest = RandomForestClassifier(2, warm_start=True, random_state=0)
@@ -187,7 +187,9 @@ def test_estimators_refuse_by_name_what_a_collection_cannot_do(client: Any) -> N
         DecisionTreeClassifier().fit(rows[["number"]], rows["y"])
 
 
-def test_values_of_one_file_only_do_not_matter(client: Any, tmp_path: Path) -> None:
+def test_categories_and_types_of_a_single_file_do_not_change_the_model(
+    client: Any, tmp_path: Path
+) -> None:
     frame = make_frame()
     frame["c"] = frame["c"].astype(object)
     frame.loc[250, "c"] = "only here"
@@ -233,7 +235,7 @@ def test_progress_counts_the_trees_and_no_task_remains(client: Any) -> None:
 
 
 @pytest.mark.parametrize("mode", ["trees", "levels"])
-def test_no_task_remains_after_an_error_that_is_kept(client: Any, mode: str) -> None:
+def test_no_task_remains_after_an_error_with_its_traceback_kept(client: Any, mode: str) -> None:
     rows = dd.from_pandas(make_frame(), npartitions=3)
     with pytest.raises(DataError) as raised:
         treekit.train(rows, "nothing", cluster=client, cluster_mode=mode, ensemble="forest")
@@ -256,7 +258,7 @@ STEPS = {"reading": "_load", "encoding": "_prepare", "growing": "_grow", "making
 
 
 @pytest.mark.parametrize("step", STEPS)
-def test_a_killed_worker_changes_nothing(
+def test_killed_worker_does_not_change_the_model(
     step: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     frame = make_frame()
@@ -294,7 +296,7 @@ def test_a_task_that_kills_every_worker_is_an_error(monkeypatch: pytest.MonkeyPa
         treekit.train(make_frame(), **ANY, **FOREST, cluster="local:2")
 
 
-def test_one_worker_of_a_local_cluster_reports_what_compiles() -> None:
+def test_only_one_worker_of_a_local_cluster_reports_compilation() -> None:
     with clusters._start_local_cluster(2) as client:
         assert sorted(client.run(reports_compilation).values()) == [False, True]
 
@@ -315,7 +317,7 @@ def test_ctrl_c_cancels_all_tasks(client: Any) -> None:
     assert all(task.cancelled() for task in tasks)
 
 
-def test_errors_of_the_data_are_those_of_one_process(client: Any) -> None:
+def test_data_errors_equal_those_of_one_process(client: Any) -> None:
     frame = make_frame()
     for settings, error in (({"trees": 0}, SettingError), ({"ignore": ["nothing"]}, DataError)):
         messages = []
@@ -327,7 +329,9 @@ def test_errors_of_the_data_are_those_of_one_process(client: Any) -> None:
         assert messages[0] == messages[1]
 
 
-def test_a_worker_that_differs_is_named(client: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_worker_with_a_different_plugin_is_reported(
+    client: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     check_workers(Watch(client))
     only_here = SimpleNamespace(source=SimpleNamespace(distribution="treekit-one", version="1.0"))
     monkeypatch.setattr(
@@ -340,7 +344,7 @@ def test_a_worker_that_differs_is_named(client: Any, monkeypatch: pytest.MonkeyP
         check_workers(Watch(client))
 
 
-def test_every_difference_is_named() -> None:
+def test_every_difference_of_a_worker_is_reported() -> None:
     own = clusters.describe_process()
     assert clusters.describe_process() == own
     other = {**own, "numba": "0.1", "plugin x": "2", "checksum of log and exp": "0"}

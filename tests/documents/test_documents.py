@@ -130,7 +130,7 @@ BUILTIN = [record.name for record in forms.treekit_documents() if record.measure
 
 
 @pytest.mark.parametrize("form", BUILTIN)
-def test_every_form_writes_every_kind_of_rules_the_same_twice(form):
+def test_every_form_writes_rules_of_every_kind_deterministically(form):
     for one in kinds().values():
         text = "".join(render_listing(form, one))
         assert text.endswith("\n")
@@ -138,7 +138,7 @@ def test_every_form_writes_every_kind_of_rules_the_same_twice(form):
         text.encode()
 
 
-def test_a_listing_has_its_model_unless_the_rules_are_decisions():
+def test_listing_contains_its_model_except_for_decisions():
     model = numbers_model(2)
     listed = rules(model)
     assert forms.make_listing(listed, model_digest="ab").model_digest == "ab"
@@ -154,7 +154,7 @@ def test_a_listing_has_its_model_unless_the_rules_are_decisions():
         assert one.model is None
 
 
-def test_a_listing_without_rules_has_the_header_of_the_model():
+def test_listing_without_rules_keeps_schema_and_number_of_trees():
     model = numbers_model(2)
     one, complete = (
         forms.make_listing(model, tree=1, with_rules=with_rules) for with_rules in (False, True)
@@ -221,14 +221,14 @@ def test_every_word_of_a_chinese_document_is_chinese():
         assert latin(row["条件"]) == latin(" ".join(row)) == set()
 
 
-def test_documents_state_that_rules_were_joined_by_label():
+def test_documents_state_that_rules_were_merged_by_label():
     listed = dataclasses.replace(rules(fruit_model()), decisions=True)
     for form in ("markdown", "html"):
         text = "".join(render_listing(form, forms.make_listing(listed)))
         assert "Rules that predict the same class were joined" in text
 
 
-def test_an_unknown_form_is_named():
+def test_unknown_form_is_refused():
     with pytest.raises(SettingError, match=r"unknown document 'pdf'; installed: .*html"):
         render_listing("pdf", listing(fruit_model()))
 
@@ -239,14 +239,14 @@ def test_percentages_of_0_and_100_are_exact():
 
 
 @pytest.mark.parametrize("form", ["markdown", "html"])
-def test_documents_end_with_digests_and_state_no_lift(form):
+def test_documents_end_with_digests_and_omit_lift(form):
     text = "".join(render_listing(form, forms.make_listing(fruit_model(), model_digest="ab12")))
     model, rule_text = text.index("ab12"), text.index("text in English")
     assert text.rindex("75.0%") < model < rule_text
     assert "lift" not in text
 
 
-def test_joined_rules_of_one_class_state_no_shares():
+def test_merged_rules_of_one_class_state_no_shares():
     listed = fruit_model().rules(decisions=True)
     text = "".join(render_listing("markdown", forms.make_listing(listed)))
     head, first, *_ = rows_of(text)
@@ -398,7 +398,7 @@ def test_documents_name_the_table_and_repeat_no_measure(tmp_path):
     assert "- measured on: `fruit |1|.csv`\n" in out.read_text()
 
 
-def test_names_make_no_markup_in_markdown_and_can_be_read():
+def test_names_are_escaped_and_readable_in_markdown():
     text = text_of("markdown", marked_model(), title=MARKUP[2])
     kinds = {token.type for token in rendered(text)}
     assert not kinds & {"html_block", "link_open", "em_open", "strong_open", "image", "s_open"}
@@ -431,7 +431,7 @@ def test_json_and_text_state_the_same_rules(data):
         assert "".join(render_listing("json", Listing(read, training_measures(read)))) == form
 
 
-def test_json_keeps_hostile_names_visible_and_unharmed():
+def test_json_contains_hostile_names_printable_and_unchanged():
     text = text_of("json", hostile_model())
     assert text.replace("\n", "").isprintable()
     assert "汽车 价格" in text
@@ -442,7 +442,7 @@ def test_json_keeps_hostile_names_visible_and_unharmed():
     assert read_json(text_of("json", model)).schema == half
 
 
-def test_json_keeps_the_order_of_a_list_and_whole_labels_apart_from_numbers():
+def test_json_keeps_rule_order_and_integer_labels():
     listed = first_fits(rules(fruit_model()))
     again = read_json("".join(render_listing("json", Listing(listed, training_measures(listed)))))
     assert again.order == "first"
@@ -460,7 +460,7 @@ def edited(change, model=None):
     return read_json(json.dumps(value))
 
 
-def test_an_expert_may_leave_out_what_follows_and_name_levels_in_any_order():
+def test_edited_json_may_omit_derived_fields_and_reorder_categories():
     def change(value):
         for key in ("missing_marks", "voting", "order", "costs", "trees", "combine", "tests"):
             del value[key]
@@ -482,7 +482,7 @@ def test_an_expert_may_leave_out_what_follows_and_name_levels_in_any_order():
 
 
 @pytest.mark.parametrize("n_trees", [1, 3, 7])
-def test_shares_of_a_hand_add_to_all_votes(n_trees):
+def test_edited_shares_sum_to_the_total_units(n_trees):
     schema = fruit(classes=("a", "b", "c"))
     model = make_model(schema, [build_tree(leaf([3, 2, 1]), schema)] * n_trees)
 
@@ -495,7 +495,7 @@ def test_shares_of_a_hand_add_to_all_votes(n_trees):
     assert abs(read.units[0] / read.units_each - [0.3333, 0.3333, 0.3334]).max() < 1e-6
 
 
-def test_a_number_of_a_hand_is_put_on_the_nearest_step():
+def test_edited_number_is_rounded_to_the_nearest_fixed_point_step():
     def change(value):
         value["rules"][0]["then"]["ripe"] = {"value": 0.1}
 
@@ -578,12 +578,12 @@ def put(*path):
         (put("rules", 1, "then", "ripe", "value", 1), r"then\.ripe .*unknown field `value`"),
     ],
 )
-def test_json_that_is_wrong_is_refused_and_its_place_named(change, said):
+def test_invalid_json_is_refused_with_its_location(change, said):
     with pytest.raises(ModelFileError, match=said):
         edited(change)
 
 
-def test_json_that_is_hostile_is_refused():
+def test_malicious_json_is_refused():
     text = text_of("json", fruit_model())
     for broken, said in (
         ("[" * 100_000, "nested too deeply"),
@@ -629,7 +629,7 @@ def test_csv_has_a_line_for_each_rule_with_exact_numbers():
     assert rows[0]["if"] == "always"
 
 
-def test_no_cell_of_csv_is_a_formula_and_each_label_comes_back():
+def test_csv_cells_are_not_formulas_and_labels_are_recoverable():
     formulas = ("=1+1", "+1", "-1+cmd|' /C calc'!A0", "@SUM(1)", "\t=1", " =1", "＝1", '"=1"')
     labels = (*HOSTILE, *formulas)
     schema = Schema((Column("=x"), Column("@y")), classes=labels, target="-t")
@@ -671,7 +671,7 @@ def test_csv_of_other_characters_than_ascii_begins_with_a_byte_order_mark(tmp_pa
         assert pandas.read_csv(path).columns[0] == "rule"
 
 
-def test_the_head_of_csv_is_translated(tmp_path):
+def test_header_of_csv_is_translated(tmp_path):
     path = write_rules(fruit_model(), tmp_path / "rules.csv", language="zh")
     (head, *_) = csv.reader(io.StringIO(path.read_text("utf-8-sig"), newline=""))
     assert ",".join(head) == (
@@ -685,7 +685,7 @@ def test_the_head_of_csv_is_translated(tmp_path):
 
 
 @pytest.mark.parametrize("language", ["en", "zh"])
-def test_a_table_of_rules_may_be_replaced_and_is_not_read_back(tmp_path, language):
+def test_csv_of_rules_is_overwritten_and_cannot_be_read_as_rules(tmp_path, language):
     path = tmp_path / "rules.csv"
     for other in (language, "en", language):
         write_rules(fruit_model(), path, language=other)
@@ -791,7 +791,7 @@ def head(heading):
 
 
 @pytest.mark.system
-def test_a_click_on_a_heading_sorts_by_what_the_column_holds_exactly(shown):
+def test_click_on_a_heading_sorts_by_exact_values(shown):
     listed = rules(forest_model())
     count = len(listed)
     measures = training_measures(listed)
@@ -813,7 +813,7 @@ def test_a_click_on_a_heading_sorts_by_what_the_column_holds_exactly(shown):
 
 
 @pytest.mark.system
-def test_keys_alone_sort_and_search(shown):
+def test_keyboard_alone_sorts_and_searches(shown):
     page = shown(fruit_model())
     page.ask("document.getElementById('search').focus()")
     page.type("density")
@@ -827,7 +827,7 @@ def test_keys_alone_sort_and_search(shown):
 
 
 @pytest.mark.system
-def test_search_finds_rules_in_which_all_words_stand(shown):
+def test_search_finds_rules_that_contain_all_words(shown):
     model = fruit_model()
     page = shown(model)
     for words, found in (
@@ -850,7 +850,7 @@ def test_search_finds_rules_in_which_all_words_stand(shown):
 
 
 @pytest.mark.system
-def test_classes_and_trees_filter_together(shown):
+def test_filters_by_class_and_tree_are_combined(shown):
     model = forest_model()
     listed = rules(model)
     page = shown(model)
@@ -883,7 +883,7 @@ def test_a_long_list_is_shown_in_parts_and_searched_as_a_whole(shown):
 
 
 @pytest.mark.system
-def test_bars_are_as_long_as_the_parts_that_they_stand_for(shown):
+def test_bar_lengths_equal_the_shares(shown):
     listed = rules(fruit_model())
     measures = training_measures(listed)
     measures.confidence[:] *= 0.9  # other than the shares
@@ -906,7 +906,7 @@ def test_bars_are_as_long_as_the_parts_that_they_stand_for(shown):
 @pytest.mark.parametrize(
     "make", [fruit_model, marked_model, rules_page_hostile_model, numbers_model]
 )
-def test_nothing_is_wider_than_the_screen(shown, make, width):
+def test_page_is_not_wider_than_the_screen(shown, make, width):
     page = shown(make(), width)
     assert page.ask("document.documentElement.scrollWidth") == width
     beyond = "[...document.querySelectorAll('main *')].filter((one) => one.checkVisibility() && "
@@ -915,7 +915,7 @@ def test_nothing_is_wider_than_the_screen(shown, make, width):
 
 
 @pytest.mark.system
-def test_on_a_phone_each_cell_carries_the_heading_of_its_column(shown):
+def test_on_a_phone_each_cell_shows_the_heading_of_its_column(shown):
     page = shown(fruit_model(), 390)
     labels = page.ask(
         f"[...{SEEN}[0].cells].map((cell) => getComputedStyle(cell, '::before').content)"
@@ -927,7 +927,7 @@ def test_on_a_phone_each_cell_carries_the_heading_of_its_column(shown):
 
 
 @pytest.mark.system
-def test_numbers_stand_below_their_headings(shown):
+def test_numbers_are_aligned_with_their_headings(shown):
     page = shown(numbers_model())
     ends = page.ask(
         f"[{head('then')}, {SEEN}[0].cells[{column('then')}]].map((cell) => {{"
@@ -939,7 +939,7 @@ def test_numbers_stand_below_their_headings(shown):
 
 @pytest.mark.system
 @pytest.mark.parametrize("dark", [False, True])
-def test_text_stands_out_from_its_ground(shown, dark):
+def test_text_has_sufficient_contrast(shown, dark):
     page = shown(fruit_model(), dark=dark)
     pairs = page.ask(
         """[...document.querySelectorAll('main *')].filter((one) => one.checkVisibility() &&
@@ -969,7 +969,7 @@ def luminance(colour):
 
 
 @pytest.mark.system
-def test_print_shows_all_rules_a_place_to_sign_and_no_controls(shown):
+def test_print_shows_all_rules_a_signature_field_and_no_controls(shown):
     model = long_model()
     page = shown(model)
     page.type("nothing at all")
@@ -995,7 +995,7 @@ def test_print_shows_all_rules_a_place_to_sign_and_no_controls(shown):
 
 @pytest.mark.system
 @pytest.mark.parametrize("width", [720, 800, 1280])
-def test_chinese_heads_are_not_broken_between_characters(shown, width):
+def test_chinese_headings_are_not_broken_between_characters(shown, width):
     page = shown(listing(forest_model(), language=load_language("zh")), width)
     lines = page.count_lines("th button, dt, h2")
     assert {"规则", "支持度"} <= {text.split()[0] for text in lines}
@@ -1003,7 +1003,7 @@ def test_chinese_heads_are_not_broken_between_characters(shown, width):
 
 
 @pytest.mark.system
-def test_chinese_labels_of_a_telephone_are_not_broken_between_characters(shown):
+def test_chinese_labels_on_a_phone_are_not_broken_between_characters(shown):
     page = shown(listing(forest_model(), language=load_language("zh")), 390)
     label = "getComputedStyle(document.querySelector('#rules tbody td'), '::before')"
     assert page.ask(f"{label}.content") == '"规则"'
@@ -1011,7 +1011,7 @@ def test_chinese_labels_of_a_telephone_are_not_broken_between_characters(shown):
 
 
 @pytest.mark.system
-def test_without_scripts_the_whole_list_can_be_read(browser, shown):
+def test_complete_list_is_readable_without_scripts(browser, shown):
     browser.scripts(run=False)
     try:
         page = shown(fruit_model())
@@ -1058,7 +1058,7 @@ def test_the_page_names_title_model_and_text(shown):
 
 @pytest.mark.system
 @pytest.mark.parametrize("make", [marked_model, rules_page_hostile_model])
-def test_no_name_becomes_an_element_or_a_script(shown, make):
+def test_hostile_names_do_not_become_elements_or_scripts(shown, make):
     model = make()
     page = shown(listing(model, title="<img src=x onerror=alert(1)>"))
     assert page.ask("document.querySelectorAll('script').length") == 2
@@ -1071,7 +1071,7 @@ def test_no_name_becomes_an_element_or_a_script(shown, make):
 
 
 @pytest.mark.system
-def test_names_are_seen_as_the_text_form_quotes_them(shown):
+def test_names_are_quoted_as_in_the_text_form(shown):
     page = shown(marked_model())
     said = page.ask("document.querySelector('#classes').textContent")
     for label in (MARKUP[2], '"`code` ``more``"', '"ends with \\\\"', '"\\u202egnirts 🐧 汽车"'):
@@ -1079,7 +1079,7 @@ def test_names_are_seen_as_the_text_form_quotes_them(shown):
 
 
 @pytest.mark.system
-def test_the_policy_of_the_page_stops_what_it_does_not_name(browser, shown, tmp_path):
+def test_content_security_policy_blocks_everything_it_does_not_allow(browser, shown, tmp_path):
     page = shown(fruit_model())
     for attempt in (
         "fetch('https://example.org/').then(() => 'sent', () => 'refused')",

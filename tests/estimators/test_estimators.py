@@ -146,11 +146,11 @@ def checks():
 
 
 @pytest.mark.parametrize(("estimator", "check"), checks())
-def test_scikit_learn_s_check_passes(estimator, check):
+def test_scikit_learn_estimator_check_passes(estimator, check):
     check(estimator)
 
 
-def test_no_check_of_scikit_learn_s_is_expected_to_fail():
+def test_no_scikit_learn_check_is_expected_to_fail():
     assert EXPECTED_FAILED_CHECKS == {}
 
 
@@ -217,7 +217,7 @@ def same_trees(a, b):
         (RandomForestRegressor, {"ensemble": "forest", "trees": 8, "max_features": 1.0}),
     ],
 )
-def test_an_estimator_grows_the_trees_of_the_front_door(cls, settings):
+def test_estimators_grow_the_trees_of_train(cls, settings):
     frame, labels, numbers = table()
     y = labels if cls in CLASSIFIERS else numbers
     estimator = small(cls).fit(frame, y)
@@ -231,7 +231,7 @@ def test_an_estimator_grows_the_trees_of_the_front_door(cls, settings):
 
 
 @pytest.mark.kernels
-def test_scikit_learn_s_parameters_are_the_front_door_s_settings():
+def test_scikit_learn_parameters_set_the_settings_of_train():
     frame, y, _ = table()
     estimator = DecisionTreeClassifier(
         criterion="entropy", criterion_settings={"base": 3.0}, max_depth=6, min_samples_split=20,
@@ -249,7 +249,7 @@ def test_scikit_learn_s_parameters_are_the_front_door_s_settings():
     assert estimator.model_.settings == model.settings
 
 
-def test_components_are_given_by_record_as_well():
+def test_components_may_be_passed_as_records():
     from treekit import registry
 
     frame, y, _ = table()
@@ -266,7 +266,7 @@ def test_components_are_given_by_record_as_well():
 # ------------------------------------------------------------------ inside scikit-learn
 
 
-def test_a_grid_search_over_a_pruner_s_settings():
+def test_grid_search_over_pruner_settings_runs():
     frame, y, _ = table()
     grid = {"pruner_settings": [{"alpha": 0.0}, {"alpha": 0.02}], "max_depth": [2, None]}
     search = GridSearchCV(small(DecisionTreeClassifier, pruner="cost_complexity"), grid, cv=3)
@@ -306,7 +306,7 @@ def test_a_pickled_estimator_predicts_equally(cls):
     assert again.model_.schema == estimator.model_.schema
 
 
-def test_boosting_s_weights_that_sum_to_one_still_split():
+def test_sample_weights_that_sum_to_one_do_not_prevent_splits():
     x, y = make_classification(240, random_state=1)
     boosted = AdaBoostClassifier(DecisionTreeClassifier(max_depth=2), n_estimators=10)
     single = DecisionTreeClassifier(max_depth=2).fit(x, y)
@@ -361,7 +361,7 @@ def test_random_states_are_numbers_generators_or_the_global_one():
     ],
     ids=["text", "marks", "whole", "floats", "bools", "categories"],
 )
-def test_labels_come_back_in_their_own_type(cls, labels):
+def test_predicted_labels_have_their_original_type(cls, labels):
     x, codes = make_classification(
         150, 6, n_informative=5, n_redundant=0, n_classes=3, random_state=0
     )
@@ -389,7 +389,7 @@ def test_continuous_and_missing_labels_are_refused():
 
 
 @pytest.mark.parametrize("cls", each(ALL))
-def test_frames_of_any_library_train_alike(cls):
+def test_dataframes_of_any_library_train_equal_trees(cls):
     frame, labels, numbers = table()
     y = labels if cls in CLASSIFIERS else numbers
     expected = small(cls).fit(frame, y)
@@ -420,7 +420,7 @@ def test_text_in_arrays_and_lists_is_nominal():
 
 @pytest.mark.parametrize("parameter", ["categorical", "categorical_features"])
 @pytest.mark.parametrize("given", [["town"], [2], np.array([2]), [False, False, True]])
-def test_nominal_columns_are_given_by_name_position_or_mask(parameter, given):
+def test_categorical_columns_are_given_by_name_position_or_mask(parameter, given):
     frame, y, _ = table()
     codes = frame.assign(town=frame["town"].map({"Oslo": 1, "Bergen": 0, "Tromsø": 2}))
     estimator = small(DecisionTreeClassifier, **{parameter: given}).fit(codes, y)
@@ -443,14 +443,14 @@ def test_categorical_features_selects_the_columns_that_scikit_learn_selects(give
     assert ours.model_.schema.nominal.tolist() == selected.tolist()
 
 
-def test_nominal_columns_are_given_once():
+def test_categorical_columns_given_twice_are_refused():
     frame, y, _ = table()
     estimator = small(DecisionTreeClassifier, categorical=["town"], categorical_features=None)
     with pytest.raises(SettingError, match="both select the nominal columns; give one"):
         estimator.fit(frame, y)
 
 
-def test_without_nominal_columns_text_is_an_error():
+def test_text_raises_an_error_if_categorical_is_empty():
     frame, y, _ = table()
     for categorical in (None, [], ["size"]):
         with pytest.raises(DataError, match="'town' is numeric but row"):
@@ -469,14 +469,14 @@ def test_without_nominal_columns_text_is_an_error():
         (5, "contains 5"),
     ],
 )
-def test_a_wrong_list_of_nominal_columns_is_reported(categorical, message):
+def test_invalid_categorical_parameter_is_refused(categorical, message):
     frame, y, _ = table()
     for parameter in ("categorical", "categorical_features"):
         with pytest.raises(SettingError, match=f"^{parameter} .*{message}"):
             small(DecisionTreeClassifier, **{parameter: categorical}).fit(frame, y)
 
 
-def test_bools_are_numbers_wherever_they_come_from():
+def test_bools_are_numeric_in_arrays_and_dataframes():
     x = np.array([[True], [False], [True], [False]] * 5)
     y = [1, 0, 1, 0] * 5
     by_array = DecisionTreeClassifier().fit(x, y)
@@ -521,7 +521,7 @@ def test_infinite_values_are_refused_in_fit_and_ordered_in_predict():
 # ------------------------------------------------------------------ sizes and weights
 
 
-def test_sizes_as_shares_are_shares_of_the_rows():
+def test_fractional_min_samples_are_shares_of_the_rows():
     x, y = make_classification(200, random_state=0)
     tree = DecisionTreeClassifier(min_samples_leaf=0.1, min_samples_split=0.3).fit(x, y)
     by_count = DecisionTreeClassifier(min_samples_leaf=20, min_samples_split=60).fit(x, y)
@@ -576,7 +576,7 @@ def test_importances_are_gain_times_weight_as_in_scikit_learn():
     assert constant.feature_importances_.tolist() == [0.0, 0.0]
 
 
-def test_depth_leaves_and_apply_agree_with_the_model():
+def test_get_depth_get_n_leaves_and_apply_equal_the_model():
     frame, y, _ = table()
     tree = small(DecisionTreeClassifier).fit(frame, y)
     nodes = tree.apply(frame)
@@ -614,7 +614,7 @@ def test_out_of_bag_attributes_of_a_regressor():
 
 
 @pytest.mark.parametrize("weights", [None, [0.0, 1.0, 2.0, 0.5] * 30])
-def test_the_samples_of_the_trees_are_those_that_they_were_grown_on(weights):
+def test_estimators_samples_are_the_rows_the_trees_were_grown_on(weights):
     rng = np.random.default_rng(0)
     x, y = rng.normal(size=(120, 3)), rng.integers(0, 3, 120)
     forest = RandomForestClassifier(n_estimators=5, random_state=0, max_samples=0.7, oob_score=True)
@@ -635,7 +635,7 @@ def test_the_samples_of_the_trees_are_those_that_they_were_grown_on(weights):
     assert [own.tolist() for own in whole.estimators_samples_] == [list(range(120))] * 2
 
 
-def test_rows_that_every_tree_saw_have_no_out_of_bag_prediction():
+def test_rows_in_every_bootstrap_sample_have_no_out_of_bag_prediction():
     frame, y, _ = table()
     with pytest.warns(TreekitWarning, match="increase n_estimators"):
         forest = RandomForestClassifier(2, oob_score=True, random_state=0).fit(frame, y)
@@ -650,7 +650,7 @@ def test_rows_that_every_tree_saw_have_no_out_of_bag_prediction():
 
 @pytest.mark.matrix
 @pytest.mark.parametrize("seed", [0, 1, 2])
-def test_trees_are_as_good_as_scikit_learn_s(seed):
+def test_tree_accuracy_is_close_to_scikit_learn(seed):
     x, y = make_classification(800, 10, n_informative=5, flip_y=0.05, random_state=seed)
     ours = DecisionTreeClassifier(max_depth=6).fit(x[:400], y[:400])
     theirs = sk_tree.DecisionTreeClassifier(max_depth=6, random_state=0).fit(x[:400], y[:400])
@@ -663,7 +663,7 @@ def test_trees_are_as_good_as_scikit_learn_s(seed):
 
 @pytest.mark.matrix
 @pytest.mark.parametrize("seed", [0, 1])
-def test_forests_are_as_good_as_scikit_learn_s(seed):
+def test_forest_accuracy_is_close_to_scikit_learn(seed):
     x, y = make_classification(900, 12, n_informative=6, flip_y=0.05, random_state=seed)
     ours = RandomForestClassifier(60, random_state=0).fit(x[:400], y[:400])
     theirs = sk_ensemble.RandomForestClassifier(60, random_state=0).fit(x[:400], y[:400])
@@ -674,7 +674,7 @@ def test_forests_are_as_good_as_scikit_learn_s(seed):
     assert abs(regressor.score(x[400:], y[400:]) - peer.score(x[400:], y[400:])) < 0.03
 
 
-def test_pruned_regression_trees_are_scikit_learn_s_cost_complexity_path():
+def test_pruned_regression_trees_equal_scikit_learn_cost_complexity_path():
     x, y = make_regression(150, 4, noise=30, random_state=0)
     x = x.astype(np.float32)
     path = sk_tree.DecisionTreeRegressor(random_state=0).cost_complexity_pruning_path(x, y)
@@ -687,14 +687,14 @@ def test_pruned_regression_trees_are_scikit_learn_s_cost_complexity_path():
 
 
 @pytest.mark.parametrize("cls", each(REGRESSORS))
-def test_a_large_mean_costs_no_accuracy(cls):
+def test_target_with_a_large_mean_is_predicted_as_accurately(cls):
     x, y = make_regression(300, 5, noise=5, random_state=0)
     plain = small(cls).fit(x[:200], y[:200]).score(x[200:], y[200:])
     offset = small(cls).fit(x[:200], y[:200] + 1e8).score(x[200:], y[200:] + 1e8)
     assert abs(plain - offset) < 0.05  # other contents, other samples
 
 
-def test_small_fits_stay_fast():
+def test_small_fits_are_fast():
     # CPU time, so that a busy machine does not fail it; 2 to 3 ms measured.
     import time
 
@@ -711,7 +711,7 @@ def test_small_fits_stay_fast():
 # ---------------------------------------------------------------- scikit-learn's names
 
 
-def test_scikit_learn_s_names_of_components_are_known():
+def test_scikit_learn_names_of_criteria_and_splitters_are_accepted():
     x, y = make_classification(200, 5, random_state=0)
     entropy = DecisionTreeClassifier(criterion="log_loss", splitter="best").fit(x, y)
     assert entropy.model_.settings["criterion"] == "entropy"
@@ -790,7 +790,7 @@ def test_a_forest_shows_its_progress(capsys):
 
 
 @pytest.mark.matrix
-def test_impurities_of_absolute_errors_and_depths_are_scikit_learn_s():
+def test_impurities_and_depths_of_absolute_error_equal_scikit_learn():
     x, y = make_regression(150, 4, noise=30, random_state=0)
     x = x.astype(np.float32)
     ours = DecisionTreeRegressor(criterion="absolute_error", max_depth=4).fit(x, y)
@@ -808,7 +808,7 @@ def test_impurities_of_absolute_errors_and_depths_are_scikit_learn_s():
 
 @pytest.mark.parametrize("decrease", [0.001, 0.01, 0.05])
 @pytest.mark.parametrize("weighted", [False, True])
-def test_min_impurity_decrease_is_scikit_learn_s(decrease, weighted):
+def test_min_impurity_decrease_equals_scikit_learn(decrease, weighted):
     x, y = (part[:250] for part in load_breast_cancer(return_X_y=True))  # codes of 8 bits
     weights = np.random.default_rng(0).integers(1, 4, len(y)) if weighted else None
     x = x.astype(np.float32)
@@ -890,7 +890,7 @@ def test_the_constructor_explains_settings_of_components():
 
 
 @pytest.mark.parametrize("make", [pd.Series, pl.Series])
-def test_a_named_target_names_the_predictions(make):
+def test_name_of_the_target_is_stored_in_the_schema(make):
     x = pd.DataFrame({"a": np.arange(20.0)})
     y = np.arange(20) // 10
     series = make(y, name="ill") if make is pd.Series else make("ill", y)

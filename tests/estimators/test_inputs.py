@@ -60,7 +60,7 @@ LABELS = {
 
 
 @given(st.sampled_from(sorted(LABELS)), st.data())
-def test_labels_are_the_same_whatever_holds_them(kind, data):
+def test_labels_do_not_depend_on_their_container(kind, data):
     labels, names = LABELS[kind]
     values = data.draw(st.lists(st.sampled_from(labels), min_size=24, max_size=24))
     expected = sorted(set(values))
@@ -76,7 +76,7 @@ def test_labels_are_the_same_whatever_holds_them(kind, data):
 
 
 @given(st.lists(st.sampled_from([1, 2, None]), min_size=24, max_size=24), st.data())
-def test_numbers_are_the_same_whatever_holds_them(column, data):
+def test_target_numbers_do_not_depend_on_their_container(column, data):
     other = data.draw(st.lists(st.integers(0, 99), min_size=24, max_size=24))
     y = [k % 3 == 0 for k in range(24)]
     known = np.array([[np.nan if a is None else a, b] for a, b in zip(column, other, strict=True)])
@@ -194,7 +194,7 @@ TIMES = pd.Series(pd.to_datetime(["2020-01-01", None] * 12))
         pd.DataFrame({"t": TIMES, "u": 1}),
     ],
 )
-def test_times_are_refused_as_target(cls, y):
+def test_datetimes_are_refused_as_target(cls, y):
     with pytest.raises(DataError, match="holds dates and times; convert it to a number"):
         cls().fit(X, y)
 
@@ -210,14 +210,14 @@ def test_times_are_refused_as_target(cls, y):
         [str(k) for k in range(24)],
     ],
 )
-def test_numbers_to_predict_are_the_same_whatever_holds_them(y):
+def test_predictions_do_not_depend_on_the_container_of_the_rows(y):
     expected = DecisionTreeRegressor().fit(X, np.arange(24.0))
     tree = DecisionTreeRegressor().fit(X, y)
     np.testing.assert_array_equal(tree.predict(X), expected.predict(X))
     assert tree.score(X, y, pd.Series([2] * 24, dtype="Int64")) == 1.0
 
 
-def test_a_label_of_another_type_is_not_a_label():
+def test_labels_of_another_type_are_refused_or_count_as_wrong():
     tree = DecisionTreeClassifier().fit(X, [0, 1] * 12)
     assert tree.score(X, [0, 5] * 12) == 0.5
     with pytest.raises(DataError, match="holds 'a', which is text, but the labels"):
@@ -226,7 +226,7 @@ def test_a_label_of_another_type_is_not_a_label():
         tree.permutation_importances(X, [0, 5] * 12)
 
 
-def test_members_of_an_enumeration_and_intervals_are_labels_by_name():
+def test_enum_members_and_intervals_are_labels_by_name():
     colour = enum.Enum("colour", "RED BLUE")
     tree = DecisionTreeClassifier().fit(X, [colour.RED, colour.BLUE] * 12)
     assert tree.classes_.tolist() == ["BLUE", "RED"]
@@ -250,7 +250,7 @@ def test_members_of_an_enumeration_and_intervals_are_labels_by_name():
         list,
     ],
 )
-def test_weights_are_the_same_whatever_holds_them(make):
+def test_sample_weights_do_not_depend_on_their_container(make):
     weights = np.arange(24) % 4
     y = np.arange(24) // 5 % 2
     expected = DecisionTreeClassifier(max_depth=2).fit(X, y, weights)
@@ -266,7 +266,7 @@ def test_weights_are_the_same_whatever_holds_them(make):
 
 
 @pytest.mark.parametrize("names", [(0, 1), (1, 0), (10.5, 2), (("a", 1), ("a", 2))])
-def test_columns_without_text_names_are_matched_by_name(names):
+def test_columns_with_non_text_names_are_matched_by_name(names):
     rng = np.random.default_rng(0)
     a, b = rng.normal(size=(2, 80))
     y = (a > 0).astype(int)
@@ -297,7 +297,7 @@ def test_names_of_two_types_are_refused():
         DecisionTreeClassifier().fit(pd.DataFrame({0: [1, 2], "b": [1, 2]}), [0, 1])
 
 
-def test_duplicate_names_are_refused_by_name():
+def test_duplicate_names_are_refused():
     y = [0, 1] * 12
     good = DecisionTreeClassifier().fit(pd.DataFrame({"p": X[:, 0], "q": X[:, 0]}), y)
     twice = np.hstack([X, X])
@@ -338,7 +338,7 @@ FRAMES = {
 
 @pytest.mark.parametrize("kind", FRAMES)
 @pytest.mark.parametrize("missing", ["direction", "error"])
-def test_frames_of_numbers_are_read_as_tables_are(kind, missing, monkeypatch):
+def test_numeric_dataframes_predict_as_on_the_general_path(kind, missing, monkeypatch):
     training = pd.DataFrame({"a": np.arange(20.0), "b": np.arange(20.0) % 3})
     tree = DecisionTreeClassifier(missing=missing).fit(training, np.arange(20) // 5)
     rows = pd.DataFrame(FRAMES[kind])
@@ -353,7 +353,7 @@ def test_frames_of_numbers_are_read_as_tables_are(kind, missing, monkeypatch):
     np.testing.assert_array_equal(quick, tree.predict_proba(rows))
 
 
-def test_other_frames_are_not_read_as_arrays():
+def test_dataframes_of_other_columns_are_not_read_as_arrays():
     training = pd.DataFrame({"a": np.arange(20.0), "b": np.arange(20.0) % 3})
     tree = DecisionTreeClassifier().fit(training, np.arange(20) // 5)
     two = {"a": [1.0, 2.0], "b": [1.0, 2.0]}

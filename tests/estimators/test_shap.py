@@ -69,7 +69,9 @@ def shapley_values(model: Any, row: Any) -> Any:
 
 
 @pytest.mark.parametrize("nominal_splits", ["subset", "multiway", "one_vs_rest"])
-def test_values_of_categories_and_missing_cells_are_their_definition(nominal_splits: str) -> None:
+def test_shap_values_with_categories_and_missing_values_equal_the_definition(
+    nominal_splits: str,
+) -> None:
     rng = np.random.default_rng(0)
     n = 160
     x, z = rng.normal(size=(2, n))
@@ -96,7 +98,7 @@ def test_values_of_categories_and_missing_cells_are_their_definition(nominal_spl
 
 
 @pytest.mark.parametrize("task", ["classification", "regression"])
-def test_a_forest_read_from_scikit_learn_has_its_values(task: str) -> None:
+def test_imported_scikit_learn_forest_has_its_shap_values(task: str) -> None:
     x, y = make_regression(200, 6, noise=10, random_state=0)
     x = x.astype(np.float32)
     theirs = sk_ensemble.RandomForestRegressor(10, max_depth=5, random_state=0)
@@ -108,7 +110,7 @@ def test_a_forest_read_from_scikit_learn_has_its_values(task: str) -> None:
     np.testing.assert_allclose(own.reshape(other.shape), other, rtol=1e-6, atol=1e-6)
 
 
-def test_an_estimator_is_explained_as_its_model() -> None:
+def test_to_shap_gives_equal_values_for_estimator_and_model() -> None:
     x, y = make_regression(200, 5, noise=10, random_state=0)
     tree = DecisionTreeRegressor(max_depth=5, random_state=0).fit(x, y)
     explainer = shap.TreeExplainer(treekit.to_shap(tree))
@@ -117,7 +119,7 @@ def test_an_estimator_is_explained_as_its_model() -> None:
     np.testing.assert_allclose(values.sum(axis=1) + base, tree.predict(x), rtol=1e-9)
 
 
-def test_the_forest_of_the_demo_is_explained() -> None:
+def test_to_shap_explains_the_demo_forest() -> None:
     model = treekit.train(demo_table(), DEMO_TARGET, ensemble="forest", trees=20, seed=0)
     explainer = shap.TreeExplainer(treekit.to_shap(model))
     cells = treekit.shap_inputs(model, demo_table())
@@ -129,7 +131,7 @@ def test_the_forest_of_the_demo_is_explained() -> None:
     )
 
 
-def test_models_without_shap_form_are_refused_by_name() -> None:
+def test_models_without_shap_form_are_refused() -> None:
     x, y = load_iris(return_X_y=True)
     forest = RandomForestClassifier(3, splitter="oblique", random_state=0).fit(x, y)
     with pytest.raises(AbsentError, match="splits on sums of columns"):

@@ -58,7 +58,7 @@ def tables(draw):
 
 @settings(max_examples=60, deadline=None)
 @given(x=tables(), data=st.data())
-def test_models_are_those_of_tables_read_column_by_column(tmp_path_factory, x, data):
+def test_models_equal_those_of_tables_read_column_by_column(tmp_path_factory, x, data):
     folder, n = tmp_path_factory.mktemp("models"), len(x)
     regression = data.draw(st.booleans())
     options = data.draw(
@@ -93,7 +93,7 @@ def test_models_are_those_of_tables_read_column_by_column(tmp_path_factory, x, d
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("kind", [np.asarray, pd.Series, lambda y: y[:, None]])
 @pytest.mark.filterwarnings("ignore:A column-vector y was passed")
-def test_the_model_is_that_of_the_rows_at_the_time_of_the_fit(dtype, kind, tmp_path):
+def test_changing_arrays_after_fit_does_not_change_the_model(dtype, kind, tmp_path):
     x, y = np.array([[1.0], [2.0], [3.0], [4.0]], dtype), np.array([0.5, 1.0, 3.0, 4.0])
     given = kind(y)
     make = DecisionTreeRegressor(random_state=0, dtype=np.dtype(dtype).name)
@@ -104,7 +104,7 @@ def test_the_model_is_that_of_the_rows_at_the_time_of_the_fit(dtype, kind, tmp_p
 
 
 @pytest.mark.parametrize("duplicate", [copy.deepcopy, lambda e: pickle.loads(pickle.dumps(e))])
-def test_copies_and_pickles_hold_the_model(duplicate, tmp_path):
+def test_copies_and_pickles_keep_the_model(duplicate, tmp_path):
     x, y = np.array([[1.0], [2.0], [3.0]]), np.array([0.5, 1.0, 3.0])
     fitted = DecisionTreeRegressor(random_state=0).fit(x, y)
     other = duplicate(fitted)
@@ -121,7 +121,7 @@ def test_copies_and_pickles_hold_the_model(duplicate, tmp_path):
         np.append(-np.geomspace(1, 1e7, 30), np.geomspace(1, 1e10, 30)),
     ],
 )
-def test_targets_that_models_cannot_hold_are_refused_by_fit(y, monkeypatch):
+def test_target_values_out_of_range_are_refused_by_fit(y, monkeypatch):
     x = np.arange(float(len(y)))[:, None]
     with pytest.raises(DataError) as told:
         DecisionTreeRegressor(random_state=0).fit(x, np.array(y))
@@ -133,7 +133,7 @@ def test_targets_that_models_cannot_hold_are_refused_by_fit(y, monkeypatch):
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("n", [1, 200, 300])
-def test_columns_coded_at_once_have_the_codes_of_each_alone(dtype, n):
+def test_columns_coded_together_have_the_codes_of_each_alone(dtype, n):
     rng = np.random.default_rng(n)
     x = rng.integers(-5, 90, (4, n)).astype(dtype) / 7
     x[0, :2] = [-0.0, 0.0][:n]
@@ -148,20 +148,20 @@ def test_columns_coded_at_once_have_the_codes_of_each_alone(dtype, n):
         assert np.array_equal(at_once, alone, equal_nan=True)
 
 
-def test_numbers_that_float32_merges_need_float64():
+def test_numbers_merged_by_float32_are_trained_in_float64():
     x = np.array([[1.0], [1.00000001], [1.00000002]])
     fitted = DecisionTreeClassifier(random_state=0).fit(x, [0, 1, 0])
     assert fitted.model_.schema.dtype == "float64"
     assert fitted.predict(x).tolist() == [0, 1, 0]
 
 
-def test_large_integers_that_float64_merges_are_told():
+def test_integers_merged_by_float64_warn():
     x = np.array([[2**60], [2**60 + 1], [5]])
     with pytest.warns(TreekitWarning, match="which float64 cannot tell apart"):
         DecisionTreeClassifier().fit(x, [0, 1, 1])
 
 
-def test_infinite_cells_are_refused_by_name():
+def test_infinite_cells_are_refused():
     with pytest.raises(DataError, match=r"column 'x1' is infinite in row 1"):
         DecisionTreeClassifier().fit(np.array([[1.0, 2.0], [3.0, np.inf]]), [0, 1])
 
@@ -170,7 +170,7 @@ def test_unfitted_trees_have_no_model():
     assert not hasattr(DecisionTreeClassifier(), "model_")
 
 
-def test_names_of_a_frame_are_missed_in_an_array_and_forgotten_by_a_refit():
+def test_array_without_feature_names_warns_and_refit_removes_the_names():
     x, y = np.array([[1.0, 5.0], [2.0, 6.0], [3.0, 7.0]]), [0, 1, 1]
     fitted = DecisionTreeClassifier(random_state=0).fit(pd.DataFrame(x, columns=["a", "b"]), y)
     with pytest.warns(UserWarning, match="X does not have valid feature names"):

@@ -140,7 +140,7 @@ def test_contributions_add_up_to_the_integers_of_the_model(model: Model) -> None
             assert fine == 1 or model.voting == "hard"
 
 
-def test_contributions_are_numbers_of_the_answer(model: Model) -> None:
+def test_contributions_sum_to_the_prediction(model: Model) -> None:
     row = rows_of(model, 1)[0]
     given = cells(model, row)
     found = explain(model, given, changes=0)
@@ -169,7 +169,7 @@ def test_contributions_are_the_changes_along_the_decision_path() -> None:
     assert shares == pytest.approx({"x": 4 / 8 - 6 / 16, "y": 1 - 4 / 8})
 
 
-def test_contributions_of_a_sum_are_equal_with_the_remainder_in_the_first() -> None:
+def test_contributions_of_an_oblique_split_are_shared_equally() -> None:
     model = oblique_model()
     found = explain(model, {"x": 1.0, "y": -3.0, "z": 0.0}, changes=0, tree=0)
     step = found.path[0]
@@ -179,7 +179,7 @@ def test_contributions_of_a_sum_are_equal_with_the_remainder_in_the_first() -> N
     assert missing.path[0].why == "lost"
 
 
-def test_the_decision_path_ends_in_the_leaf_of_the_model(model: Model) -> None:
+def test_decision_path_ends_in_the_leaf_of_apply(model: Model) -> None:
     for row in rows_of(model, 6):
         found = explain(model, cells(model, row), changes=0, tree=0)
         assert found.leaves[0].node == leaf_indices(model, codes(model, row))[0, 0]
@@ -219,7 +219,7 @@ def test_a_missing_value_is_explained_with_its_branch_and_reason() -> None:
     assert [cell.state for cell in found.row[:2]] == ["missing", "unseen"]
 
 
-def test_a_rule_that_does_not_fit_is_due_to_its_condition() -> None:
+def test_unmatched_rule_is_attributed_to_its_failed_condition() -> None:
     model = rules_model()
     found = explain(model, {"x": 1.0, "town": "b"}, changes=0)
     assert [step.why for step in found.path] == ["failed", "held"]
@@ -265,7 +265,7 @@ def test_rows_of_all_kinds_are_explained_equally() -> None:
         explain(model, {"target": 1})
 
 
-def test_texts_have_every_phrase_in_both_languages() -> None:
+def test_explanation_phrases_exist_in_both_languages() -> None:
     english, chinese = (load_language(code).phrases for code in ("en", "zh"))
     prefixes = ("choice_", "explain_")
     own = {key for key in english if key.startswith(prefixes)}
@@ -276,7 +276,7 @@ def test_texts_have_every_phrase_in_both_languages() -> None:
 
 
 @pytest.mark.parametrize("code", ["en", "zh"])
-def test_conditions_are_in_the_words_of_the_rules(code: str) -> None:
+def test_conditions_are_worded_as_in_the_rules(code: str) -> None:
     town = Column("town", "nominal", ("a b", "missing", "c"))
     schema = Schema((Column("age"), town), classes=("no", "yes"))
     deep = subset("town", ["a b", "missing"], leaf([4, 1]), leaf([2, 3]), missing=0)
@@ -290,7 +290,7 @@ def test_conditions_are_in_the_words_of_the_rules(code: str) -> None:
         assert f"  {condition}\n" in text
 
 
-def test_a_long_choice_counts_the_other_categories() -> None:
+def test_long_list_of_categories_is_truncated_with_a_count() -> None:
     levels = tuple(f"level{k}" for k in range(40))
     schema = Schema((Column("kind", "nominal", levels),), classes=("no", "yes"))
     split = subset("kind", levels[:30], leaf([4, 1]), leaf([2, 3]))
@@ -307,7 +307,7 @@ def test_every_explanation_can_be_written_as_text(model: Model) -> None:
         json.dumps(found.plain(), allow_nan=False)
 
 
-def test_shown_figures_add_up() -> None:
+def test_rounded_contributions_sum_to_the_shown_total() -> None:
     model = random_model(8, mixed_schema(()))
     for row in rows_of(model, 8):
         found = explain(model, cells(model, row), changes=0)
@@ -326,7 +326,7 @@ def is_figure(cell: str) -> bool:
         return False
 
 
-def test_hostile_names_stay_names() -> None:
+def test_hostile_names_are_escaped() -> None:
     name, level = "age\u202e\n\nsays {target}", 'b"{value}\x1b[31m'
     schema = Schema(
         (Column(name), Column("{column}", "nominal", ("a", level))), "t\n{x}", classes=("n\t", "y")
@@ -409,7 +409,9 @@ def test_the_command_reads_json_and_rows_of_a_table(saved: Path, tmp_path: Path)
         (("--row", "age=1", "--fixed", "ag"), "did you mean 'age'?"),
     ],
 )
-def test_mistakes_are_named(saved: Path, options: tuple[object, ...], said: str) -> None:
+def test_invalid_arguments_are_reported(
+    saved: Path, options: tuple[object, ...], said: str
+) -> None:
     assert said in " ".join(call(saved, *options, code=2).split())
 
 

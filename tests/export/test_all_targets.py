@@ -78,7 +78,7 @@ artifact_lines = cache(stored_lines)
 answer_sections = cache(lambda: read_sections(ANSWERS))
 
 
-def test_every_model_has_its_files_predictions_and_digests() -> None:
+def test_every_stored_model_has_files_predictions_and_digests() -> None:
     names = sorted(MODELS)
     for suffix in (".treekit", ".npz"):
         assert sorted(path.stem for path in MODELS_FOLDER.glob(f"*{suffix}")) == names
@@ -122,7 +122,7 @@ def test_artifacts_have_the_stored_digests(name: str) -> None:
 
 
 @pytest.mark.parametrize("library", LIBRARIES)
-def test_artifacts_are_made_by_the_recorded_versions(library: str) -> None:
+def test_artifacts_are_made_by_the_recorded_library_versions(library: str) -> None:
     if library in OTHER_VERSIONS:
         pytest.skip(
             f"artifacts.txt was written with {library} {RECORDED[library]}, and "
@@ -132,7 +132,7 @@ def test_artifacts_are_made_by_the_recorded_versions(library: str) -> None:
     assert any(uses(form, [library]) for lines in artifact_lines().values() for form in lines)
 
 
-def test_a_release_leaves_the_digests_as_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_digests_do_not_depend_on_the_version_of_treekit(monkeypatch: pytest.MonkeyPatch) -> None:
     model = stored_model("one_leaf")
     before = digest_lines(model)  # also imports what is imported when it is used
     for module in [found for key, found in sys.modules.items() if key.startswith("treekit")]:
@@ -218,7 +218,7 @@ def array_difference(old: Any, new: Any) -> str:
 
 
 @pytest.mark.parametrize("name", by_size(EXTREMES))
-def test_expected_predictions_follow_the_definition(name):
+def test_stored_predictions_equal_the_reference(name):
     model = EXTREMES[name]()
     assert EXTREMES[name]() is model
     rows = extreme_rows(model, most=60)
@@ -240,7 +240,7 @@ def test_expected_predictions_follow_the_definition(name):
 
 
 @pytest.mark.matrix
-def test_the_rows_reach_many_leaves():
+def test_stored_rows_reach_many_leaves():
     for name, make in EXTREMES.items():
         model = make()
         rows = extreme_rows(model)
@@ -251,7 +251,7 @@ def test_the_rows_reach_many_leaves():
         assert np.isnan(rows).all(axis=1).any()
 
 
-def test_the_list_holds_every_policy_and_kind_of_answer():
+def test_stored_models_cover_every_policy_task_and_link():
     models = [make() for make in EXTREMES.values()]
     tasks, dtypes = ("classification", "regression"), ("float32", "float64")
     assert {(m.schema.task, m.schema.dtype) for m in models} == set(
@@ -342,7 +342,7 @@ MODEL = hostile_model()
 
 
 @pytest.mark.parametrize("form", ["if_else", "table"])
-def test_c_compiles_predicts_and_returns_names(tmp_path, form):
+def test_c_with_hostile_names_compiles_predicts_and_returns_names(tmp_path, form):
     program = compile_c(MODEL, tmp_path, form=form)
     labels, out = program.run(hostile_rows())
     assert labels == [evaluate.predict(MODEL, row) for row in hostile_rows()]
@@ -356,7 +356,7 @@ def test_c_compiles_predicts_and_returns_names(tmp_path, form):
 
 
 @pytest.mark.parametrize("form", ["if_else", "table"])
-def test_python_runs_predicts_and_returns_names(form):
+def test_python_with_hostile_names_runs_predicts_and_returns_names(form):
     names = import_python(MODEL, form=form)
     assert names["FEATURES"] == MODEL.schema.names
     assert names["CLASSES"] == HOSTILE
@@ -398,7 +398,7 @@ def without_strings(source: str) -> str:
 
 
 @pytest.mark.parametrize(("export", "file"), [(export_c, "m.c"), (export_python, "m.py")])
-def test_apart_from_literals_hostile_and_tame_source_are_the_same(export, file):
+def test_hostile_names_change_string_literals_only(export, file):
     hostile, tame = (export(m, "m", form="table")[file].decode() for m in (MODEL, tame_model()))
     assert hostile != tame
     assert without_strings(hostile) == without_strings(tame)
@@ -410,7 +410,7 @@ def test_identifiers_are_distinct_and_made_of_safe_characters():
     assert all(re.fullmatch(r"in_[A-Za-z0-9_]+", text) for text in made)
 
 
-def test_identifiers_look_like_their_names():
+def test_identifiers_are_derived_from_their_names():
     assert identifiers(["Age", "hours per week", "汽车"], "in_") == [
         "in_Age",
         "in_hours_per_week",
@@ -421,18 +421,18 @@ def test_identifiers_look_like_their_names():
 
 
 @pytest.mark.parametrize("text", ["a\0b", "\0", "half \ud800 a pair"])
-def test_text_that_c_cannot_hold_is_refused_by_name(text):
+def test_text_that_c_cannot_represent_is_refused(text):
     with pytest.raises(ExportError, match="rename it"):
         string_literal(text, "c")
 
 
-def test_python_holds_any_text():
+def test_python_represents_any_text():
     schema = Schema((Column("a\0b"),), classes=("half \ud800 a pair", "\0"))
     model = make_model(schema, [build_tree(leaf([2, 1]), schema)])
     assert import_python(model)["predict"]([1]) == "half \ud800 a pair"
 
 
-def test_a_user_template_comes_first_and_cannot_write_raw_text(tmp_path):
+def test_user_template_takes_precedence_and_cannot_write_unescaped_text(tmp_path):
     (tmp_path / "python").mkdir()
     own = tmp_path / "python" / "module.jinja"
     own.write_text("# {{ trees }} {{ label_values[0][0] }}\n")
@@ -450,6 +450,6 @@ def test_a_user_template_comes_first_and_cannot_write_raw_text(tmp_path):
             render_from([tmp_path], "python/module.jinja", name="\n#error", trees=Code("1"))
 
 
-def test_a_missing_template_folder_is_named():
+def test_missing_template_folder_is_refused():
     with pytest.raises(ExportError, match="'no such folder' is not a folder"):
         export_c(MODEL, "m", templates="no such folder")

@@ -40,7 +40,7 @@ from treekit.verify.answers import Answers
 
 @pytest.mark.parametrize("name", ["mixed", "mixed_numbers", "several_labels", "one_leaf"])
 @pytest.mark.parametrize("settings", [{}, {"arithmetic": "integer"}, {"form": "full"}])
-def test_the_header_begins_with_lines_that_call_the_function(name, settings, tmp_path):
+def test_header_begins_with_an_example_call(name, settings, tmp_path):
     need("gcc")
     files = export_c(EXTREMES[name](), "m", **settings)
     for file, content in files.items():
@@ -137,7 +137,7 @@ SCHEMAS = [
 @pytest.mark.parametrize(
     ("seed", "n_splits"), [(0, 15), pytest.param(1, 50, marks=pytest.mark.matrix)]
 )
-def test_all_kinds_of_splits_agree(tmp_path, seed, n_splits):
+def test_every_kind_of_split_predicts_equally(tmp_path, seed, n_splits):
     drawn = [random_model(seed, schema, n_splits=n_splits) for schema in SCHEMAS]
     few = 20 if n_splits < 50 else 60
     cases = {f"m{n}": (model, probe_rows(model, few)) for n, model in enumerate(drawn)}
@@ -147,7 +147,7 @@ def test_all_kinds_of_splits_agree(tmp_path, seed, n_splits):
 @pytest.mark.matrix
 @SLOW
 @given(st.data())
-def test_models_of_any_kind_agree(tmp_path_factory, data):
+def test_random_models_of_any_kind_predict_equally(tmp_path_factory, data):
     """Several models a compilation: starting a compiler is what takes time."""
     drawn = data.draw(st.lists(models(kinds=ALL_KINDS), min_size=1, max_size=6))
     cases = {f"m{n}": (model, data.draw(matrices(model)).tolist()) for n, model in enumerate(drawn)}
@@ -155,7 +155,7 @@ def test_models_of_any_kind_agree(tmp_path_factory, data):
 
 
 @pytest.mark.matrix
-def test_optimised_code_agrees(tmp_path):
+def test_optimised_code_predicts_equally(tmp_path):
     model = random_model(7, mixed_schema(), n_trees=5, n_splits=40)
     assert_each_agrees({"m": (model, probe_rows(model))}, tmp_path, "-O2")
 
@@ -179,7 +179,7 @@ def test_a_complete_row_passes_a_model_that_refuses_missing_values(tmp_path):
     assert compile_c(model, tmp_path).run(rows)[0] == [0, -1, -1, -1]
 
 
-def test_single_leaves_one_class_ties_and_outliers_agree(tmp_path):
+def test_single_leaves_one_class_ties_and_outliers_predict_equally(tmp_path):
     cases = {"one_class": random_model(0, mixed_schema(("only",)), n_splits=8)}
     for n_trees, classes in itertools.product((1, 3), (("only",), ("a", "b"), ())):
         schema = mixed_schema(classes)
@@ -198,13 +198,13 @@ def test_single_leaves_one_class_ties_and_outliers_agree(tmp_path):
     assert_each_agrees(of, tmp_path)
 
 
-def test_functions_of_a_chain_are_of_bounded_nesting():
+def test_functions_of_a_deep_chain_have_bounded_nesting():
     source = export_c(chain(900, mixed_schema()), "m", form="if_else")["m.c"].decode()
     assert max(len(line) - len(line.lstrip()) for line in source.splitlines()) <= 4 * 26
 
 
 @pytest.mark.matrix
-def test_deep_chains_agree(tmp_path):
+def test_deep_chains_predict_equally(tmp_path):
     xs = [NAN, *np.arange(-1.0, 902.0, 7.5).tolist()]
     chains = {f"side_{side}": chain(900, mixed_schema(), side) for side in (0, 1)}
     rows = [[x, 0.0, 0.0, 0.0, 0.0] for x in xs]
@@ -215,7 +215,7 @@ def test_deep_chains_agree(tmp_path):
 
 
 @pytest.mark.matrix
-def test_a_thousand_classes_agree(tmp_path):
+def test_thousand_classes_predict_equally(tmp_path):
     """As nested tests: tests/export/test_c.py has a thousand classes as tables."""
     model = chain(1000, mixed_schema(tuple(range(1000))))
     rows = [[float(x), 0.0, 0.0, 0.0, 0.0] for x in range(0, 1000, 71)]
@@ -224,7 +224,7 @@ def test_a_thousand_classes_agree(tmp_path):
 
 @pytest.mark.matrix
 @pytest.mark.parametrize("optimise", ["-O1", "-O2", "-O3"])
-def test_optimisers_find_nothing_to_warn_of_in_models_without_categories(tmp_path, optimise):
+def test_optimised_code_without_categories_compiles_without_warnings(tmp_path, optimise):
     cases = {}
     for classes in (("a", "b"), ()):
         task = "classification" if classes else "regression"
@@ -235,7 +235,7 @@ def test_optimisers_find_nothing_to_warn_of_in_models_without_categories(tmp_pat
     assert_each_agrees(cases, tmp_path, optimise)
 
 
-def test_sets_of_categories_across_words_agree(tmp_path):
+def test_category_sets_across_machine_words_predict_equally(tmp_path):
     levels = tuple(f"l{i}" for i in range(200))
     schema = Schema((Column("c", "nominal", levels),), classes=(0, 1))
     some = [leaf([1, 3]), leaf([3, 1])]
@@ -248,7 +248,7 @@ def test_sets_of_categories_across_words_agree(tmp_path):
     assert_all_forms(make_model(schema, trees), tmp_path, rows)
 
 
-def test_codes_of_8_bits_end_before_the_code_of_missing_values(tmp_path):
+def test_codes_of_8_bits_do_not_reach_the_code_of_missing_values(tmp_path):
     cases: dict[str, tuple[Model, Rows]] = {}
     for n in (253, 254, 255, 256, 257):
         alone = Schema((Column("x"),), classes=(0, 1))
@@ -269,7 +269,7 @@ def test_codes_of_8_bits_end_before_the_code_of_missing_values(tmp_path):
     assert_each_agrees(cases, tmp_path, forms=["compact"])
 
 
-def test_auto_writes_small_models_as_tests_few_large_trees_as_both_and_forests_as_tables():
+def test_auto_form_is_if_else_hybrid_or_table_by_size_and_number_of_trees():
     small, large, few, many = (
         random_model(0, mixed_schema(), n_trees, n_splits)
         for n_trees, n_splits in ((1, 100), (1, 3000), (7, 300), (8, 300))
@@ -284,7 +284,7 @@ def test_auto_writes_small_models_as_tests_few_large_trees_as_both_and_forests_a
     assert b'M_FORM "table"' in export_c(large, "m", arithmetic="integer")["m.h"]
 
 
-def test_the_tests_that_most_training_rows_met_are_nested_first():
+def test_hybrid_form_nests_the_nodes_with_most_training_rows():
     model = random_model(4, mixed_schema(("a", "b")), n_trees=3, n_splits=200)
     nodes, roots = concatenate_trees(model.trees)
     weight = np.random.default_rng(0).integers(1, 9, nodes.n_nodes).astype(float)
@@ -339,7 +339,7 @@ def test_names_and_categories_are_found_by_number_and_text(tmp_path):
     assert [feature(i) for i in range(-1, 3)] == [None, b"x", b"c", None]
 
 
-def test_outputs_may_be_left_out(tmp_path):
+def test_predict_accepts_null_outputs(tmp_path):
     model = random_model(2, mixed_schema())
     program, rows = compile_c(model, tmp_path), probe_rows(model)
     x = np.array(rows)
@@ -348,7 +348,7 @@ def test_outputs_may_be_left_out(tmp_path):
 
 
 @pytest.mark.parametrize("flag", ["-ffast-math", "-ffinite-math-only"])
-def test_compilers_that_break_nan_are_refused(tmp_path, flag):
+def test_compiling_with_ffast_math_is_refused(tmp_path, flag):
     need("gcc")
     model = random_model(2, mixed_schema())
     for file, content in export_c(model, "m").items():
@@ -359,7 +359,7 @@ def test_compilers_that_break_nan_are_refused(tmp_path, flag):
     assert "ffast-math" in done.stderr
 
 
-def test_file_names_become_prefixes(tmp_path):
+def test_function_prefixes_are_derived_from_file_names(tmp_path):
     prefixes = {
         "adult": "adult",
         "my-model.v2": "my_model_v2",
@@ -375,12 +375,12 @@ def test_file_names_become_prefixes(tmp_path):
 
 
 @pytest.mark.parametrize("name", ['a"b', "a\nb", "a\\", "a??/", "a/b", "\u202e"])
-def test_file_names_that_no_include_line_can_hold_are_refused(name):
+def test_file_names_invalid_in_include_lines_are_refused(name):
     with pytest.raises(ExportError, match="#include"):
         export_c(random_model(2, mixed_schema()), name)
 
 
-def test_integer_keys_leave_no_choice_of_cells():
+def test_integer_arithmetic_with_input_float_is_refused():
     with pytest.raises(ExportError, match="rows are integer keys: leave out input"):
         export_c(random_model(0, mixed_schema()), "m", arithmetic="integer", input="float")
 
@@ -453,7 +453,7 @@ FEW = (
         ),
     ],
 )
-def test_extreme_models_give_their_bits_and_leaves_in_every_way(names, each, tmp_path):
+def test_extreme_models_return_equal_bits_and_leaves_in_every_form(names, each, tmp_path):
     named = list(sources(names, each))
     programs = compile_together(
         {file: (EXTREMES[name](), WAYS[way]) for file, name, way in named}, tmp_path
@@ -491,7 +491,7 @@ def tells_its_leaves(program: Compiled, rows: np.ndarray, what: str) -> None:
 
 
 @pytest.mark.parametrize("name", by_size(EXTREMES))
-def test_models_beyond_the_limits_of_a_source_are_refused_with_the_reason(name):
+def test_models_beyond_the_limits_of_c_are_refused_with_the_reason(name):
     for way, chosen in WAYS.items():
         reason = refusal(EXTREMES[name](), way)
         if reason:

@@ -218,7 +218,7 @@ def used_ram(folder: Path) -> int:
 
 @pytest.mark.system
 @pytest.mark.parametrize("name", MODELS)
-def test_labels_sums_and_leaves_on_avr_are_those_of_the_model(name, tmp_path):
+def test_labels_sums_and_leaves_on_avr_equal_the_model(name, tmp_path):
     """Each form, with its tables in flash, and in RAM where they fit."""
     need("avr-gcc", "simavr")
     model, programs = EXTREMES[name](), 0
@@ -246,7 +246,7 @@ def test_labels_sums_and_leaves_on_avr_are_those_of_the_model(name, tmp_path):
 @pytest.mark.system
 @pytest.mark.parametrize("form", ["table", "if_else", "compact"])
 @pytest.mark.parametrize("name", ["mixed", "refuses_both", "several_labels", "boosted_four"])
-def test_batches_on_avr_are_those_of_the_model(name, form, tmp_path):
+def test_batches_on_avr_equal_the_model(name, form, tmp_path):
     """On a processor with RAM for the stack that the header states for batches."""
     need("avr-gcc", "simavr")
     model = EXTREMES[name]()
@@ -276,7 +276,7 @@ def test_tables_of_ten_trees_in_flash_take_no_ram(tmp_path):
 
 
 @pytest.mark.system
-def test_tables_that_pointers_cannot_reach_are_refused(tmp_path):
+def test_tables_larger_than_an_avr_array_are_refused(tmp_path):
     """By gcc 5, 64-bit integers in ``__memx`` lose their upper half."""
     need("avr-gcc")
     export_to(tmp_path, EXTREMES["mixed_numbers"](), arithmetic="integer", form="table")

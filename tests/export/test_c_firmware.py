@@ -35,7 +35,7 @@ FORESTS = [
 @pytest.mark.matrix
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize(("name", "trees", "depth"), FORESTS)
-def test_auto_is_the_smaller_form_and_the_header_states_what_integers_save(
+def test_auto_chooses_the_smaller_form_and_states_bytes_saved_by_integers(
     name, trees, depth, dtype, tmp_path
 ):
     need("arm-none-eabi-gcc")
@@ -66,7 +66,7 @@ def test_auto_is_the_smaller_form_and_the_header_states_what_integers_save(
         ("mixed_numbers", {"form": "if_else"}),
     ],
 )
-def test_stated_saving_of_other_models_and_settings(name, settings, tmp_path):
+def test_stated_saving_is_close_for_other_models_and_settings(name, settings, tmp_path):
     need("arm-none-eabi-gcc")
     model = EXTREMES[name]()
     size, header = measure(model, tmp_path, **settings)
@@ -85,7 +85,7 @@ def test_no_saving_is_stated_where_integers_are_impossible():
 @pytest.mark.parametrize(
     ("trees", "depth", "form"), [(1, 3, "if_else"), (10, 9, "table"), (60, 9, "table")]
 )
-def test_form_of_integers_is_chosen_by_size(trees, depth, form):
+def test_form_of_integer_arithmetic_is_chosen_by_size(trees, depth, form):
     header = export_c(train("cancer", trees, depth), "m", arithmetic="integer")["m.h"].decode()
     assert f'M_FORM "{form}"' in header
     if trees <= 10:
@@ -102,7 +102,7 @@ FORMS = ("table", "compact", "if_else", "hybrid")
 @pytest.mark.matrix
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize(("name", "trees", "depth"), FORESTS[::2])
-def test_stated_flash_is_that_of_the_compiler(name, trees, depth, dtype, tmp_path):
+def test_stated_flash_is_close_to_the_compiled_size(name, trees, depth, dtype, tmp_path):
     """Of models other than those that the constants were fitted to."""
     need("arm-none-eabi-gcc")
     model = train(name, trees, depth, dtype, seed=11)
@@ -116,7 +116,7 @@ def test_stated_flash_is_that_of_the_compiler(name, trees, depth, dtype, tmp_pat
 
 @pytest.mark.matrix
 @pytest.mark.parametrize("name", ["mixed", "several_labels", "costs", "refuses_both", "wide_sums"])
-def test_stated_flash_of_other_models_is_that_of_the_compiler(name, tmp_path):
+def test_stated_flash_of_other_models_is_close_to_the_compiled_size(name, tmp_path):
     need("arm-none-eabi-gcc")
     for form in FORMS:
         for at, processor in enumerate(PROCESSORS):
@@ -137,7 +137,7 @@ def test_flash_is_stated_for_integers_only():
 
 
 @pytest.mark.matrix
-def test_table_of_the_documentation_is_what_the_compiler_makes():
+def test_flash_table_of_the_documentation_equals_compiled_sizes():
     need("arm-none-eabi-gcc")
     page = Path(__file__).parents[2] / "docs" / "tutorials" / "deploy.md"
     stated = page.read_text().partition("<!-- made: flash -->\n")[2].partition("<!-- end -->")[0]

@@ -87,7 +87,7 @@ def compiles(folder: Path, *command: str) -> None:
         pytest.param("clang", marks=pytest.mark.system),
     ],
 )
-def test_no_compiler_warns_of_anything(tmp_path, compiler):
+def test_compilers_give_no_warnings(tmp_path, compiler):
     need(compiler)
     written(tmp_path, tuple(WAYS), ("mixed", "surrogates", "several_labels"))
     some = ("refuses_both", "costs", "wide_numbers", "oblique", "fractional", *LINKS)
@@ -100,7 +100,7 @@ def test_no_compiler_warns_of_anything(tmp_path, compiler):
 
 
 @pytest.mark.system
-def test_the_header_serves_c_plus_plus(tmp_path):
+def test_header_is_usable_from_cpp(tmp_path):
     need("clang")
     stems = written(tmp_path, ("table", "integer"), ("mixed", "several_labels"))
     text = "".join(f'#include "{stem}.h"\n' for stem in stems)
@@ -151,7 +151,7 @@ EMULATED = {
         ("mixed64", "compact"),
     ],
 )
-def test_other_processors_give_the_same_bits(runtime, name, way, tmp_path):
+def test_other_processors_predict_the_same_bits(runtime, name, way, tmp_path):
     """An ARM without floating point, a 64-bit one, and one of the other byte order."""
     need(runtime, EMULATED[runtime])
     model = EXTREMES[name]()
@@ -171,7 +171,7 @@ FUSED = re.compile(r"\bv?f?n?m(add|sub|la|ls|adb|sdb|adbr|sdbr)\w*\b")
         pytest.param("s390x-linux-gnu-gcc", [], marks=pytest.mark.system),
     ],
 )
-def test_no_compiler_fuses_what_links_multiply_and_add(compiler, flags, tmp_path):
+def test_compilers_do_not_fuse_multiply_and_add_in_links(compiler, flags, tmp_path):
     """They do so by default where no ISO standard is asked for; fused sums round once less."""
     need(compiler)
     if flags and not here("x86_64"):
@@ -235,7 +235,7 @@ def without_comments(folder: Path) -> str:
     ],
     ids=["few", "others"],
 )
-def test_the_bytes_of_the_tables_are_those_of_the_object(names, tmp_path):
+def test_stated_bytes_of_tables_equal_the_object_file(names, tmp_path):
     sources = {
         f"{name}_{way}": (EXTREMES[name](), WAYS[way])
         for name in names
@@ -363,7 +363,7 @@ def link_for_m0(folder: Path, body: str) -> list[str]:
 
 
 @pytest.mark.parametrize("way", ["readable", "if_else", "table", "hybrid", "integer"])
-def test_labels_of_a_float32_model_link_no_doubles_on_a_cortex_m0(way, tmp_path):
+def test_predict_label_links_no_double_arithmetic_on_a_cortex_m0(way, tmp_path):
     need("arm-none-eabi-gcc", "arm-none-eabi-nm")
     table = {"x": [1.5, 2.5, None, 4.0] * 5, "y": [1, 2, 3, 5, 8] * 4}
     table |= {"k": list("pqrs") * 5, "z": list("ab") * 10}
@@ -387,7 +387,7 @@ def test_labels_of_a_float32_model_link_no_doubles_on_a_cortex_m0(way, tmp_path)
         assert any(map(SOFT_DOUBLE.match, link_for_m0(tmp_path, with_shares)))
 
 
-def test_labels_alone_are_those_with_shares(tmp_path):
+def test_predict_label_returns_the_labels_of_predict(tmp_path):
     """Of one target and of several; -1 where the model refuses a row."""
     names = ("mixed", "costs", "several_labels", "refuses_both", "boosted_four", "fractional")
     sources = {name: (EXTREMES[name](), {"form": "table"}) for name in names}
@@ -406,7 +406,7 @@ def test_labels_alone_are_those_with_shares(tmp_path):
         assert np.array_equal(alone, labels), name
 
 
-def test_very_large_tables_are_equal_as_texts(tmp_path, monkeypatch):
+def test_very_large_tables_stored_as_strings_predict_equally(tmp_path, monkeypatch):
     for module in (c_packed, c_answers):
         monkeypatch.setattr(module, "MAX_ARRAY_ELEMENTS", 3)
     monkeypatch.setattr(tree_module, "BATCH_NODES", 5)

@@ -96,7 +96,7 @@ def commands() -> dict[str, list[str]]:
     return found
 
 
-def test_every_recipe_uses_only_known_options():
+def test_every_deployment_recipe_uses_only_known_options():
     given = commands()
     assert len(given) >= 5
     for where, words in given.items():
@@ -113,7 +113,7 @@ def test_every_recipe_uses_only_known_options():
     )
 
 
-def test_a_server_for_others_has_a_token_or_a_cluster_around_it():
+def test_servers_on_other_hosts_require_a_token():
     for where, words in commands().items():
         read = understood(words)
         if where in ("Containerfile", "yaml 0"):  # -p, or the cluster's own gate, decides
@@ -138,7 +138,7 @@ def test_the_container_runs_without_root_and_without_a_shell():
         assert "-c" not in words or words[0].endswith("python")
 
 
-def test_the_container_is_built_of_what_is_there():
+def test_container_copies_existing_files_only():
     copied = [rest.split() for rest in of_container("COPY") if not rest.startswith("--from")]
     for *sources, _ in copied:
         assert all((ROOT / source).exists() for source in sources)
@@ -165,7 +165,7 @@ def small_model(path: Path) -> None:
 
 
 @pytest.mark.system
-def test_the_container_s_command_serves_and_is_found_healthy(tmp_path):
+def test_container_command_serves_and_passes_the_health_check(tmp_path):
     serve_command()
     from tests.serving import ServerProcess
 
@@ -205,7 +205,7 @@ HARD = {
 }
 
 
-def test_the_unit_lets_the_server_do_little_more_than_serve():
+def test_systemd_unit_restricts_the_server():
     settings = unit_settings("Service")
     assert {name: settings[name] for name in HARD} == {name: [HARD[name]] for name in HARD}
     assert "MemoryMax" in settings
@@ -226,7 +226,7 @@ def test_the_unit_passes_the_token_and_waits_for_the_last_responses():
 
 
 @pytest.mark.system
-def test_systemd_accepts_the_unit_and_finds_it_little_exposed(tmp_path):
+def test_systemd_accepts_the_unit_with_a_low_exposure_score(tmp_path):
     need("systemd-analyze")
     path = tmp_path / "treekit.service"
     path.write_text(UNIT.replace("/opt/treekit/bin/treekit", sys.executable), encoding="utf-8")
@@ -309,7 +309,7 @@ def check_fields(value: Any, schema: Any, where: str) -> None:
 
 
 @pytest.mark.parametrize("name", YAMLS)
-def test_documents_have_the_fields_of_kserve_and_no_others(name):
+def test_kserve_documents_have_only_known_fields(name):
     for document in documents(name):
         assert set(document) == {"apiVersion", "kind", "metadata", "spec"}
         assert re.fullmatch(r"[a-z]([-a-z0-9]*[a-z0-9])?", document["metadata"]["name"])
@@ -317,7 +317,7 @@ def test_documents_have_the_fields_of_kserve_and_no_others(name):
         check_fields(document["spec"], KINDS[kind], ".".join(kind))
 
 
-def test_the_service_requests_what_the_runtime_provides():
+def test_kserve_service_requests_format_and_protocol_of_the_runtime():
     runtime, service = documents("kserve.yaml")
     model = service["spec"]["predictor"]["model"]
     assert model["runtime"] == runtime["metadata"]["name"]
@@ -341,7 +341,7 @@ def test_the_custom_predictor_passes_storage_and_protocol_by_environment():
     assert of_container("USER") == [f"{group}:{group}"]
 
 
-def test_containers_of_a_cluster_are_probed_where_they_listen_and_write_nothing():
+def test_cluster_containers_have_valid_probes_and_a_read_only_filesystem():
     paths = {route.path for route in list_protocol_routes(Service(Repository([])))}
     for container in containers():
         assert container["name"] == "kserve-container"
@@ -361,7 +361,7 @@ def test_containers_of_a_cluster_are_probed_where_they_listen_and_write_nothing(
 # ---------------------------------------------------------------- the page about them
 
 
-def test_the_page_names_every_recipe():
+def test_readme_names_every_deployment_recipe():
     for path in DEPLOY.iterdir():
         assert path.name == "README.md" or f"]({path.name})" in README
     for link in re.findall(r"\]\((?!https?:)([^)#]+)\)", README):

@@ -69,12 +69,12 @@ def test_every_builtin_target_is_written_by_name(tmp_path, target, names):
     assert export(MODEL, target, str(tmp_path / "m")) == [tmp_path / name for name in names]
 
 
-def test_an_exporter_may_be_given_itself(tmp_path):
+def test_exporter_record_is_accepted_as_target(tmp_path):
     export(MODEL, PAIR, tmp_path / "x.a")
     assert files(tmp_path) == {"x.a": b"1", "x.b": b"2"}
 
 
-def test_settings_reach_the_exporter_checked(tmp_path):
+def test_exporter_settings_are_checked_and_passed_on(tmp_path):
     export(MODEL, BUILTIN["c"], tmp_path / "m.c", form="table")
     assert '"table"' in (tmp_path / "m.h").read_text()
     with pytest.raises(SettingError, match="one of auto, readable, full, if_else, hybrid, table"):
@@ -95,14 +95,14 @@ def test_defaults_of_settings_are_filled_in(tmp_path):
 @pytest.mark.parametrize(
     "name", ["m.c", "m.ONNX", "m.rules.txt", "m.A", "m.pt", "m.a.gz", ".a", ""]
 )
-def test_another_format_s_ending_is_refused(tmp_path, name):
+def test_file_suffix_of_another_format_is_refused(tmp_path, name):
     with pytest.raises(ExportError, match=r"must end in '\.a'"):
         export(MODEL, PAIR, f"{tmp_path}/{name}" if name else "")
     assert files(tmp_path) == {}
 
 
 @pytest.mark.parametrize("name", ["labor.c45", "model.v1", "model.2"])
-def test_an_ending_with_a_digit_is_part_of_the_name(tmp_path, name):
+def test_suffix_with_a_digit_is_part_of_the_name(tmp_path, name):
     assert export(MODEL, PAIR, tmp_path / name) == [
         tmp_path / f"{name}.a",
         tmp_path / f"{name}.b",
@@ -110,19 +110,19 @@ def test_an_ending_with_a_digit_is_part_of_the_name(tmp_path, name):
 
 
 @pytest.mark.parametrize("name", ["m", "m.rules", "m.rules.txt"])
-def test_an_ending_of_two_parts_may_have_been_begun(tmp_path, name):
+def test_partial_double_suffix_is_completed(tmp_path, name):
     assert export(MODEL, BUILTIN["rules"], tmp_path / name) == [tmp_path / "m.rules.txt"]
 
 
 @pytest.mark.parametrize("name", ["../m.a", "/m.a", "folder/m.a", "..", "", "a\\b"])
-def test_an_exporter_cannot_write_elsewhere(tmp_path, name):
+def test_exporter_cannot_write_outside_the_output_folder(tmp_path, name):
     exporter = Exporter("sly", ".a", lambda *_: {name: b""})
     with pytest.raises(PluginError, match=r"exporter .sly. .* file names must be plain"):
         export(MODEL, exporter, tmp_path / "inner" / "m.a")
     assert list(tmp_path.rglob("*.a")) == []
 
 
-def test_a_failure_leaves_earlier_files_as_they_were(tmp_path):
+def test_failed_export_leaves_existing_files_unchanged(tmp_path):
     export(MODEL, PAIR, tmp_path / "x.a")
     broken = Exporter("pair", ".a", lambda _, name: {f"{name}.a": b"new", f"{name}.b": None})
     with pytest.raises(PluginError, match=r"returned a NoneType for .x\.b., not bytes"):
@@ -130,7 +130,7 @@ def test_a_failure_leaves_earlier_files_as_they_were(tmp_path):
     assert files(tmp_path) == {"x.a": b"1", "x.b": b"2"}
 
 
-def test_a_folder_in_the_way_is_an_error_in_words(tmp_path):
+def test_folder_at_the_output_path_raises_export_error(tmp_path):
     (tmp_path / "x.a").mkdir()
     with pytest.raises(ExportError, match="cannot write"):
         export(MODEL, PAIR, tmp_path / "x.a")
@@ -197,7 +197,7 @@ def walked(told, row):
     return votes
 
 
-def test_the_values_of_a_template_answer_as_the_model_does(folder, table, tmp_path):
+def test_template_values_predict_as_the_model(folder, table, tmp_path):
     exporter = template_exporter("json", ".json", folder, "model.jinja", JSON)
     model = treekit.train(table, "y", ensemble="forest", trees=5, seed=0)
     (path,) = treekit.export(model, exporter, tmp_path / "out")
@@ -210,7 +210,7 @@ def test_the_values_of_a_template_answer_as_the_model_does(folder, table, tmp_pa
     assert np.array_equal(shares, model.predict_proba(table))
 
 
-def test_a_model_that_templates_have_no_words_for_is_refused_by_name(folder, table):
+def test_model_beyond_the_abilities_of_a_template_is_refused(folder, table):
     exporter = template_exporter("json", ".json", folder, "model.jinja", JSON)
     able = template_exporter(
         "json", ".json", folder, "model.jinja", JSON, abilities=("costs", "parts", "wide")
@@ -227,9 +227,7 @@ def test_a_model_that_templates_have_no_words_for_is_refused_by_name(folder, tab
         able.export(random_model(7, mixed_schema(()), missing="fractional"), "m")
 
 
-def test_a_user_s_folder_goes_first_and_more_files_and_settings_reach_templates(
-    folder, table, tmp_path
-):
+def test_user_folder_takes_precedence_and_templates_get_settings(folder, table, tmp_path):
     (folder / "note.jinja").write_text("{{ stem }} {{ width }}\n", encoding="utf-8")
     own = tmp_path / "own"
     own.mkdir()
@@ -253,7 +251,7 @@ def test_a_user_s_folder_goes_first_and_more_files_and_settings_reach_templates(
         treekit.export(model, exporter, tmp_path / "m", width="wide")
 
 
-def test_a_template_cannot_write_text_that_no_escaper_has_seen(folder, table):
+def test_template_cannot_write_unescaped_text(folder, table):
     (folder / "model.jinja").write_text("{{ note }}\n", encoding="utf-8")
     note = Setting("note", "x; y", "text that nobody escaped")
     exporter = template_exporter("json", ".json", folder, "model.jinja", JSON, settings=(note,))
@@ -264,7 +262,7 @@ def test_a_template_cannot_write_text_that_no_escaper_has_seen(folder, table):
 @pytest.mark.parametrize(
     "text", ['"\\\n\0', "\N{SNOWMAN}/*??/", "${x}#{y}%s", "\u2028\N{GRINNING FACE}"]
 )
-def test_literals_hold_the_text_and_no_letter_that_a_language_could_read(text):
+def test_string_literals_are_escaped_ascii_and_decode_to_the_text(text):
     for style, escape in (("bytes", "\\x"), ("json", "\\u")):
         literal = string_literal(text, style)
         assert literal.isascii()
@@ -360,7 +358,7 @@ def test_a_split_with_surrogates_tests_its_own_derived_column():
 
 @SLOW
 @given(st.data())
-def test_derived_columns_behind_the_row_make_every_tree_a_plain_one(data):
+def test_lowered_trees_with_derived_columns_reach_the_leaves_of_the_model(data):
     model = data.draw(models(kinds=ALL_KINDS - {"fractional"}))
     rows = data.draw(matrices(model)).tolist()
     lowered, columns = lower(model), make_derived_columns(model)
@@ -391,7 +389,7 @@ def derived_value(model: Model, columns: DerivedColumns, number: int, row: list[
     return float("nan")
 
 
-def test_rows_that_divide_are_refused_by_name():
+def test_lowering_refuses_fractional_instances():
     model = make_model(SCHEMA, [build_tree(A, SCHEMA)], missing="fractional")
     with pytest.raises(ExportError, match=r"uses fractional instances \(missing='fractional'\)"):
         lower(model)
@@ -419,24 +417,24 @@ def test_a_multiway_split_is_a_chain_that_ends_in_the_missing_branch():
     assert tree.leaf.tolist() == [-1, 0, -1, 2, 1]
 
 
-def test_a_branch_that_no_level_takes_is_dropped():
+def test_branch_without_categories_is_dropped():
     tree = one(subset("colour", [], A, B, missing=1))
     assert tree.kind.tolist() == [Step.LEAF]
     assert tree.leaf.tolist() == [1]
 
 
-def test_levels_that_a_node_never_saw_are_in_no_set():
+def test_categories_absent_in_a_node_are_in_no_set():
     tree = one(subset("colour", ["red"], A, B, missing=0, absent=["blue"]))
     assert tree.codes(0).tolist() == [1]
     assert tree.leaf.tolist() == [-1, 1, 0]
 
 
-def test_a_threshold_keeps_its_missing_side():
+def test_lowered_threshold_keeps_its_missing_branch():
     assert one(threshold("age", 2.5, A, B, missing=0)).missing_yes.tolist() == [True, False, False]
     assert one(threshold("age", 2.5, A, B, missing=1)).missing_yes.tolist() == [False] * 3
 
 
-def test_leaves_of_later_trees_follow_those_of_earlier_ones():
+def test_leaf_numbers_continue_from_tree_to_tree():
     model = random_model(3, SCHEMA, n_trees=4)
     used = np.concatenate([tree.leaf[tree.leaf >= 0] for tree in lower(model)])
     assert len(np.unique(used)) == len(used)
@@ -455,7 +453,7 @@ def test_a_tree_at_the_depth_bound_is_lowered():
     require_depth((tree,), "x")
 
 
-def test_a_tree_that_a_chain_of_sets_makes_too_deep_is_refused_by_name():
+def test_tree_too_deep_after_lowering_of_category_sets_is_refused():
     node = A
     for _ in range(1700):
         node = (

@@ -140,7 +140,7 @@ def test_every_extreme_model_is_predicted_with_equal_bits(language, tmp_path):
 @pytest.mark.matrix
 @pytest.mark.parametrize("language", sorted(SHIPPED.keys() - {"python"}))  # tests of its own
 @pytest.mark.parametrize("form", ["table", "if_else"])
-def test_hostile_names_are_ascii_text_and_change_nothing_else(language, form):
+def test_hostile_names_are_ascii_and_change_literals_only(language, form):
     exporter = SHIPPED[language]
     hostile, tame = (
         next(iter(exporter.export(model, "m", form=form).values())).decode("ascii")
@@ -160,7 +160,7 @@ def without_names(source: str) -> str:
     return re.sub(r"(LEVEL_ORDER[^=]*= [^;]*);", "O", source)
 
 
-def test_models_beyond_the_limits_of_a_language_are_refused_by_name(tmp_path):
+def test_models_beyond_the_limits_of_a_language_are_refused(tmp_path):
     java, deep = SHIPPED["java"], chain(3000, mixed_schema())
     with pytest.raises(ExportError, match=r"supports up to 4000 nodes.*the model has 6001"):
         java.export(deep, "m", form="if_else")
@@ -182,7 +182,7 @@ def test_models_beyond_the_limits_of_a_language_are_refused_by_name(tmp_path):
         tables(np.zeros(2000))
 
 
-def test_large_tables_are_text_of_their_bytes_and_small_ones_are_numbers():
+def test_large_tables_are_strings_of_bytes_and_small_ones_are_numbers():
     language = replace(
         SHIPPED["go"].export.profile.literals, limits=Limits(elements=100, literal=96)
     )
@@ -204,7 +204,7 @@ def test_large_tables_are_text_of_their_bytes_and_small_ones_are_numbers():
         assert len(base64.b64decode(array.packed[0][1:-1])) == array.each * int(kind[1:]) // 8
 
 
-def test_functions_of_nested_tests_keep_within_depth_and_size():
+def test_functions_of_nested_conditions_respect_depth_and_size_limits():
     model = random_model(3, mixed_schema(), n_trees=1, n_splits=300)
     (tree,) = lower(model)
     columns = identifiers(model.schema.names, "in_")
@@ -221,7 +221,7 @@ def test_functions_of_nested_tests_keep_within_depth_and_size():
 
 
 @pytest.mark.matrix
-def test_the_laws_of_exporters_hold():
+def test_javascript_exporter_passes_the_contract_checks():
     need("node")
     check_exporter("javascript")
 
@@ -249,7 +249,7 @@ for (const row of refused) {
 
 
 @pytest.mark.matrix
-def test_a_number_in_a_row_with_names_is_a_category_and_in_an_array_a_code(tmp_path):
+def test_javascript_numbers_are_categories_in_objects_and_codes_in_arrays(tmp_path):
     need("node")
     cells = [*(4, 4.0, 1, 0, -0.0, -3, 2.5, 0.1, 1e-4, 1.5e-5, -1e-7, 1e-10, 5e-324, 1e16, 1e21)]
     cells += [2.0**70, 1.7976931348623157e308, 123456.789, True, False]
@@ -367,7 +367,7 @@ public class Main {
 @pytest.mark.matrix
 @pytest.mark.parametrize("language", LEAVES)
 @pytest.mark.parametrize("name", ["mixed", "fractional"])
-def test_leaves_are_the_nodes_that_the_model_names(language, name, tmp_path):
+def test_leaf_function_returns_the_leaf_nodes_of_the_model(language, name, tmp_path):
     need(*RUNTIMES[language])
     model, (place, main, program, commands) = EXTREMES[name](), LEAVES[language]
     rows = extreme_rows(model, most=200)
@@ -539,7 +539,7 @@ def model():
 
 
 @pytest.mark.matrix
-def test_a_folder_is_a_language_that_is_exported_run_and_verified(folder, model, tmp_path):
+def test_language_folder_is_exported_run_and_verified(folder, model, tmp_path):
     need("perl")
     (path,) = treekit.export(model, "perl", tmp_path / "forest", templates=str(folder))
     assert path.name == "forest.pl"
@@ -555,7 +555,7 @@ def test_a_folder_is_a_language_that_is_exported_run_and_verified(folder, model,
 
 
 @pytest.mark.matrix
-def test_the_command_line_finds_it_by_a_setting(folder, model, tmp_path, monkeypatch):
+def test_command_line_accepts_a_language_folder(folder, model, tmp_path, monkeypatch):
     need("perl")
     monkeypatch.chdir(tmp_path)
     model.save("m.treekit")
@@ -569,7 +569,7 @@ def test_the_command_line_finds_it_by_a_setting(folder, model, tmp_path, monkeyp
         assert done.exit_code == 0, done.output
 
 
-def test_faults_of_a_folder_are_reported_and_the_other_languages_load(folder, tmp_path):
+def test_faulty_language_folder_is_reported_and_others_load(folder, tmp_path):
     shutil.copytree(folder / "perl", tmp_path / "perl")
     for name, profile in (("broken", "suffix = 3"), ("no name", PROFILE)):
         (tmp_path / name).mkdir()
@@ -594,9 +594,7 @@ def test_a_templates_setting_without_the_language_folder_is_refused(folder, mode
 
 
 @pytest.mark.matrix
-def test_the_folder_of_the_language_itself_does_as_well_as_its_parent(
-    folder, model, tmp_path, monkeypatch
-):
+def test_templates_may_be_the_language_folder_or_its_parent(folder, model, tmp_path, monkeypatch):
     need("perl")
     (parent,) = treekit.export(model, "perl", tmp_path / "a.pl", templates=str(folder))
     monkeypatch.chdir(folder / "perl")
@@ -623,7 +621,7 @@ def test_verify_reports_other_faulty_languages(folder, model, tmp_path):
         assert treekit.verify(model, [path], templates=tmp_path, random_rows=20).equal
 
 
-def test_verify_names_what_a_language_lacks_to_run(folder, model, tmp_path):
+def test_verify_states_what_a_language_needs_to_run(folder, model, tmp_path):
     profiles = {"broken": "suffix = 3", "lua": PROFILE.replace(".pl", ".lua")}
     for name, profile in profiles.items():
         (tmp_path / "faulty" / name).mkdir(parents=True)
@@ -673,7 +671,7 @@ def test_models_that_templates_cannot_express_are_refused(folder):
         ('summary = "Perl', 'abilities = ["speed"]\nsummary = "Perl', "unknown ability 'speed'"),
     ],
 )
-def test_a_faulty_profile_is_named_with_the_expected_value(
+def test_faulty_language_profile_is_refused_with_the_expected_value(
     folder, model, tmp_path, before, after, said
 ):
     assert before in PROFILE
@@ -685,7 +683,7 @@ def test_a_faulty_profile_is_named_with_the_expected_value(
     assert said in str(caught.value)
 
 
-def test_a_profile_has_defaults_for_what_it_leaves_out(folder):
+def test_language_profile_has_defaults(folder):
     profile = read_profile(folder / "perl")
     assert (profile.name, profile.forms, profile.file_name) == ("perl", ("table",), "any")
     assert profile.literals.limits.if_else_nodes == 10
@@ -693,7 +691,7 @@ def test_a_profile_has_defaults_for_what_it_leaves_out(folder):
     assert profile.verify.text == "utf-8"
 
 
-def test_large_sums_of_a_language_without_integers_are_doubles_below_2_to_53(model):
+def test_large_sums_without_integer_types_are_doubles_below_2_to_53(model):
     made = treekit.registry.get("exporter", "javascript").export(model, "m")["m.mjs"].decode()
     assert "const leafUnits = Float64Array.of(" in made
     assert max(np.abs(model.units).max() * model.n_trees, 1) <= 2**53

@@ -159,7 +159,7 @@ def assert_equal_to_oracle(
 
 
 @pytest.mark.parametrize("trees", [1, 3, pytest.param(90, marks=pytest.mark.matrix)])
-def test_random_forests_of_all_split_kinds_agree_in_every_batch_size(trees: int) -> None:
+def test_random_forests_of_all_splits_predict_equally_in_every_batch_size(trees: int) -> None:
     rng = np.random.default_rng(trees)
     for schema in (
         export_onnx_mixed_schema(),
@@ -170,7 +170,7 @@ def test_random_forests_of_all_split_kinds_agree_in_every_batch_size(trees: int)
         assert_equal_to_oracle(model, random_rows(rng, schema, 120 if trees < 90 else 40))
 
 
-def test_small_random_trees_agree_on_many_seeds() -> None:
+def test_small_random_trees_predict_equally_for_many_seeds() -> None:
     for seed in range(12):
         rng = np.random.default_rng(1000 + seed)
         schema = export_onnx_mixed_schema()
@@ -194,7 +194,7 @@ def test_the_reference_evaluator_of_onnx_agrees_with_onnxruntime() -> None:
 
 
 @pytest.mark.parametrize("opset", [13, 17, 21])
-def test_every_offered_opset_runs_and_agrees(opset: int) -> None:
+def test_every_supported_opset_predicts_equally(opset: int) -> None:
     rng = np.random.default_rng(5)
     (offered,) = (setting for setting in ONNX_SETTINGS if setting.name == "opset")
     assert (offered.minimum, offered.maximum) == (13, 21)
@@ -204,7 +204,7 @@ def test_every_offered_opset_runs_and_agrees(opset: int) -> None:
 
 @pytest.mark.parametrize("missing", [0, 1])
 @pytest.mark.parametrize("kind", ["threshold", "subset", "multiway", "missing"])
-def test_missing_values_follow_the_stored_side(kind: str, missing: int) -> None:
+def test_missing_values_take_the_stored_branch(kind: str, missing: int) -> None:
     schema = export_onnx_mixed_schema()
     a, b = leaf([1.0, 0.0]), leaf([0.0, 1.0])
     root = {
@@ -225,7 +225,7 @@ def test_missing_values_follow_the_stored_side(kind: str, missing: int) -> None:
 @pytest.mark.parametrize(
     "size", [1, 2, 33, *(pytest.param(n, marks=pytest.mark.matrix) for n in (32, 64, 500))]
 )
-def test_sets_of_any_shape_hold_exactly_their_codes(size: int) -> None:
+def test_category_sets_of_any_shape_match_exactly_their_codes(size: int) -> None:
     schema = Schema(columns=(Column("c", "nominal", levels(size)),), classes=("a", "b"))
     rng = np.random.default_rng(size)
     rows = np.array([[*range(size), *(c + 0.5 for c in range(size)), *ODD_CODES]], np.float32).T
@@ -242,7 +242,7 @@ def test_sets_of_any_shape_hold_exactly_their_codes(size: int) -> None:
             assert_equal_to_oracle(make_model(schema, [build_tree(root, schema)]), rows, (5000,))
 
 
-def test_a_multiway_split_over_five_hundred_levels_agrees() -> None:
+def test_multiway_split_of_500_categories_predicts_equally() -> None:
     schema = Schema(columns=(Column("c", "nominal", levels(500)),), classes=("a", "b"))
     branches = {name: leaf([float(i % 3), 1.0]) for i, name in enumerate(levels(500)[::-1])}
     model = make_model(schema, [build_tree(multiway("c", branches, missing=7), schema)])
@@ -274,7 +274,9 @@ def test_tied_votes_of_ten_trees_go_to_the_first_class() -> None:
         ((), ["TreeEnsembleRegressor", "Cast", "Gemm", "Gather", "Div"]),
     ],
 )
-def test_few_operators_follow_the_trees(classes: tuple[Any, ...], operators: list[str]) -> None:
+def test_graph_has_few_operators_after_the_tree_ensemble(
+    classes: tuple[Any, ...], operators: list[str]
+) -> None:
     columns = tuple(Column(f"x{i}") for i in range(5))
     task = "classification" if classes else "regression"
     schema = Schema(columns=columns, classes=classes, task=task)  # type: ignore[arg-type]
@@ -307,7 +309,7 @@ def test_regression_keeps_small_values_beside_an_outlier() -> None:
 
 @pytest.mark.parametrize("trees", [1, pytest.param(90, marks=pytest.mark.matrix)])
 @pytest.mark.parametrize("value", [0.0, -1.5, 1e300, 5e-324])
-def test_a_regression_of_single_leaves_agrees(trees: int, value: float) -> None:
+def test_regression_of_single_leaves_predicts_equally(trees: int, value: float) -> None:
     schema = regression_schema()
     model = make_model(schema, [build_tree(leaf(value), schema)] * trees)
     assert_equal_to_oracle(model, random_rows(np.random.default_rng(0), schema, 20))
@@ -315,21 +317,21 @@ def test_a_regression_of_single_leaves_agrees(trees: int, value: float) -> None:
 
 @pytest.mark.parametrize("trees", [1, 3, pytest.param(90, marks=pytest.mark.matrix)])
 @pytest.mark.parametrize("classes", [("only",), ("a", "b"), ("a", "b", "c")])
-def test_single_leaves_and_one_class_agree(trees: int, classes: tuple[str, ...]) -> None:
+def test_single_leaves_and_one_class_predict_equally(trees: int, classes: tuple[str, ...]) -> None:
     schema = export_onnx_mixed_schema(classes)
     weights = [0.0] * (len(classes) - 1) + [2.0]
     model = make_model(schema, [build_tree(leaf(weights), schema)] * trees)
     assert_equal_to_oracle(model, random_rows(np.random.default_rng(1), schema, 20))
 
 
-def test_one_class_with_splits_agrees() -> None:
+def test_one_class_with_splits_predicts_equally() -> None:
     schema = export_onnx_mixed_schema((7,))
     model = export_onnx_random_model(np.random.default_rng(2), schema, 9, 3)
     assert_equal_to_oracle(model, random_rows(np.random.default_rng(3), schema, 20))
 
 
 @pytest.mark.matrix
-def test_a_thousand_classes_agree() -> None:
+def test_thousand_classes_predict_equally() -> None:
     rng = np.random.default_rng(4)
     schema = Schema(columns=(Column("x"),), classes=tuple(range(1000)))
     trees = []
@@ -351,7 +353,7 @@ def test_a_thousand_classes_agree() -> None:
 
 @pytest.mark.matrix
 @pytest.mark.parametrize("deep_side", [0, 1])
-def test_a_chain_of_depth_900_agrees(deep_side: int) -> None:
+def test_chain_of_depth_900_predicts_equally(deep_side: int) -> None:
     schema = Schema(columns=(Column("x"),), classes=("even", "odd"))
     node = leaf([1.0, 0.0])
     for i in range(900):
@@ -376,7 +378,7 @@ def test_a_tree_at_the_depth_bound_runs() -> None:
     assert_equal_to_oracle(model, rows, (3,))
 
 
-def test_sets_too_many_for_chains_of_tests_need_an_operator_that_has_sets() -> None:
+def test_large_category_sets_require_an_operator_with_sets() -> None:
     schema = Schema(columns=(Column("c", "nominal", levels(500)),), classes=("a", "b"))
     node = leaf([1.0, 0.0])
     for k in range(11):
@@ -402,14 +404,14 @@ def test_no_rows_give_no_predictions() -> None:
     "classes",
     [("yes", "no"), (2**62, -5), (True, False), (0.5, -1e300), ("中文", "😀 \0 */ \\")],
 )
-def test_labels_of_every_type_come_back_equal(classes: tuple[Any, ...]) -> None:
+def test_labels_of_every_type_are_returned_equal(classes: tuple[Any, ...]) -> None:
     model = export_onnx_random_model(
         np.random.default_rng(6), export_onnx_mixed_schema(classes), 3, 3
     )
     assert_equal_to_oracle(model, random_rows(np.random.default_rng(7), model.schema, 30), (30,))
 
 
-def test_metadata_hold_hostile_names_unharmed() -> None:
+def test_metadata_contain_hostile_names_unchanged() -> None:
     names = ['"', "a\nb", "*/", "\\", "??/", "{{ x }}", "class", "特征", "😀", "\ud800", "\0", " "]
     columns = tuple(Column(name, "nominal", tuple(names)) for name in names)
     schema = Schema(columns=columns, target="'; drop", classes=("\\", "'", '"'))
@@ -451,9 +453,7 @@ def test_only_operators_of_the_two_standard_domains_are_used() -> None:
         ({"classes": ("a", "\ud800")}, r"'\\ud800' is not valid Unicode text: rename it"),
     ],
 )
-def test_models_without_onnx_form_are_refused_by_name(
-    changes: dict[str, Any], message: str
-) -> None:
+def test_models_without_onnx_form_are_refused(changes: dict[str, Any], message: str) -> None:
     schema = export_onnx_mixed_schema(**changes)
     tree = build_tree(leaf([1.0, 2.0]), schema)
     with pytest.raises(ExportError, match=message):
@@ -478,7 +478,7 @@ def test_models_without_onnx_form_are_refused_by_name(
     ],
 )
 @pytest.mark.parametrize("opset", [13, 18])
-def test_a_refused_cell_raises_an_error_at_run_time(
+def test_refused_cell_raises_an_error_in_onnxruntime(
     policies: dict[str, Any],
     said: str,
     refused: list[list[float]],
@@ -565,7 +565,7 @@ def test_float64_rows_one_ulp_from_a_threshold_take_their_own_branch(runtime: st
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("runtime", RUNTIMES)
-def test_sums_up_to_two_to_the_53_stay_whole(runtime: str, dtype: str) -> None:
+def test_sums_up_to_2_to_the_53_are_exact_integers(runtime: str, dtype: str) -> None:
     schema = Schema((Column("x"),), task="regression", dtype=dtype)
     rng = np.random.default_rng(3)
     values = rng.normal(size=(37, 2)) * 10.0 ** rng.integers(-9, 3, (37, 1))
@@ -582,7 +582,7 @@ def test_sums_up_to_two_to_the_53_stay_whole(runtime: str, dtype: str) -> None:
     assert told.tolist() == wanted(model, rows).number[:, 0].tolist()
 
 
-def test_the_newer_operator_is_used_where_the_runtime_has_it_and_is_smaller() -> None:
+def test_tree_ensemble_5_is_used_if_supported_and_smaller() -> None:
     model = random_model(2, mixed_schema(("a", "b", "c", "d")), n_trees=20)
     assert "TreeEnsembleRegressor" in operators(model)
     newer = export_onnx(model, "m", target_runtime="1.24")["m.onnx"]
@@ -593,7 +593,7 @@ def test_the_newer_operator_is_used_where_the_runtime_has_it_and_is_smaller() ->
     assert proto.ir_version == 10
 
 
-def test_classes_few_of_which_a_leaf_names_keep_the_operator_that_leaves_out_zeros() -> None:
+def test_sparse_leaves_of_many_classes_keep_tree_ensemble_regressor() -> None:
     model = EXTREMES["thousand_classes"]()
     assert "TreeEnsembleRegressor" in operators(model, target_runtime="1.31")
 
@@ -619,7 +619,7 @@ def test_classes_few_of_which_a_leaf_names_keep_the_operator_that_leaves_out_zer
         ([FLOAT64_INPUTS, SET_MEMBERSHIP], "", None, ((1, 24), 17, 5)),
     ],
 )
-def test_a_runtime_and_a_model_choose_the_operators(
+def test_operators_are_chosen_by_runtime_and_model(
     needs: Any, target: str, opset: int | None, versions: Any
 ) -> None:
     profile = choose_profile(needs, target, opset)
@@ -644,7 +644,7 @@ def test_a_runtime_and_a_model_choose_the_operators(
         ([SET_MEMBERSHIP], "1.23", None, "large category sets.* set target_runtime to 1.24"),
     ],
 )
-def test_operators_missing_in_a_runtime_are_refused_by_name(
+def test_operators_missing_in_a_runtime_are_refused(
     needs: Any, target: str, opset: int | None, said: str
 ) -> None:
     with pytest.raises(ExportError, match=said):
@@ -672,7 +672,7 @@ def test_the_command_line_names_the_runtime(tmp_path: Path) -> None:
 # ------------------------------------------------------------------ columns
 
 
-def test_raw_rows_go_in_column_by_column() -> None:
+def test_inputs_columns_accepts_one_raw_tensor_per_column() -> None:
     cells = [(0.0, "red"), (0.0, "blue"), (0.0, "NA"), (1.0, "red"), (math.nan, "green")]
     cells += [(0.0, " NA "), (0.0, ""), (0.0, "None"), (0.0, "Red")]
     model = text_model()
@@ -687,7 +687,7 @@ def test_raw_rows_go_in_column_by_column() -> None:
     assert shares.tolist() == model.predict_proba(table).tolist()
 
 
-def test_nulls_of_a_dataframe_are_texts_that_mean_missing() -> None:
+def test_null_cells_of_a_text_column_are_missing() -> None:
     session = export_onnx_forms_session_of(text_model(), inputs="columns")
     nulls = columns_of([(0.0, ""), (0.0, "x"), (0.0, "x")])
     nulls["colour"][1:, 0] = [None, math.nan]
@@ -715,7 +715,7 @@ def test_missing_marks_are_distinguished_from_unseen_texts(dtype: str) -> None:
             run(text)
 
 
-def test_columns_refuse_what_the_model_refuses() -> None:
+def test_graph_with_column_inputs_refuses_what_the_model_refuses() -> None:
     session = export_onnx_forms_session_of(text_model(missing="error"), inputs="columns")
     assert session.run(["label"], columns_of([(0.0, "red")]))[0].tolist() == ["no"]
     for row in [(math.nan, "red"), (0.0, ""), (0.0, "green")]:
@@ -723,7 +723,7 @@ def test_columns_refuse_what_the_model_refuses() -> None:
             session.run(None, columns_of([row]))
 
 
-def test_inputs_are_called_as_their_columns_or_as_near_as_can_be() -> None:
+def test_input_names_are_column_names_or_the_nearest_valid_name() -> None:
     names = ("label", "", "a\0b", "\ud800", "column 1", "sums", "X", "label_2", "a\\x00b", "é 😀")
     schema = Schema(tuple(map(Column, names)), classes=("no", "yes"))
     given = make_input_names(schema, ["label", "probabilities"])
@@ -742,7 +742,7 @@ def test_inputs_are_called_as_their_columns_or_as_near_as_can_be() -> None:
     assert session.run(["label"], rows)[0].tolist() == ["yes", "no", "yes"]
 
 
-def test_a_level_that_is_not_unicode_needs_a_tensor() -> None:
+def test_invalid_unicode_category_is_refused_with_column_inputs() -> None:
     schema = Schema((Column("c", "nominal", ("a", "\ud800")),), classes=("no", "yes"))
     model = make_model(schema, [build_tree(leaf([1, 2]), schema)])
     with pytest.raises(ExportError, match=r"'\\ud800' of column 'c' is not valid.*inputs='tensor'"):
@@ -752,7 +752,7 @@ def test_a_level_that_is_not_unicode_needs_a_tensor() -> None:
 # ------------------------------------------------------------------ outputs
 
 
-def test_maps_hold_the_probabilities_in_float32() -> None:
+def test_zipmap_contains_probabilities_in_float32() -> None:
     model = text_model()
     rows = np.array([[0, 0], [0, 1], [1, 0]], dtype=np.float32)
     session = export_onnx_forms_session_of(model, zipmap=True)
@@ -761,7 +761,7 @@ def test_maps_hold_the_probabilities_in_float32() -> None:
     assert maps == [dict(zip(("no", "yes"), map(np.float32, row), strict=True)) for row in shares]
 
 
-def test_maps_of_several_targets_have_each_its_labels() -> None:
+def test_zipmap_of_several_targets_has_the_labels_of_each() -> None:
     schema = Schema((Column("x"),), classes=("no", "yes"), more=(Output("second", (7, -3, 5)),))
     tree = build_tree(threshold("x", 0, leaf([1, 3, 1, 1, 2]), leaf([1, 1, 5, 1, 2])), schema)
     session = export_onnx_forms_session_of(make_model(schema, [tree]), zipmap=True)
@@ -780,7 +780,7 @@ def test_maps_of_several_targets_have_each_its_labels() -> None:
         ("one_number", "the model is a regression: choose zipmap=False"),
     ],
 )
-def test_maps_unsupported_by_onnx_are_refused_by_name(name: str, said: str) -> None:
+def test_zipmap_with_unsupported_labels_is_refused(name: str, said: str) -> None:
     with pytest.raises(ExportError, match=said):
         export_onnx(EXTREMES[name](), "m", zipmap=True)
 
@@ -808,7 +808,7 @@ def test_a_path_marks_the_nodes_from_the_root_to_the_leaf(runtime: str) -> None:
             assert path == "".join("01"[k in way] for k in range(tree.n_nodes))
 
 
-def test_paths_beyond_all_bounds_are_refused_by_name() -> None:
+def test_decision_path_output_that_is_too_large_is_refused() -> None:
     with pytest.raises(ExportError, match=r"decision_path=True needs a single path .*leaf=True"):
         export_onnx(EXTREMES["fractional"](), "m", decision_path=True)
     schema = Schema((Column("x"),), classes=("no", "yes"))
@@ -851,7 +851,7 @@ def test_verify_runs_every_form(settings: dict[str, Any], tmp_path: Path) -> Non
 
 @pytest.mark.parametrize("settings", [{"inputs": "columns", "leaf": True}, {"decision_path": True}])
 @pytest.mark.parametrize("runtime", RUNTIMES)
-def test_the_same_model_gives_the_same_bytes_export_onnx_forms(
+def test_every_form_of_the_same_model_gives_the_same_bytes(
     runtime: str, settings: dict[str, Any]
 ) -> None:
     model = random_model(5, mixed_schema(), n_trees=3)
@@ -919,7 +919,7 @@ def test_sums_of_leaf_values_beyond_a_double_are_exact(n_outputs, settings) -> N
     assert_like_the_oracle(model, rng.uniform(-1.2, 1.2, (200, 1)), **settings)
 
 
-def test_divided_rows_far_down_a_chain_keep_every_unit_of_their_mass() -> None:
+def test_fractional_rows_in_a_deep_chain_predict_equally() -> None:
     schema = Schema(columns=(Column("a"), Column("b")), classes=("no", "yes"))
     node = leaf([1, 2])
     for at in range(40):
@@ -929,7 +929,7 @@ def test_divided_rows_far_down_a_chain_keep_every_unit_of_their_mass() -> None:
     assert_like_the_oracle(model, rows)
 
 
-def test_costs_beyond_the_precision_of_a_double_still_decide() -> None:
+def test_costs_beyond_double_precision_are_compared_exactly() -> None:
     schema = Schema(columns=(Column("a"),), classes=("x", "y", "z"))
     tree = build_tree(threshold("a", 0.0, leaf([5, 3, 1]), leaf([1, 4, 9])), schema)
     costs = np.array([[0, 16384, 16383], [16384, 0, 16384], [16383, 16384, 0]])
@@ -938,7 +938,7 @@ def test_costs_beyond_the_precision_of_a_double_still_decide() -> None:
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_the_least_of_large_costs_is_found_among_near_and_equal_ones(seed: int) -> None:
+def test_least_of_large_nearly_equal_costs_is_chosen(seed: int) -> None:
     rng = np.random.default_rng(seed)
     schema = Schema(columns=(Column("a"), Column("b")), classes=("w", "x", "y", "z"))
     votes = rng.choice([0, 1, 3], (3, 4)) + np.eye(4)[:3]
@@ -967,7 +967,7 @@ def test_no_graph_multiplies_integers(name: str) -> None:
 
 
 @pytest.mark.parametrize("rows", [0, 1, 5000])
-def test_batches_of_any_size_are_divided_equally(rows: int) -> None:
+def test_fractional_instances_predict_equally_in_batches_of_any_size(rows: int) -> None:
     schema = Schema(columns=(Column("a"), Column("b")), classes=("no", "yes"))
     below = threshold("b", 0.5, leaf([3, 1]), leaf([1, 5]))
     tree = build_tree(threshold("a", 0.5, below, leaf([2, 2])), schema)
@@ -981,7 +981,9 @@ def test_batches_of_any_size_are_divided_equally(rows: int) -> None:
 
 
 @pytest.mark.parametrize("policies", [{"missing": "error"}, {"unknown": "error"}])
-def test_graphs_with_derived_columns_refuse_rows_too(policies: dict[str, Any]) -> None:
+def test_graph_with_derived_columns_refuses_missing_and_unseen_cells(
+    policies: dict[str, Any],
+) -> None:
     columns = (Column("a"), Column("b"), Column("c", "nominal", ("x", "y")))
     schema = Schema(columns=columns, classes=("no", "yes"))
     slanted = oblique({"a": 1.0, "b": -2.0}, 0.5, leaf([3, 1]), leaf([1, 2]))

@@ -73,14 +73,14 @@ def assert_all_forms(model: Model, rows: list[list[float]] | None = None) -> Non
     ("seed", "n_splits"),
     [(0, 20), *(pytest.param(k, 60, marks=pytest.mark.matrix) for k in (1, 2))],
 )
-def test_all_kinds_of_splits_agree(dtype, classes, seed, n_splits):
+def test_every_kind_of_split_predicts_equally(dtype, classes, seed, n_splits):
     schema = mixed_schema(classes, dtype=dtype)
     assert_all_forms(random_model(seed, schema, n_splits=n_splits))
 
 
 @SLOW
 @given(st.data())
-def test_models_of_any_kind_agree(data):
+def test_random_models_of_any_kind_predict_equally(data):
     model = data.draw(models(kinds=ALL_KINDS))
     assert_all_forms(model, data.draw(matrices(model)).tolist())
 
@@ -93,7 +93,7 @@ def test_policies_refuse_rows_and_name_the_column(missing, unknown):
 
 
 @pytest.mark.parametrize("classes", [("only",), ("a", "b"), ()])
-def test_single_leaves_agree(classes):
+def test_single_leaves_predict_equally(classes):
     schema = mixed_schema(classes)
     tree = build_tree(leaf([2.0, 5.0] if len(classes) == 2 else [3.0]), schema)
     assert_all_forms(make_model(schema, [tree] * 3))
@@ -101,19 +101,19 @@ def test_single_leaves_agree(classes):
 
 @pytest.mark.parametrize("side", [0, 1])
 @pytest.mark.parametrize("depth", [900, pytest.param(5000, marks=pytest.mark.matrix)])
-def test_deep_chains_agree(side, depth):
+def test_deep_chains_predict_equally(side, depth):
     model = chain(depth, mixed_schema(), side)
     xs = [NAN, *np.linspace(-1, depth + 1, 20).tolist(), float(depth), 0.0]
     assert_all_forms(model, [[x, 0.0, 0.0, 0.0, 0.0] for x in xs])
 
 
 @pytest.mark.matrix
-def test_a_thousand_classes_agree():
+def test_thousand_classes_predict_equally():
     schema = mixed_schema(tuple(range(1000)))
     assert_all_forms(chain(1500, schema), [[float(x), 0, 0, 0, 0] for x in range(0, 1500, 50)])
 
 
-def test_an_outlier_leaves_the_other_numbers_of_a_regression_exact():
+def test_other_leaf_values_stay_exact_beside_an_outlier():
     schema = mixed_schema(())
     trees = [
         build_tree(threshold(0, 5.0, leaf(1e9), leaf(0.1 * n + 1e-7)), schema) for n in range(20)
@@ -149,12 +149,12 @@ def test_a_row_may_be_a_dict_in_any_order():
         ([1, "red", [], None, None], "which is no number"),
     ],
 )
-def test_rows_that_do_not_fit_are_refused_in_words(row, message):
+def test_invalid_rows_raise_value_error_with_the_reason(row, message):
     with pytest.raises(ValueError, match=message):
         import_python(random_model(1, mixed_schema()))["predict"](row)
 
 
-def test_numbers_of_any_kind_and_marks_of_missing_values_are_read():
+def test_numbers_of_any_type_and_missing_value_marks_are_read():
     schema = Schema(
         (Column("n"), Column("c", "nominal", ("1", "True", "2.5", "?"))), classes=(0, 1)
     )
@@ -172,7 +172,7 @@ def test_numbers_of_any_kind_and_marks_of_missing_values_are_read():
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_the_file_scores_a_table_as_a_script(tmp_path, form):
+def test_exported_file_predicts_a_table_as_a_script(tmp_path, form):
     schema = Schema(
         (Column("größe"), Column("c", "nominal", ("1", "True", "a,b"))), classes=("ja", "nein")
     )
@@ -192,7 +192,7 @@ def test_the_file_scores_a_table_as_a_script(tmp_path, form):
     assert [answer[0] for answer in answers[1:]] == ["ja", "ja", "ja", "nein", "nein"]
 
 
-def test_a_script_names_the_fault_of_a_table(tmp_path):
+def test_script_reports_the_error_of_an_invalid_table(tmp_path):
     (source,) = export_python(random_model(1, mixed_schema()), "m").values()
     (tmp_path / "m.py").write_bytes(source)
     (tmp_path / "rows.csv").write_text("size,colour,age,town,void\n1,red\n")
@@ -209,7 +209,7 @@ def test_source_is_ascii_and_of_bounded_nesting():
     assert max(len(line) - len(line.lstrip()) for line in lines) <= 4 * 18
 
 
-def test_the_marks_of_the_model_are_those_of_the_file():
+def test_exported_file_uses_the_missing_value_marks_of_the_model():
     schema = Schema(
         (Column("n"), Column("c", "nominal", ("a", "b"))), classes=(0, 1), missing_marks=("-999",)
     )
@@ -272,7 +272,7 @@ def test_every_extreme_model_predicts_bit_for_bit_and_returns_its_leaves(name, f
     assert np.array_equal(np.array(told).reshape(len(some), -1), leaf_indices(model, some))
 
 
-def test_batches_and_the_schema_are_there():
+def test_exported_file_offers_batch_prediction_and_the_schema():
     model = EXTREMES["mixed"]()
     names = import_python(model)
     cells = [text_row(model.schema, row) for row in extreme_rows(model, most=10).tolist()]
@@ -336,7 +336,7 @@ TABLE = '\ufeffc,größe,other\n"a,b",1,x\n1,1e0,"x\ny"\n\n True,2.5,x\nnew,,x\n
 
 
 @pytest.mark.parametrize("form", ["if_else", "table"])
-def test_a_script_writes_what_treekit_predict_writes(tmp_path, form):
+def test_script_writes_the_output_of_treekit_predict(tmp_path, form):
     model = table_model()
     model.save(tmp_path / "m.treekit")
     written(model, tmp_path, form=form)
@@ -392,7 +392,7 @@ def test_an_unreadable_table_raises_an_error_with_the_reason(tmp_path, table, me
     assert sorted(path.name for path in tmp_path.iterdir()) == ["m.py"]
 
 
-def test_a_regression_script_offers_no_probabilities_and_a_closed_pipe_is_not_an_error(tmp_path):
+def test_regression_script_has_no_probabilities_and_ignores_a_closed_pipe(tmp_path):
     written(random_model(1, mixed_schema(())), tmp_path)
     done = run(tmp_path, "--proba", given=b"")
     assert done.returncode == 2

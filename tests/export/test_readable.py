@@ -93,7 +93,7 @@ def test_the_readable_form_is_written_or_refused_with_the_reason(language, iris,
         export(iris, language, tmp_path / "old", api="full")
 
 
-def test_other_cells_have_no_readable_form_in_c(iris, tmp_path):
+def test_readable_c_is_refused_with_other_input_or_arithmetic(iris, tmp_path):
     with pytest.raises(ExportError, match="input or arithmetic is set"):
         export(iris, "c", tmp_path / "iris", form="readable", arithmetic="integer")
     made = export(iris, "c", tmp_path / "iris", arithmetic="integer")[0].read_text()
@@ -129,13 +129,13 @@ def test_only_columns_that_are_tested_are_read(iris, tmp_path):
         predict({"petal length (cm)": 3.0})
 
 
-def test_the_complete_interface_is_written_by_request(iris, tmp_path):
+def test_form_full_writes_the_complete_interface(iris, tmp_path):
     names = runpy.run_path(str(written(iris, tmp_path, form="full")))
     assert "predict_proba" in names
     assert names["FEATURES"] == iris.schema.names
 
 
-def test_known_categories_are_named_once_and_the_rest_is_missing(tmp_path):
+def test_unseen_categories_are_replaced_by_missing_before_the_splits(tmp_path):
     schema = Schema((Column("c", "nominal", tuple("abcd")), Column("x")), classes=("n", "y"))
     tree = build_tree(
         subset(
@@ -163,7 +163,7 @@ def written_c(model, folder):
     return source, header
 
 
-def test_c_is_a_struct_and_nested_tests(tmp_path):
+def test_readable_c_is_a_struct_and_nested_if_statements(tmp_path):
     frame = load_iris(as_frame=True).frame
     frame["target"] = load_iris().target_names[frame["target"]]
     iris = treekit.train(frame, "target", max_depth=3, seed=0)
@@ -176,7 +176,7 @@ def test_c_is_a_struct_and_nested_tests(tmp_path):
     assert "row->petal_length_cm <= 2.45f" in (tmp_path / "tree.c").read_text()
 
 
-def test_a_wrong_test_of_readable_c_is_seen(iris, tmp_path):
+def test_verify_detects_a_changed_condition_in_readable_c(iris, tmp_path):
     source, header = written_c(iris, tmp_path)
     right = source.read_text()
     for wrong in (right.replace("<=", ">=", 1), right.replace("return TREE_SETOSA", "return 7")):
@@ -283,7 +283,7 @@ def test_readable_javascript_is_equal_to_its_model(tmp_path_factory, model):
 
 
 @pytest.mark.matrix
-def test_a_java_class_may_be_called_as_its_record(iris, tmp_path):
+def test_java_class_named_like_its_record_compiles(iris, tmp_path):
     need("javac")
     (path,) = export(iris, "java", tmp_path / "Row.java", package="com.example")
     assert "public record Row_(" in path.read_text()
@@ -330,7 +330,7 @@ def list_readable_models():
 
 @pytest.mark.matrix
 @pytest.mark.parametrize("language", LANGUAGES)
-def test_many_models_are_written_for_readers_in_other_languages(language, tmp_path):
+def test_many_models_are_written_readably_in_other_languages(language, tmp_path):
     need(LANGUAGES[language])
     exporter, all_models = registry.get("exporter", language), list_readable_models()
     assert len(all_models) >= 30
@@ -366,7 +366,7 @@ def test_iris_is_written_in_40_lines_in_other_languages(language, iris, tmp_path
 
 
 @pytest.mark.parametrize("text", HOSTILE)
-def test_names_cannot_leave_their_comment(text):
+def test_names_cannot_close_their_comment(text):
     kept = comment_text(text)
     assert not set(kept) & set("\"'\\/*\n\r#`{}")
     assert kept.isprintable()
@@ -399,7 +399,7 @@ def hostile_model():
     return make_model(schema, [build_tree(root, schema)])
 
 
-def test_hostile_names_stay_data(tmp_path):
+def test_hostile_names_are_escaped(tmp_path):
     model = hostile_model()
     path = written(model, tmp_path)
     functions = [
@@ -489,7 +489,7 @@ def write_page(folder):
 
 
 @pytest.mark.matrix
-def test_the_page_of_examples_shows_trees_in_every_language(tmp_path):
+def test_examples_page_shows_trees_in_every_language(tmp_path):
     need(*LANGUAGES.values())
     assert PAGE.read_text() == write_page(tmp_path), "run python -m tests.export.test_readable"
 

@@ -73,7 +73,7 @@ def compile_as_c_plus_plus(folder: Path, standard: str) -> None:
 
 
 @pytest.mark.parametrize("standard", [C_PLUS_PLUS[0], *map(later, C_PLUS_PLUS[1:])])
-def test_every_form_of_c_is_cpp(standard, tmp_path):
+def test_every_form_of_c_compiles_as_cpp(standard, tmp_path):
     need("g++")
     models = {name: EXTREMES[name]() for name in VARIED}
     for n_trees in (1, 8):
@@ -87,14 +87,14 @@ def test_every_form_of_c_is_cpp(standard, tmp_path):
 @pytest.mark.matrix
 @pytest.mark.parametrize("standard", C_PLUS_PLUS[::3])
 @pytest.mark.parametrize("part", range(4))
-def test_every_extreme_model_is_cpp(standard, part, tmp_path):
+def test_every_extreme_model_compiles_as_cpp(standard, part, tmp_path):
     names = sorted(EXTREMES.keys() - LARGE)[part::4]
     write_c(tmp_path, {name: EXTREMES[name]() for name in names})
     compile_as_c_plus_plus(tmp_path, standard)
 
 
 @pytest.mark.matrix
-def test_large_tables_of_c_are_cpp(tmp_path, monkeypatch):
+def test_large_tables_of_c_compile_as_cpp(tmp_path, monkeypatch):
     """They are written as strings, which need a place for the NUL in C++."""
     for module in (c_layouts, sys.modules[c_module]):
         monkeypatch.setattr(module, "MAX_ARRAY_ELEMENTS", 3)
@@ -114,7 +114,7 @@ virtual void volatile wchar_t while xor xor_eq""".split()  # noqa: SIM905
 """Words of C23 and C++20."""
 
 
-def test_no_column_of_readable_c_is_a_word_of_c_or_cpp(tmp_path):
+def test_readable_c_fields_are_not_reserved_words_of_c_or_cpp(tmp_path):
     need("gcc")
     half = len(CPP_WORDS) // 2
     columns = [Column(word) for word in CPP_WORDS[:half]]
@@ -137,7 +137,7 @@ def test_no_column_of_readable_c_is_a_word_of_c_or_cpp(tmp_path):
 
 
 @pytest.mark.parametrize("standard", [C_PLUS_PLUS[0], *map(later, C_PLUS_PLUS[1:])])
-def test_readable_c_is_cpp(standard, tmp_path):
+def test_readable_c_compiles_as_cpp(standard, tmp_path):
     models = {name: make() for name, make in EXTREMES.items() if name not in LARGE}
     models["hostile"] = hostile_model()
     lines = []
@@ -195,7 +195,7 @@ def find_late_annotations(source: str) -> list[str]:
     return [text for text in texts if re.search(r"[|\[]", text)]
 
 
-def test_an_annotation_of_a_later_python_is_found():
+def test_annotations_of_newer_python_are_found():
     assert find_late_annotations("def f(x: float | None) -> list[int]: ...") == [
         "float | None",
         "list[int]",
@@ -205,7 +205,7 @@ def test_an_annotation_of_a_later_python_is_found():
         find_late_annotations("if (x := 1): pass")
 
 
-def test_python_files_are_of_the_oldest_release_that_they_name(tmp_path):
+def test_exported_python_has_no_annotations_newer_than_python_3_7(tmp_path):
     for path in write_python(tmp_path):
         source = path.read_text(encoding="utf-8")
         assert find_late_annotations(source) == [], path.name
@@ -216,7 +216,7 @@ def test_python_files_are_of_the_oldest_release_that_they_name(tmp_path):
 
 
 @pytest.mark.matrix
-def test_every_python_of_this_machine_gives_the_same_bits(tmp_path, monkeypatch):
+def test_every_installed_python_predicts_the_same_bits(tmp_path, monkeypatch):
     written = write_python(tmp_path)
     for python in [Path(sys.executable), *list_pythons()]:
         monkeypatch.setattr(sys, "executable", str(python))  # runs what verify runs
@@ -233,7 +233,7 @@ def test_every_python_of_this_machine_gives_the_same_bits(tmp_path, monkeypatch)
                 assert not len(differing(wanted(model, own), told)), (python, path.name)
 
 
-def test_a_whole_number_beyond_doubles_is_read_as_the_model_reads_it(tmp_path):
+def test_integers_beyond_2_to_53_are_converted_as_by_the_model(tmp_path):
     """Python compares integers with floats exactly; the model's input is a double."""
     schema = Schema((Column("x"),), classes=("low", "high"), dtype="float64")
     model = make_model(
@@ -343,7 +343,7 @@ LANGUAGES = {"javascript": "node", "java": "javac", "rust": "rustc", "go": "go"}
 @pytest.mark.matrix
 @pytest.mark.parametrize("language", LANGUAGES)
 @pytest.mark.parametrize("plain", [True, False])
-def test_other_languages_are_built_and_run_in_every_locale(
+def test_exports_in_other_languages_run_in_every_locale(
     language, plain, tmp_path, request, monkeypatch
 ):
     need(LANGUAGES[language])
@@ -357,7 +357,7 @@ def test_other_languages_are_built_and_run_in_every_locale(
 
 
 @pytest.mark.matrix
-def test_c_computes_in_every_locale(german, tmp_path):
+def test_exported_c_calls_no_locale_dependent_function(german, tmp_path):
     """It calls no function of a library, and so none that looks at the locale."""
     need("gcc", "nm")
     sources = [
@@ -377,7 +377,7 @@ def test_c_computes_in_every_locale(german, tmp_path):
 
 
 @pytest.mark.matrix
-def test_numbers_of_files_have_points_in_every_locale(german, tmp_path):
+def test_exported_numbers_have_decimal_points_in_every_locale(german, tmp_path):
     """Whatever the locale, the same bytes are exported."""
     treekit.export(melon_model(), "c", tmp_path / "here.c", form="full")
     melon_model().save(tmp_path / "m.treekit")

@@ -69,7 +69,7 @@ def check_tensor(told: Any, of_graph: Any, max_batch_size: int) -> None:
 @pytest.mark.parametrize("max_batch_size", [0, 64])
 @pytest.mark.parametrize("inputs", ["tensor", "columns"])
 @pytest.mark.parametrize("name", ["mixed", "mixed_numbers", "several_labels", "several_numbers"])
-def test_the_configuration_is_of_the_schema_and_fits_the_graph(
+def test_configuration_is_valid_and_matches_the_tensors_of_the_graph(
     tmp_path, name, inputs, max_batch_size
 ):
     paths = export(
@@ -98,7 +98,7 @@ def test_the_configuration_is_of_the_schema_and_fits_the_graph(
         check_tensor(told, of_graph, max_batch_size)
 
 
-def test_settings_are_written_where_the_schema_has_them(tmp_path):
+def test_settings_are_written_to_their_configuration_fields(tmp_path):
     (path, graph, _) = export(
         MODEL, "triton", tmp_path / "adult", version=12, max_batch_size=256, batch_delay=500,
         instances=3, threads=0, target_runtime="1.20",
@@ -115,7 +115,7 @@ def test_settings_are_written_where_the_schema_has_them(tmp_path):
         export(MODEL, "triton", tmp_path / "adult", version=0)
 
 
-def test_classes_are_named_in_a_file_that_the_probabilities_speak_of(tmp_path):
+def test_class_names_are_in_the_label_file_of_the_probabilities_output(tmp_path):
     schema = Schema((Column("x"),), classes=("nein", "später", "ja"))
     tree = build_tree(threshold(0, 0.5, leaf([1, 0, 2]), leaf([0, 3, 0])), schema)
     (path, _, labels) = export(make_model(schema, [tree]), "triton", tmp_path / "m")
@@ -128,7 +128,7 @@ def test_classes_are_named_in_a_file_that_the_probabilities_speak_of(tmp_path):
     assert [one.label_filename for one in config_of(path).output] == ["", ""]
 
 
-def test_hostile_names_of_columns_are_only_data(tmp_path):
+def test_hostile_column_names_are_escaped(tmp_path):
     names = [*HOSTILE, '" max_batch_size: 9 x: "', "a\\", "}", "\u202eabc", "'"]
     names = list(dict.fromkeys(names))
     schema = Schema(tuple(map(Column, names)), classes=("n", "y"))
@@ -167,21 +167,21 @@ def test_a_name_that_is_not_utf_8_is_refused(tmp_path):
 
 
 @pytest.mark.parametrize("output", ["repo/adult", "repo/adult/config.pbtxt", "repo/adult.v2"])
-def test_the_folder_or_its_main_file_may_be_named(tmp_path, output):
+def test_output_may_be_the_folder_or_its_main_file(tmp_path, output):
     (config, *_) = export(MODEL, "triton", tmp_path / output)
     assert config.parent == tmp_path / output.removesuffix("/config.pbtxt")
     assert config_of(config).name == config.parent.name
 
 
 @pytest.mark.parametrize("name", ["adult.onnx", "adult.c", ""])
-def test_a_folder_is_not_called_as_a_file_of_another_target(tmp_path, name, monkeypatch):
+def test_folder_named_like_a_file_of_another_target_is_refused(tmp_path, name, monkeypatch):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(ExportError, match="cannot be a model folder"):
         export(MODEL, "triton", name)
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_second_version_stands_beside_the_first(tmp_path):
+def test_second_version_is_added_beside_the_first(tmp_path):
     export(MODEL, "triton", tmp_path / "m")
     export(MODEL, "triton", tmp_path / "m", version=2)
     files = sorted(str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*.*"))
@@ -208,7 +208,7 @@ def test_a_failed_export_leaves_no_folders_behind(tmp_path):
 @pytest.mark.parametrize(
     "name", ["other/b", "b", "m/../b", "m//b", "/m/b", "m/", "m\\b", "m/a\\b", "../m/b"]
 )
-def test_a_folder_s_exporter_cannot_write_outside_of_it(tmp_path, name):
+def test_folder_exporter_cannot_write_outside_its_folder(tmp_path, name):
     exporter = Exporter("sly", "/a", lambda *_: {"m/a": b"", name: b""})
     with pytest.raises(PluginError, match=r"'sly' returned the file name .* in the folder 'm'"):
         export(MODEL, exporter, tmp_path / "m")
@@ -216,13 +216,13 @@ def test_a_folder_s_exporter_cannot_write_outside_of_it(tmp_path, name):
 
 
 @pytest.mark.parametrize("suffix", ["a", "", "/a/b", ".a/b"])
-def test_a_suffix_is_an_ending_or_one_file_of_a_folder(suffix):
+def test_invalid_suffix_of_an_exporter_is_refused(suffix):
     record = Exporter("sly", suffix, lambda model, name: {})
     with pytest.raises(PluginError, match="has suffix"):
         check_record(record, find_kind(record))
 
 
-def test_the_exporter_keeps_the_laws_of_exporters():
+def test_exporter_passes_the_contract_checks():
     (own,) = [one for one in treekit_exporters() if one.name == "triton"]
     assert check_exporter(own, strict=True).breaches == ()
 
@@ -242,7 +242,7 @@ def export_triton_small_model() -> Model:
     return make_model(schema, [tree])
 
 
-def test_the_command_writes_a_repository_that_verify_proves(tmp_path):
+def test_command_writes_a_repository_that_verify_accepts(tmp_path):
     model = export_triton_small_model().save(tmp_path / "m.treekit") or tmp_path / "m.treekit"
     folder = tmp_path / "repo" / "adult"
     told = run("export", model, "--to", "triton", "--max-batch-size", 8, "-o", folder)
@@ -256,7 +256,7 @@ def test_the_command_writes_a_repository_that_verify_proves(tmp_path):
     assert "triton" in run("plugins")
 
 
-def test_a_model_file_in_the_way_is_not_written_over(tmp_path):
+def test_export_does_not_overwrite_its_model_file(tmp_path):
     export_triton_small_model().save(tmp_path / "config.pbtxt")
     before = (tmp_path / "config.pbtxt").read_bytes()
     told = run("export", tmp_path / "config.pbtxt", "--to", "triton", "-o", tmp_path, code=2)

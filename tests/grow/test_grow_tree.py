@@ -202,7 +202,7 @@ def test_alternating_classes_are_separated_row_by_row() -> None:
 
 
 @pytest.mark.matrix
-def test_many_codes_take_the_sorted_path_and_agree() -> None:
+def test_columns_of_many_codes_equal_the_oracle() -> None:
     rng = random.Random(7)
     # Insertion sort, narrow digits, wide digits; the oracle's time is quadratic in rows.
     for n, width, depth in ((40, 2, 2), (300, 2, 2), (2100, 1, 1)):
@@ -215,7 +215,7 @@ def test_many_codes_take_the_sorted_path_and_agree() -> None:
 
 
 @pytest.mark.matrix
-def test_codes_above_sixteen_bits_agree_with_the_oracle_at_the_root() -> None:
+def test_codes_above_16_bits_give_the_root_split_of_the_oracle() -> None:
     n = 66_000
     values = np.random.default_rng(3).permutation(n).astype(float)
     y = (values >= 41_234).astype(int)
@@ -227,7 +227,7 @@ def test_codes_above_sixteen_bits_agree_with_the_oracle_at_the_root() -> None:
 
 
 @pytest.mark.matrix
-def test_a_column_of_three_hundred_levels_is_split_by_wide_codes() -> None:
+def test_column_of_300_categories_is_split_by_wide_codes() -> None:
     rng = random.Random(11)
     n = 900
     column = [rng.randrange(300) for _ in range(n)]
@@ -253,7 +253,7 @@ def test_nodes_without_most_of_the_categories_equal_the_oracle(multiway: bool) -
     assert absent > (0 if multiway else len(tree.level_branch) // 2)
 
 
-def test_a_tree_keeps_nothing_that_it_was_grown_in() -> None:
+def test_grown_tree_does_not_keep_working_memory_alive() -> None:
     rng = random.Random(12)
     column = [rng.randrange(200) for _ in range(900)]
     y = [rng.randrange(2) for _ in column]
@@ -280,7 +280,7 @@ def test_pure_nodes_stay_leaves_under_fractional_weights() -> None:
     assert grow(problem).tree.n_leaves == 2
 
 
-def test_a_large_mean_hides_no_split() -> None:
+def test_target_with_a_large_mean_is_split() -> None:
     # The textbook sum of squares loses all digits here.
     x = list(range(40))
     problem = reference.Problem([x], [1e8 + (i >= 13) for i in x], [None], "squared_error")
@@ -290,7 +290,7 @@ def test_a_large_mean_hides_no_split() -> None:
     assert tree.value[tree.leaves, 0].tolist() == [1e8, 1e8 + 1]
 
 
-def test_a_useless_column_makes_no_split() -> None:
+def test_columns_without_gain_are_not_split() -> None:
     x = [0, 0, 1, 1] * 3  # exclusive or: no first split gains anything
     z = [0, 1, 0, 1] * 3
     y = [a ^ b for a, b in zip(x, z, strict=True)]
@@ -300,7 +300,7 @@ def test_a_useless_column_makes_no_split() -> None:
     assert grow(regression).tree.n_nodes == 1
 
 
-def test_missing_or_not_is_a_split_of_its_own() -> None:
+def test_missing_versus_known_is_a_possible_split() -> None:
     column = [None, 1.0, None, 2.0, 3.0, None]
     y = [1, 0, 1, 0, 0, 1]
     tree = grow(reference.Problem([column], y, [None], "gini", 2)).tree
@@ -308,7 +308,7 @@ def test_missing_or_not_is_a_split_of_its_own() -> None:
     assert tree.value[1].tolist() == [0, 3]
 
 
-def test_missing_rows_follow_the_learned_side() -> None:
+def test_missing_values_take_the_learned_branch() -> None:
     for lost_class, side in ((0, 0), (1, 1)):
         column = [0.0, 1.0, 2.0, 3.0, None]
         y = [0, 0, 1, 1, lost_class]
@@ -317,13 +317,13 @@ def test_missing_rows_follow_the_learned_side() -> None:
         assert tree.missing[0] == side
 
 
-def test_where_nothing_was_missing_the_heavier_branch_takes_it() -> None:
+def test_missing_branch_is_the_heavier_one_if_nothing_was_missing() -> None:
     for y, side in (([0, 0, 0, 1], 0), ([0, 1, 1, 1], 1), ([0, 0, 1, 1], 0)):
         tree = grow(reference.Problem([[0.0, 1.0, 2.0, 3.0]], y, [None], "gini", 2)).tree
         assert tree.missing[0] == side
 
 
-def test_a_forest_tries_only_so_many_columns_a_node() -> None:
+def test_only_n_try_columns_are_tried_at_a_node() -> None:
     columns = [[0.0, 1.0] * 8, [1.0] * 16, [0.0] * 8 + [1.0] * 8]
     problem = reference.Problem(columns, [0] * 8 + [1] * 8, [None] * 3, "gini", 2)
     firsts = {int(grow(problem, seed, n_try=1).tree.feature[0]) for seed in range(40)}
@@ -331,7 +331,7 @@ def test_a_forest_tries_only_so_many_columns_a_node() -> None:
     assert {int(grow(problem, seed, n_try=2).tree.feature[0]) for seed in range(20)} == {2}
 
 
-def test_held_out_rows_travel_without_shaping_the_tree() -> None:
+def test_held_out_rows_reach_leaves_without_changing_the_tree() -> None:
     rng = random.Random(5)
     problem = problem_of(rng, "gini")
     while len(problem.y) < 30 or problem.weights is not None:
@@ -355,7 +355,7 @@ def test_held_out_rows_travel_without_shaping_the_tree() -> None:
         assert with_held.held_stats[leaf].tolist() == classes.tolist()
 
 
-def test_held_out_rows_of_absent_categories_reach_the_leaves_of_the_finished_tree() -> None:
+def test_held_out_rows_of_absent_categories_reach_the_leaves_of_the_model() -> None:
     rng, sizes = random.Random(14), [20, 15, 9]
     columns = [[rng.randrange(size) for _ in range(800)] for size in sizes]
     y = [rng.randrange(2) for _ in range(800)]
@@ -403,7 +403,7 @@ def test_trees_by_quantile_loss_equal_the_oracle(
 
 @pytest.mark.matrix  # compiles the searches apart from the kernel that calls them
 @pytest.mark.parametrize("rows", [2, 3, 17, 64, 65, 200, 5000])
-def test_both_sides_of_every_cut_are_known_whatever_finds_the_quantile(rows: int) -> None:
+def test_quantile_statistics_of_both_sides_equal_the_reference(rows: int) -> None:
     rng = np.random.default_rng(rows)
     w = rng.integers(1, 9, rows).astype(float)
     y = np.sort(rng.integers(0, 12 * rows, rows)).astype(float)
@@ -453,7 +453,7 @@ def test_rows_are_grouped_by_code_in_their_own_order(rows: int, largest: int) ->
         assert work[tally.ORDER].tolist() == np.argsort(codes[ids], kind="stable").tolist()
 
 
-def test_only_unequal_weights_need_a_tree_of_sums() -> None:
+def test_search_tree_of_sums_is_built_for_unequal_weights_only() -> None:
     counts = np.random.default_rng(0).poisson(1.0, 1000) + 1.0
     column = np.zeros(1000)
     memory = np.empty(6006)
@@ -497,14 +497,14 @@ def best_gain(problem: reference.Problem) -> float:
 
 
 @pytest.mark.parametrize("criterion", ["gini", later("entropy")])
-def test_up_to_the_exact_levels_the_best_of_all_subsets_is_found(criterion: str) -> None:
+def test_best_category_subset_is_found_up_to_exact_levels(criterion: str) -> None:
     rng = random.Random(f"subsets {criterion}")
     for levels in (3, 5, 8):
         problem = levels_problem(rng, levels, rng.choice([3, 4]), criterion)
         assert grow(problem).tree.gain[0] == pytest.approx(best_gain(problem), rel=1e-12)
 
 
-def test_more_subsets_than_one_scan_walks_through_are_all_tried() -> None:
+def test_all_category_subsets_are_tried_beyond_one_scan() -> None:
     rng = random.Random("many subsets")
     problem = levels_problem(rng, 10, 4, "gini")  # 511 subsets, in scans of 256
     assert grow(problem).tree.gain[0] == pytest.approx(best_gain(problem), rel=1e-12)
@@ -512,7 +512,7 @@ def test_more_subsets_than_one_scan_walks_through_are_all_tried() -> None:
 
 @pytest.mark.matrix
 @pytest.mark.parametrize("criterion", ["gini", "entropy"])
-def test_above_the_exact_levels_the_orders_come_close(criterion: str) -> None:
+def test_category_orders_find_nearly_the_best_subset_above_exact_levels(criterion: str) -> None:
     rng = random.Random(f"orders {criterion}")
     parts = []
     for _ in range(12):
@@ -523,7 +523,7 @@ def test_above_the_exact_levels_the_orders_come_close(criterion: str) -> None:
     assert sum(parts) / len(parts) > 0.98
 
 
-def test_a_subset_that_no_share_orders_is_found_along_the_component() -> None:
+def test_principal_component_finds_a_subset_no_class_share_orders() -> None:
     """Classes 0 and 1 against 2 and 3: mixed pairs tell the sides by no single class."""
     rows = np.array(
         [[9.0, 0, 1, 0], [0, 9, 0, 1], [5, 4, 1, 0], [0, 1, 9, 0], [1, 0, 0, 9], [0, 1, 4, 5]]
@@ -536,7 +536,7 @@ def test_a_subset_that_no_share_orders_is_found_along_the_component() -> None:
 
 
 @pytest.mark.parametrize("scaled", [False, True])
-def test_components_equal_those_of_the_covariance(scaled: bool) -> None:
+def test_principal_components_equal_those_of_the_covariance(scaled: bool) -> None:
     rng = np.random.default_rng(4)
     for _ in range(20):
         rows = rng.integers(0, 30, (7, 3)).astype(float) + 1
@@ -555,21 +555,21 @@ def test_components_equal_those_of_the_covariance(scaled: bool) -> None:
 @pytest.mark.parametrize(
     "criterion", ["gini", *map(later, ("entropy", "gain_ratio", "squared_error"))]
 )
-def test_trees_of_one_level_against_the_rest_equal_the_oracle(criterion: str) -> None:
+def test_one_vs_rest_trees_equal_the_oracle(criterion: str) -> None:
     rng = random.Random(f"one {criterion}")
     for _ in range(30):
         check(problem_of(rng, criterion, one_vs_rest=True))
 
 
 @pytest.mark.matrix
-def test_trees_of_the_level_of_the_largest_ratio_equal_the_oracle() -> None:
+def test_one_vs_rest_trees_by_gain_ratio_equal_the_oracle() -> None:
     rng = random.Random("one by ratio")
     for _ in range(40):
         check(problem_of(rng, "gain_ratio", one_vs_rest=True, level_by="ratio"))
 
 
 @pytest.mark.parametrize("exact_levels", [2, 3, 6])
-def test_trees_of_any_exact_levels_equal_the_oracle(exact_levels: int) -> None:
+def test_trees_with_any_exact_levels_equal_the_oracle(exact_levels: int) -> None:
     rng = random.Random(f"exact {exact_levels}")
     for _ in range(30):
         check(problem_of(rng, "gini", exact_levels=exact_levels))
@@ -577,7 +577,7 @@ def test_trees_of_any_exact_levels_equal_the_oracle(exact_levels: int) -> None:
 
 @pytest.mark.matrix
 @pytest.mark.parametrize("criterion", ["gini", "entropy", "squared_error"])
-def test_gains_of_known_rows_equal_the_oracle(criterion: str) -> None:
+def test_gains_of_rows_with_known_values_equal_the_oracle(criterion: str) -> None:
     """What surrogates and divided rows build on; rows whose value is missing follow the heavier."""
     rng = random.Random(f"known {criterion}")
     for _ in range(40):
@@ -592,7 +592,7 @@ def test_nodes_at_or_below_the_least_impurity_are_leaves(criterion: str) -> None
         check(problem_of(rng, criterion, min_impurity=rng.choice([0.0, 0.25, 0.5, 1.0])))
 
 
-def test_a_balanced_node_has_an_entropy_of_at_most_one_bit() -> None:
+def test_entropy_of_a_balanced_node_does_not_exceed_one_bit() -> None:
     """Equal in exact arithmetic: rounding does not make it more."""
     column = [float(i) for i in range(6)]
     for copies in (1, 3, 7):
@@ -601,14 +601,14 @@ def test_a_balanced_node_has_an_entropy_of_at_most_one_bit() -> None:
         assert grow(problem).tree.n_nodes == 1
 
 
-def test_one_level_against_the_rest_names_a_single_level() -> None:
+def test_one_vs_rest_split_separates_a_single_category() -> None:
     problem = levels_problem(random.Random(1), 6, 3, "gini", one_vs_rest=True)
     tree = grow(problem).tree
     assert tree.kind[0] == Split.SUBSET
     assert sorted(level_branches(tree, 0).values()) == [0, 1, 1, 1, 1, 1]
 
 
-def test_the_settings_reach_the_tree() -> None:
+def test_train_passes_settings_to_tree_growth() -> None:
     rng = np.random.default_rng(0)
     table = {"a": rng.choice(list("pqrst"), 200), "y": rng.choice(list("xyz"), 200)}
     single = treekit.train(table, "y", nominal_splits="one_vs_rest", max_depth=1)
@@ -619,7 +619,7 @@ def test_the_settings_reach_the_tree() -> None:
     assert treekit.train(number, "y", min_impurity=0.1).n_nodes > 1
 
 
-def test_a_criterion_without_impurity_has_no_least_impurity() -> None:
+def test_min_impurity_is_refused_for_a_criterion_without_impurity() -> None:
     from treekit.contracts import Criterion, CriterionFunctions
 
     only_score = Criterion(
@@ -631,7 +631,7 @@ def test_a_criterion_without_impurity_has_no_least_impurity() -> None:
         treekit.train(table, "y", criterion=only_score, min_impurity=0.1)
 
 
-def test_equal_descriptions_of_arguments_have_equal_numba_types() -> None:
+def test_argument_descriptions_distinguish_numba_types() -> None:
     plain = np.zeros((3, 2))
     frozen = np.zeros((3, 2))
     frozen.flags.writeable = False

@@ -86,7 +86,7 @@ def leaves(model, data):
 @pytest.mark.parametrize(
     ("apart", "lost"), [(True, 2), (False, 2), pytest.param(False, 0, marks=pytest.mark.matrix)]
 )
-def test_rows_fall_into_the_intervals_that_plain_python_makes(apart, lost):
+def test_intervals_of_rows_equal_plain_python(apart, lost):
     data = table(every=11)
     model = treekit.train(data, "y", splitter=quarters(apart, lost), min_gain=-1)
     codes = list(range(len(np.unique(data["x"][~np.isnan(data["x"])]))))
@@ -95,7 +95,7 @@ def test_rows_fall_into_the_intervals_that_plain_python_makes(apart, lost):
 
 
 @pytest.mark.matrix
-def test_a_split_on_intervals_is_one_level_and_its_inner_tests_gain_nothing():
+def test_interval_split_counts_as_one_level_with_its_gain_at_the_top():
     model = treekit.train(table(), "y", splitter=quarters(False, 2), max_depth=1)
     tree = model.trees[0]
     assert (model.n_leaves, model.depth) == (4, 2)
@@ -105,7 +105,7 @@ def test_a_split_on_intervals_is_one_level_and_its_inner_tests_gain_nothing():
 
 
 @pytest.mark.matrix
-def test_it_exports_with_missing_values_apart_or_in_an_interval(tmp_path):
+def test_interval_splits_with_missing_values_are_exported_equally(tmp_path):
     for apart in (False, True):
         model = treekit.train(table(every=11), "y", splitter=quarters(apart, 2), max_depth=2)
         kinds = ("onnx", "c", "python", "rules")
@@ -142,7 +142,7 @@ def test_a_pruner_is_called_once_for_all_intervals():
 
 
 @pytest.mark.matrix
-def test_intervals_count_as_leaves_and_the_best_go_first():
+def test_intervals_count_towards_max_leaves_in_best_first_growth():
     data = table()
     splitter = quarters(False, 2)
     for most, wanted in ((3, 1), (4, 4), (6, 4), (7, 7), (12, 10)):
@@ -171,7 +171,7 @@ def test_fractional_rows_go_to_every_interval_in_proportion():
     ("cuts", "possible"),
     [([], 0), ([3, 3], 0), ([5, 2], 0), ([-1], 0), ([299], 0), ([0, 298], 1), ([0], 1)],
 )
-def test_cuts_ascend_and_leave_a_code_above(cuts, possible):
+def test_cuts_must_ascend_below_the_largest_code(cuts, possible):
     nominal, codes = np.zeros(1, np.uint8), np.array([300], np.uint32)
     none = np.zeros(0)
     of_table = Table(none, codes, nominal, none, none, none)
@@ -241,14 +241,14 @@ def light_within(lost=0):
         ((3,), True, {}),
     ],
 )
-def test_light_intervals_may_lie_beside_two_heavy_ones(cuts, apart, more):
+def test_intervals_below_the_minimum_weight_are_allowed_beside_two_above(cuts, apart, more):
     data = light_within(int(apart))
     model = treekit.train(data, "y", splitter=parted(cuts, apart), min_weight_leaf=5, **more)
     assert model.n_leaves == len(cuts) + 1 + apart
 
 
 @pytest.mark.matrix
-def test_one_heavy_interval_is_not_enough_for_any_splitter():
+def test_split_with_one_interval_above_the_minimum_weight_is_refused():
     def find(node, criterion, rng):
         cuts = np.array([0, 1, 2], np.int32)
         return scored(interval_split(0, cuts), 1.0) if node.depth == 0 else None
@@ -284,7 +284,7 @@ def test_intervals_without_known_rows_are_reported():
 
 
 @pytest.mark.matrix
-def test_a_code_of_any_integer_type_makes_a_split():
+def test_cuts_of_any_integer_type_are_accepted():
     """A cut from an int32 array, beside an interval split, compiles (no warning)."""
 
     def find(node, criterion, rng):

@@ -111,7 +111,9 @@ def small_problem(rng: random.Random, criterion: str, n_classes: int, **changes:
     ],
 )
 @pytest.mark.parametrize("multiway", [False, True])
-def test_trees_of_parts_equal_the_oracle(criterion: str, n_classes: int, multiway: bool) -> None:
+def test_fractional_instance_trees_equal_the_oracle(
+    criterion: str, n_classes: int, multiway: bool
+) -> None:
     rng = random.Random(f"parts {criterion} {multiway}")
     for _ in range(25):
         leaf = rng.choice([1, 2, 3])
@@ -124,7 +126,7 @@ def test_trees_of_parts_equal_the_oracle(criterion: str, n_classes: int, multiwa
 
 
 @pytest.mark.matrix
-def test_parts_of_numbers_alone_equal_the_oracle() -> None:
+def test_fractional_instance_trees_of_numeric_columns_equal_the_oracle() -> None:
     rng = random.Random("numbers in parts")
     for _ in range(20):
         problem = small_problem(rng, "gini", 2, max_depth=5)
@@ -169,7 +171,7 @@ def with_levels_for_numbers(rng: random.Random, p: Problem) -> Problem:
 @pytest.mark.kernels
 @pytest.mark.parametrize("level_by", [pytest.param("gain", marks=pytest.mark.matrix), "ratio"])
 @pytest.mark.parametrize("tolerance", [0.0, pytest.param(0.1, marks=pytest.mark.matrix)])
-def test_parts_split_one_level_from_the_rest_as_the_oracle(level_by: str, tolerance: float) -> None:
+def test_fractional_one_vs_rest_trees_equal_the_oracle(level_by: str, tolerance: float) -> None:
     rng = random.Random(f"one level by {level_by}")
     rules = replace(RELEASE8, empty=False, tolerance=tolerance)
     for _ in range(15):
@@ -201,7 +203,7 @@ few = settings(max_examples=examples(40), deadline=None)
 @pytest.mark.kernels
 @few
 @given(problems())
-def test_the_parts_of_a_row_add_up_exactly(problem: Problem) -> None:
+def test_fractions_of_a_row_sum_exactly_to_its_weight(problem: Problem) -> None:
     recipe = parts_recipe(problem)
     grown = grow_parts(recipe)
     tree = grown.tree
@@ -217,7 +219,7 @@ def test_the_parts_of_a_row_add_up_exactly(problem: Problem) -> None:
 @pytest.mark.kernels
 @few
 @given(problems())
-def test_rows_led_through_a_tree_again_leave_its_statistics(problem: Problem) -> None:
+def test_node_statistics_of_the_training_rows_equal_those_of_growth(problem: Problem) -> None:
     recipe = parts_recipe(problem)
     grown = grow_parts(recipe)
     rows = all_rows(recipe)
@@ -228,7 +230,7 @@ def test_rows_led_through_a_tree_again_leave_its_statistics(problem: Problem) ->
 @pytest.mark.kernels
 @few
 @given(problems())
-def test_rows_of_twice_the_weight_grow_the_same_tree(problem: Problem) -> None:
+def test_doubled_weights_grow_the_same_tree(problem: Problem) -> None:
     once = grow_parts(parts_recipe(problem))
     doubled = replace(
         problem, weights=[2] * len(problem.y), min_weight_leaf=2.0, min_weight_split=4.0
@@ -242,7 +244,7 @@ def test_rows_of_twice_the_weight_grow_the_same_tree(problem: Problem) -> None:
 @pytest.mark.kernels
 @few
 @given(problems(missing=False))
-def test_without_missing_values_the_tree_is_that_of_learned_sides(problem: Problem) -> None:
+def test_without_missing_values_fractional_equals_missing_direction(problem: Problem) -> None:
     parts, sides = grow_parts(parts_recipe(problem)), grow(problem)
     for name in ("kind", "feature", "threshold", "missing", "level_branch", "value"):
         np.testing.assert_array_equal(getattr(parts.tree, name), getattr(sides.tree, name), name)
@@ -285,7 +287,7 @@ def test_best_first_growth_of_all_leaves_is_depth_first_growth(max_depth: int) -
 
 
 @pytest.mark.kernels
-def test_held_out_rows_go_in_parts_and_shape_nothing() -> None:
+def test_fractional_held_out_rows_do_not_change_the_tree() -> None:
     problem = holes(random.Random(2), 200, 0.3)
     recipe = parts_recipe(problem)
     ids = np.arange(200, dtype=np.uint32)
@@ -419,7 +421,7 @@ def with_category(problem: reference.Problem) -> reference.Problem:
 
 @pytest.mark.kernels
 @pytest.mark.parametrize("criterion", ["gini", "squared_error"])
-def test_surrogates_and_the_rows_they_send_equal_the_slow_search(criterion: str) -> None:
+def test_surrogates_and_their_row_counts_equal_the_slow_search(criterion: str) -> None:
     rng = random.Random(f"surrogates {criterion}")
     seen = 0
     for _ in range(80):
@@ -456,7 +458,7 @@ def test_surrogates_of_numbers_alone_equal_the_slow_search(criterion: str) -> No
 
 
 @pytest.mark.kernels
-def test_a_reversed_copy_stands_in_with_the_larger_values_left() -> None:
+def test_reversed_copy_of_a_column_is_a_surrogate_with_reversed_branches() -> None:
     values = [float(i) for i in range(8)]
     columns: list[list[Any]] = [[*values, None], [*(7.0 - v for v in values), 6.0]]
     y = [0, 0, 0, 0, 1, 1, 1, 1, 0]
@@ -468,7 +470,7 @@ def test_a_reversed_copy_stands_in_with_the_larger_values_left() -> None:
 
 
 @pytest.mark.kernels
-def test_a_column_that_is_often_missing_itself_comes_after_one_that_agrees_less() -> None:
+def test_rows_missing_in_a_surrogate_count_against_it_unless_of_known() -> None:
     """As in rpart: rows where the candidate is missing count against it."""
     primary: list[Any] = [0.0] * 10 + [1.0] * 10
     sparse: list[Any] = [0.0] * 6 + [None] * 4 + [1.0] * 6 + [None] * 4
@@ -483,7 +485,7 @@ def test_a_column_that_is_often_missing_itself_comes_after_one_that_agrees_less(
 
 
 @pytest.mark.kernels
-def test_a_surrogate_cuts_between_values_of_all_rows_of_the_node() -> None:
+def test_surrogate_thresholds_lie_between_values_of_all_rows_of_a_node() -> None:
     """Rows whose own value is missing are of the node, too; of equal cuts the first."""
     primary: list[Any] = [0.0] * 4 + [1.0] * 4 + [None] * 2
     other: list[Any] = [0.0, 1.0, 2.0, 3.0, 9.0, 9.0, 9.0, 9.0, 5.0, 7.0]
@@ -495,7 +497,7 @@ def test_a_surrogate_cuts_between_values_of_all_rows_of_the_node() -> None:
 
 
 @pytest.mark.kernels
-def test_rpart_wants_nominal_surrogates_that_err_twice() -> None:
+def test_right_and_wrong_rule_refuses_surrogates_without_two_errors() -> None:
     primary: list[Any] = [0.0] * 8 + [1.0] * 8
     faultless: list[Any] = [0] * 8 + [1] * 8
     twice_wrong: list[Any] = [1] * 2 + [0] * 6 + [1] * 8
@@ -536,7 +538,7 @@ def mixed_table(rows: int, seed: int) -> dict[str, Any]:
 
 @pytest.mark.kernels
 @pytest.mark.parametrize("splitter", [pytest.param("exact", marks=pytest.mark.matrix), "histogram"])
-def test_rows_go_in_growth_where_the_model_sends_them(splitter: str) -> None:
+def test_training_rows_reach_the_leaves_of_the_model_by_surrogates(splitter: str) -> None:
     dataset = make_dataset(mixed_table(400, 1), "y")
     settings = {"missing": "surrogate", "splitter": splitter, "max_bins": 9, "seed": 0}
     model = fit(dataset, settings).model
@@ -550,7 +552,7 @@ def test_rows_go_in_growth_where_the_model_sends_them(splitter: str) -> None:
 
 @pytest.mark.kernels
 @pytest.mark.parametrize("splitter", [pytest.param("exact", marks=pytest.mark.matrix), "histogram"])
-def test_held_out_rows_go_where_the_model_sends_them(splitter: str) -> None:
+def test_held_out_rows_reach_the_leaves_of_the_model_by_surrogates(splitter: str) -> None:
     dataset = make_dataset(mixed_table(400, 2), "y")
     settings = {"missing": "surrogate", "splitter": splitter, "max_bins": 9, "seed": 0}
     recipe = make_recipe(dataset, make_plan(dataset, settings))
@@ -582,7 +584,7 @@ def test_trees_without_the_policy_have_no_surrogates() -> None:
 
 
 @pytest.mark.matrix
-def test_surrogates_predict_better_than_the_majority_way() -> None:
+def test_surrogates_predict_better_than_the_majority_branch() -> None:
     """Three columns tell the same: what one lost, the others know."""
     table, fresh = mixed_table(250, 4), mixed_table(600, 5)
     right = {}

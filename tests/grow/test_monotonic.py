@@ -33,7 +33,7 @@ def rows_of(seed: int, n: int, *, classes: bool) -> tuple[Any, Any]:
 @pytest.mark.matrix
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("classes", [False, True])
-def test_trees_are_those_of_scikit_learn(seed: int, classes: bool) -> None:
+def test_monotonic_trees_equal_scikit_learn(seed: int, classes: bool) -> None:
     x, y = rows_of(seed, 160, classes=classes)
     signs = np.random.default_rng(seed).permutation([1, -1, 0]).tolist()
     # Leaves of some rows, so that no two columns divide a node alike.
@@ -73,7 +73,7 @@ def bounded_problems(draw: st.DrawFn) -> reference.Problem:
 
 @given(bounded_problems())
 @settings(max_examples=examples(150), deadline=None)
-def test_splits_and_bounds_are_those_of_the_slow_search(problem: reference.Problem) -> None:
+def test_splits_and_bounds_equal_the_slow_search(problem: reference.Problem) -> None:
     grown, expected = grow(problem), reference.grow(problem)
     waiting = [(0, expected)]
     while waiting:
@@ -132,7 +132,7 @@ HOW: list[Any] = [
 @pytest.mark.kernels
 @pytest.mark.parametrize("how", HOW, ids=lambda how: " ".join(map(str, how.values())))
 @pytest.mark.parametrize("task", ["classification", "regression"])
-def test_no_answer_falls_along_a_rising_column(task: Any, how: dict[str, Any]) -> None:
+def test_predictions_satisfy_monotonic_constraints(task: Any, how: dict[str, Any]) -> None:
     for seed in range(2):
         rng = np.random.default_rng(seed)
         x, y = rows_of(seed, 150, classes=task == "classification")
@@ -149,14 +149,14 @@ def test_no_answer_falls_along_a_rising_column(task: Any, how: dict[str, Any]) -
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_subtrees_that_are_raised_answer_within_bounds_again(seed: int) -> None:
+def test_constraints_hold_after_subtree_raising(seed: int) -> None:
     x, y = rows_of(seed, 200, classes=True)
     table = {"a": x[:, 0], "b": x[:, 1], "c": x[:, 2], "y": y}
     how = {"task": "classification", "pruner": "error_based", "seed": 0}
     assert_rises(treekit.train(table, "y", monotonic="a=1,b=-1", **how), x, [1, -1, 0])
 
 
-def test_predictions_out_of_order_are_averaged() -> None:
+def test_clip_tree_averages_leaves_that_violate_a_constraint() -> None:
     schema = Schema(columns=(Column("x"),), target="y", task="regression")
     tree = build_tree(threshold("x", 0.5, leaf(3.0), leaf(1.0)), schema)
     assert is_monotonic(tree, np.array([-1.0]))
@@ -179,14 +179,14 @@ TABLE = {"x": [1.0, 2.0, 3.0, 4.0], "colour": ["a", "b", "a", "b"], "y": ["n", "
         ({"monotonic": "x=1", "classes": ["n", "p", "q"]}, "has 3"),
     ],
 )
-def test_constraints_that_cannot_hold_are_refused_by_name(
+def test_unsatisfiable_monotonic_constraints_are_refused(
     settings: dict[str, Any], says: str
 ) -> None:
     with pytest.raises(treekit.SettingError, match=says):
         treekit.train(TABLE, "y", **settings)
 
 
-def test_criteria_of_ranks_and_foreign_splitters_are_refused() -> None:
+def test_rank_criteria_and_plugin_splitters_are_refused() -> None:
     table = {"x": TABLE["x"], "y": [1.0, 2.0, 3.0, 5.0]}
     with pytest.raises(treekit.SettingError, match="'absolute_error' computes other leaf values"):
         treekit.train(table, "y", monotonic={"x": 1}, criterion="absolute_error")
@@ -201,7 +201,7 @@ def test_models_record_their_monotonic_constraints() -> None:
     assert treekit.train(TABLE, "y", monotonic="x=0", seed=0).settings["monotonic"] is None
 
 
-def test_estimators_take_one_sign_a_column() -> None:
+def test_monotonic_cst_takes_one_sign_per_column() -> None:
     with pytest.raises(treekit.SettingError, match="one sign for each of the 3"):
         DecisionTreeRegressor(monotonic_cst=[1, 0]).fit(np.eye(3), [1.0, 2.0, 3.0])
     by_name = DecisionTreeRegressor(monotonic_cst={"x1": -1}).fit(np.eye(3), [1.0, 2.0, 3.0])

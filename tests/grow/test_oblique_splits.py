@@ -42,7 +42,7 @@ def train(table: Any, method: str = "linear", **more: Any) -> treekit.Model:
 
 @pytest.mark.system  # searches for half a minute
 @pytest.mark.parametrize("method", ["linear", "coordinate"])
-def test_a_slanted_border_needs_far_fewer_leaves(method: str) -> None:
+def test_oblique_trees_need_fewer_leaves_for_a_slanted_border(method: str) -> None:
     table = slanted(600)
     oblique, straight = train(table, method), treekit.train(table, "y", splitter="exact", seed=0)
     assert oblique.n_leaves < straight.n_leaves / 2
@@ -70,7 +70,7 @@ def count_digits(numbers: Any) -> list[int]:
         pytest.param(load_iris, "coordinate", marks=pytest.mark.matrix),
     ],
 )
-def test_readable_sums_have_few_digits_and_keep_the_side_of_each_row(
+def test_readable_weights_have_few_digits_and_keep_the_branch_of_each_row(
     load: Any, method: str
 ) -> None:
     frame = load(as_frame=True).frame.rename(columns={"target": "y"})
@@ -97,7 +97,7 @@ def test_readable_sums_have_few_digits_and_keep_the_side_of_each_row(
 
 
 @pytest.mark.matrix
-def test_the_principal_axis_is_found_where_the_classes_lie_along_it() -> None:
+def test_principal_splitter_finds_the_axis_along_which_classes_lie() -> None:
     rng = np.random.default_rng(1)
     along, across = rng.normal(size=400), 0.3 * rng.normal(size=400)
     y = np.where(along > 0, "far", "near")
@@ -109,7 +109,7 @@ def test_the_principal_axis_is_found_where_the_classes_lie_along_it() -> None:
 
 @pytest.mark.matrix
 @pytest.mark.parametrize("method", ["linear", "coordinate", "principal"])
-def test_single_columns_win_where_a_sum_is_no_better(method: str) -> None:
+def test_single_column_split_is_preferred_at_equal_gain(method: str) -> None:
     rng = np.random.default_rng(2)
     a, b = rng.normal(size=(2, 300))
     model = train({"a": a, "b": b, "y": np.where(a > 0.1, "yes", "no")}, method)
@@ -134,7 +134,7 @@ def test_training_rows_reach_the_leaves_that_counted_them(method: str, missing: 
 
 
 @pytest.mark.matrix
-def test_sums_have_few_columns_and_weights_of_few_digits() -> None:
+def test_oblique_splits_have_few_columns_and_weights_of_few_digits() -> None:
     rng = np.random.default_rng(3)
     x = rng.normal(size=(400, 8))
     y = np.where(x @ rng.normal(size=8) > 0, 1, 0)
@@ -150,7 +150,7 @@ def test_sums_have_few_columns_and_weights_of_few_digits() -> None:
 
 
 @pytest.mark.matrix
-def test_numbers_are_predicted_by_sums_too() -> None:
+def test_oblique_regression_trees_are_smaller_and_more_accurate() -> None:
     rng = np.random.default_rng(4)
     a, b = rng.normal(size=(2, 500))
     table = {"a": a, "b": b, "y": np.round(a + b)}
@@ -175,7 +175,7 @@ def test_the_same_seed_gives_the_same_forest_of_oblique_trees() -> None:
 
 
 @pytest.mark.matrix
-def test_sums_are_of_the_columns_tried_at_the_node() -> None:
+def test_oblique_splits_use_only_the_columns_tried_at_the_node() -> None:
     rng = np.random.default_rng(5)
     table = {f"x{i}": rng.normal(size=150) for i in range(6)}
     table["y"] = np.where(table["x2"] + table["x3"] > 0, "above", "below")
@@ -194,7 +194,7 @@ def test_an_oblique_tree_is_pruned_by_cross_validation() -> None:
     assert train(noisy, pruner="cost_complexity").n_leaves < train(noisy).n_leaves
 
 
-def test_a_float64_model_is_refused_by_name() -> None:
+def test_a_float64_model_is_refused() -> None:
     with pytest.raises(SettingError, match=r"splitter 'oblique'.*dtype='float32'"):
         train(slanted(50), dtype="float64")
 
@@ -244,7 +244,7 @@ keys_and_classes = st.lists(
 @pytest.mark.matrix
 @given(keys_and_classes)
 @settings(max_examples=examples(150), deadline=None)
-def test_the_best_cut_along_any_keys_is_the_oracle_s(pairs: list[tuple[float, int]]) -> None:
+def test_best_cut_of_projected_rows_equals_the_oracle(pairs: list[tuple[float, int]]) -> None:
     keys, classes = [key for key, _ in pairs], [c for _, c in pairs]
     found = np.empty(4)
     scorer = make_scorer(built_in("gini", 2), 2)
@@ -282,7 +282,7 @@ def plugin(find: Any, **more: Any) -> Splitter:
 
 
 @pytest.mark.matrix
-def test_a_plugin_may_split_on_sums() -> None:
+def test_compiled_plugin_may_return_oblique_splits() -> None:
     model = treekit.train(slanted(100), "y", splitter=plugin(find_sum, sums=True), seed=0)
     tree = model.trees[0]
     assert tree.kind.tolist() == [Split.OBLIQUE, Split.LEAF, Split.LEAF]
@@ -292,7 +292,7 @@ def test_a_plugin_may_split_on_sums() -> None:
 
 
 @pytest.mark.matrix
-def test_a_plugin_in_plain_python_may_split_on_sums() -> None:
+def test_python_plugin_may_return_oblique_splits() -> None:
     with pytest.warns(treekit.TreekitWarning, match="does not compile"):
         model = treekit.train(
             slanted(100), "y", splitter=plugin(find_sum_in_python, sums=True), seed=0
@@ -302,12 +302,12 @@ def test_a_plugin_in_plain_python_may_split_on_sums() -> None:
 
 @pytest.mark.matrix
 @pytest.mark.parametrize(("find", "more"), [(find_sum, {}), (find_backwards, {"sums": True})])
-def test_an_impossible_or_undeclared_sum_is_refused_by_name(find: Any, more: Any) -> None:
+def test_invalid_or_undeclared_oblique_split_is_refused(find: Any, more: Any) -> None:
     with pytest.raises(PluginError, match=r"splitter 'mine'"):
         treekit.train(slanted(100), "y", splitter=plugin(find, **more), seed=0)
 
 
-def test_sums_over_bins_are_refused() -> None:
+def test_oblique_splits_of_binned_columns_are_refused() -> None:
     with pytest.raises(PluginError, match="coding='exact'"):
         treekit.train(
             slanted(50), "y", splitter=plugin(find_sum, sums=True, coding="histogram"), seed=0

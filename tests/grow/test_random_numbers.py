@@ -43,7 +43,7 @@ def mix(seed: int, at: int) -> int:
     return z ^ (z >> 31)
 
 
-def test_splitmix64_is_that_of_its_authors() -> None:
+def test_splitmix64_gives_the_numbers_of_its_authors() -> None:
     # The first numbers of seed 1234567, from the authors' C code.
     expected = [6457827717110365317, 3203168211198807973, 9817491932198370423]
     state = np.array([1234567], np.uint64)
@@ -71,7 +71,7 @@ def test_the_table_of_poisson_probabilities_is_exact(rate: float) -> None:
 
 @settings(max_examples=60, deadline=None)
 @given(st.data())
-def test_bags_are_those_of_the_plain_loop(data: Any) -> None:
+def test_bootstrap_samples_equal_the_plain_loop(data: Any) -> None:
     rows = data.draw(st.integers(1, 30))
     word = st.integers(0, ALL - 1)
     hashes = data.draw(st.lists(word, min_size=rows, max_size=rows))
@@ -119,7 +119,7 @@ def test_counts_are_poisson_distributed_and_independent_between_trees() -> None:
     assert ((joint - expected) ** 2 / expected).sum() < 60
 
 
-def test_a_bag_without_rows_is_drawn_again() -> None:
+def test_empty_bootstrap_sample_is_drawn_again() -> None:
     for seed in range(20):
         model = treekit.train(
             {"x": [1.0], "y": ["a"]}, "y", ensemble="forest", trees=3, seed=seed, oob=False
@@ -161,7 +161,7 @@ SEARCHES = {
 
 
 @pytest.mark.parametrize("search", ["columns", later("random"), later("plugin")])
-def test_a_branch_is_the_tree_that_its_rows_and_its_seed_give_alone(search: str) -> None:
+def test_subtree_depends_only_on_its_rows_and_its_seed(search: str) -> None:
     problem, seed = make_problem(1), 12345
     whole = grow(problem, seed, **SEARCHES[search]).tree
     recipe = recipe_of(problem, **SEARCHES[search])
@@ -251,7 +251,9 @@ def test_a_model_is_the_same_for_any_order_of_the_rows(training: str, data: Any)
 
 
 @given(st.lists(st.floats(0, 1e300), min_size=1, max_size=40), st.randoms())
-def test_a_bound_of_a_sum_is_the_same_for_any_order(numbers: list[float], order: Any) -> None:
+def test_upper_bound_of_a_sum_does_not_depend_on_the_order(
+    numbers: list[float], order: Any
+) -> None:
     found = sum_upwards(np.array(numbers))
     exact = float(sum(map(Fraction, numbers), Fraction(0)))
     unit = max(max(numbers) / 2**30, 2.0**-1000)

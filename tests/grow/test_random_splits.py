@@ -73,7 +73,7 @@ def test_the_cut_of_a_column_is_uniform_between_its_extremes():
 
 
 @pytest.mark.matrix
-def test_every_split_of_the_levels_in_two_is_equally_likely():
+def test_every_binary_split_of_categories_is_equally_likely():
     levels = ["a", "b", "c", "d"] * 30
     y = [0.5, 1.5, 3.5, 7.5] * 30
     drawn = Counter()
@@ -86,7 +86,7 @@ def test_every_split_of_the_levels_in_two_is_equally_likely():
 
 
 @pytest.mark.matrix
-def test_one_level_against_the_rest_is_drawn_each_as_likely():
+def test_one_vs_rest_categories_are_drawn_with_equal_probability():
     levels = ["a", "b", "c", "d", None] * 30
     y = [0.5, 1.5, 3.5, 7.5, 2.5] * 30
     drawn = Counter()
@@ -100,7 +100,7 @@ def test_one_level_against_the_rest_is_drawn_each_as_likely():
 
 
 @pytest.mark.matrix
-def test_a_level_that_a_node_does_not_have_is_with_the_rest():
+def test_category_absent_from_a_node_is_with_the_rest():
     table = {"x": list("abc") * 20, "z": [0.0, 0.0, 1.0] * 20, "y": [0, 1, 5] * 20}
     seen = 0
     for seed in range(20):
@@ -113,7 +113,7 @@ def test_a_level_that_a_node_does_not_have_is_with_the_rest():
 
 
 @pytest.mark.matrix
-def test_missing_rows_take_the_side_that_scores_better():
+def test_missing_values_take_the_branch_with_the_better_score():
     x = [1.0, 2.0, None, None, 9.0, 9.5]
     model = grown({"x": x, "y": ["a", "a", "b", "b", "b", "b"]}, max_depth=1)
     tree = model.trees[0]
@@ -126,7 +126,7 @@ def test_missing_rows_take_the_side_that_scores_better():
 
 
 @pytest.mark.matrix
-def test_both_sides_have_the_minimum_weight_and_pure_leaves_end_growth():
+def test_both_branches_reach_the_minimum_weight_and_pure_nodes_are_leaves():
     table = noisy(300)
     bounded = grown(table, min_weight_leaf=12).trees[0]
     assert bounded.weight[bounded.leaves].min() >= 12
@@ -137,7 +137,7 @@ def test_both_sides_have_the_minimum_weight_and_pure_leaves_end_growth():
 
 @pytest.mark.matrix
 @pytest.mark.parametrize("criterion", ["entropy", "gain_ratio"])
-def test_any_criterion_judges_the_drawn_tests(criterion):
+def test_every_criterion_scores_drawn_splits(criterion):
     table = noisy(300)
     model = grown(table, criterion=criterion, nominal_splits="multiway", max_depth=4)
     tree = model.trees[0]
@@ -147,7 +147,7 @@ def test_any_criterion_judges_the_drawn_tests(criterion):
 
 
 @pytest.mark.matrix
-def test_the_best_of_the_drawn_tests_is_kept():
+def test_best_of_the_drawn_splits_is_kept():
     table = noisy(600)
     gains = {
         tried: np.mean([
@@ -164,7 +164,7 @@ def test_the_best_of_the_drawn_tests_is_kept():
 @given(
     st.lists(st.floats(-1e308, 1e308) | st.none(), min_size=2, max_size=30), st.integers(0, 2**32)
 )
-def test_no_value_is_too_large_and_no_gap_too_small(values, seed):
+def test_thresholds_are_drawn_for_extreme_values_and_tiny_gaps(values, seed):
     y = ["a" if i % 3 else "b" for i in range(len(values))]
     known = [v for v in values if v is not None]
     model = treekit.train(
@@ -190,7 +190,7 @@ def test_a_forest_is_the_same_for_any_number_of_threads():
 
 @settings(max_examples=examples(60))
 @given(st.lists(st.floats(width=32), min_size=1, max_size=20))
-def test_keys_order_as_the_numbers_do(values):
+def test_sort_keys_have_the_order_of_the_numbers(values):
     column = np.array(values, np.float32)
     keys = encode_keys(column).astype(np.int64)
     assert (keys[np.isnan(column)] == MISSING_KEY).all()
@@ -203,7 +203,7 @@ def test_keys_order_as_the_numbers_do(values):
 @pytest.mark.matrix
 @pytest.mark.parametrize("task", ["classification", "regression"])
 @pytest.mark.parametrize("way", ["subset", "multiway", "one_vs_rest"])
-def test_keys_and_ranks_grow_the_same_trees(task, way):
+def test_sort_keys_and_ranks_grow_equal_trees(task, way):
     table = noisy(500, seed=4, task=task)
     rng = np.random.default_rng(4)
     for name in [name for name in table if np.asarray(table[name]).dtype.kind == "f"]:
@@ -234,7 +234,7 @@ def test_classes_are_counted_equally_in_integers_and_in_floats():
 
 
 @pytest.mark.parametrize("kind", ["whole weights", "halves", "alike numbers", "weighted numbers"])
-def test_a_side_is_the_sum_of_its_rows(kind):
+def test_statistics_of_a_branch_are_the_sum_of_its_rows(kind):
     rng = np.random.default_rng(7)
     for m in (1, 2, 3, 4, 7, 30):
         s = 2 if kind == "alike numbers" else 3
@@ -265,7 +265,7 @@ def test_a_side_is_the_sum_of_its_rows(kind):
 
 
 @pytest.mark.matrix
-def test_accuracy_is_level_with_another_program():
+def test_accuracy_is_close_to_scikit_learn_extra_trees():
     x, y = load_breast_cancer(return_X_y=True)
     own = RandomForestClassifier(40, splitter="random", bootstrap=False, random_state=0)
     other = ExtraTreesClassifier(40, random_state=0)
@@ -279,7 +279,7 @@ def test_accuracy_is_level_with_another_program():
     assert difference.mean() > -0.05
 
 
-def test_keys_of_numbers_take_no_working_memory_for_each_key():
+def test_sort_keys_use_no_working_memory_per_key():
     columns = [np.arange(10, dtype=np.float32), np.arange(10) % 3]
     table = encode_columns(columns, np.array([0, 3]), np.array([False, True]), "keys")
     scratch = allocate_scratch(table, ClassTarget.scale(10, 2, None), 10, 1)

@@ -232,7 +232,7 @@ def same_answers(one: treekit.Model, other: treekit.Model) -> bool:
     ) and np.array_equal(one.predict(rows), other.predict(rows))
 
 
-def test_leaves_answer_numbers_by_their_names():
+def test_leaves_predict_named_numbers_of_a_custom_task():
     model, data = trained(UPLIFT, max_depth=2), table()
     assert tuple(output.name for output in model.schema.outputs) == NAMES
     assert model.schema.names == ("a", "b", "c", "colour")
@@ -246,7 +246,7 @@ def test_leaves_answer_numbers_by_their_names():
         assert tree.value[node, :3] == pytest.approx([p - q, p, q])
 
 
-def test_the_root_is_the_best_cut_of_all():
+def test_root_split_of_a_custom_task_is_the_best_cut():
     data = table()
     model = trained(UPLIFT, max_depth=1, splitter="exact")
     cell = 2 * (data["given"] == "yes") + (data["cured"] == "ill")
@@ -260,7 +260,7 @@ def test_the_root_is_the_best_cut_of_all():
     assert model.trees[0].gain[0] == pytest.approx(best)
 
 
-def test_whole_weights_count_as_copies_and_rows_in_any_order():
+def test_integer_weights_equal_repeated_rows_in_any_order():
     data = table()
     weighed = trained(UPLIFT, data={**data}, weights=data["weight"])
     copies = {name: np.repeat(cells, data["weight"]) for name, cells in data.items()}
@@ -285,7 +285,7 @@ def test_whole_weights_count_as_copies_and_rows_in_any_order():
     ],
     ids=str,
 )
-def test_classes_counted_apart_and_added_up_grow_the_tree_of_the_classes(settings):
+def test_classes_counted_by_group_grow_the_tree_of_the_classes(settings):
     apart = trained(APART_GINI, **settings)
     data = table()
     del data["group"]
@@ -299,7 +299,7 @@ def test_classes_counted_apart_and_added_up_grow_the_tree_of_the_classes(setting
 
 
 @pytest.mark.matrix
-def test_cells_that_stay_empty_change_nothing():
+def test_unused_statistics_do_not_change_the_model():
     spare = {"criterion.spare": 70}  # beyond what is kept on the stack
     assert same_answers(trained(APART_GINI), trained(APART_GINI, **spare))
 
@@ -313,7 +313,7 @@ def test_cells_that_stay_empty_change_nothing():
     ],
     ids=str,
 )
-def test_dense_statistics_grow_and_prune_the_tree_of_squared_errors(settings):
+def test_dense_statistics_grow_and_prune_the_squared_error_tree(settings):
     own = trained(VARIANCE, "days", **settings)
     plain = trained("squared_error", "days", task="regression", **settings)
     assert own.schema.outputs[0].name == "mean"
@@ -371,7 +371,7 @@ FOREST = {"ensemble": "forest", "trees": 3}
     ],
     ids=str,
 )
-def test_classes_counted_by_indicators_grow_the_trees_of_the_classes(settings):
+def test_classes_counted_by_indicators_grow_equal_trees(settings):
     data = table()
     uneven = np.random.default_rng(3).random(400) * 0.1
     data["weight"] = np.where(np.arange(400) % 7 == 0, 0.0, uneven)
@@ -388,7 +388,7 @@ def test_classes_counted_by_indicators_grow_the_trees_of_the_classes(settings):
 
 
 @pytest.mark.kernels
-def test_bootstrap_samples_of_indicators_add_up_whatever_rows_and_classes_weigh():
+def test_fractional_weights_of_indicators_keep_probabilities_non_negative():
     data = table()
     data["weight"] = np.random.default_rng(3).random(400) * 0.1
     for more in ({"missing": "fractional"}, {"class_weight": "cured=7.3"}):
@@ -418,7 +418,7 @@ def test_class_weights_change_no_draw_of_dense_statistics(weights):
     assert np.array_equal(samples[0], samples[1])
 
 
-def test_numbers_of_unlike_size_keep_a_grid_fine_enough_for_each():
+def test_statistics_of_different_magnitudes_keep_their_precision():
     y = np.array([1.0, 2.0, 3.0, 4.0] * 25)
     placed = np.column_stack([np.ones(100), y * 1e-12, y, (y > 2) * y, y * 1e15, 0 * y])
     layout = Layout(6, lambda *_: placed, lambda stats: stats, tuple("abcdef"))
@@ -435,7 +435,7 @@ def test_numbers_of_unlike_size_keep_a_grid_fine_enough_for_each():
 
 
 @pytest.mark.parametrize("scale", [1e-9, 1.0, 1e9])
-def test_equal_columns_are_cut_into_equal_parts(scale):
+def test_equal_statistics_columns_get_equal_fixed_point_steps(scale):
     weights = np.random.default_rng(1).random(64) * scale
     inside = np.arange(64) % 5 == 0
     values = np.column_stack([weights, weights * inside, weights * 1e-14, weights])
@@ -459,7 +459,7 @@ def test_a_validation_table_is_placed_by_the_layout_of_training():
         trained(PRUNABLE, pruner="reduced_error", validation=held)
 
 
-def test_a_pruner_needs_a_loss():
+def test_pruner_is_refused_for_a_criterion_without_loss():
     with pytest.raises(SettingError, match="requires a loss, but the criterion defines none"):
         trained(UPLIFT, pruner="cost_complexity")
     assert trained(PRUNABLE, pruner="cost_complexity").n_leaves >= 1
@@ -478,7 +478,7 @@ def test_a_pruner_needs_a_loss():
         ),
     ],
 )
-def test_every_artifact_gives_the_vector_bit_for_bit(missing, forest, tmp_path: Path):
+def test_every_artifact_predicts_several_numbers_with_equal_bits(missing, forest, tmp_path: Path):
     settings = {"ensemble": "forest", "trees": 3} if forest else {}
     model = trained(UPLIFT, missing=missing, min_weight_leaf=40, **settings)
     paths = [tmp_path / f"m{end}" for end in (".onnx", ".c", ".py", ".rules.txt")]
@@ -526,7 +526,7 @@ def test_inspect_and_predict_print_the_task_and_its_predictions(tmp_path: Path):
     ],
     ids=lambda value: str(value)[:30],
 )
-def test_settings_without_meaning_for_a_task_are_refused_by_name(settings, message):
+def test_settings_unsupported_by_a_task_are_refused(settings, message):
     data = {name: cells for name, cells in table().items() if name not in ("group", "weight")}
     with pytest.raises((SettingError, DataError), match=message):
         treekit.train(data, "cured", criterion=UPLIFT, **settings)
@@ -538,7 +538,7 @@ def says_what_its_cells_say(tree: Any, context: Any) -> Any:
     return tree.with_value(context.stats.reshape(-1, n_groups, k).sum(axis=1))
 
 
-def test_a_pruner_may_be_for_the_cells_of_a_task():
+def test_pruner_may_be_declared_for_a_custom_task():
     pruner = Pruner("leading", lambda: PrunerFunctions(after=says_what_its_cells_say), task=GROUPS)
     assert same_answers(trained(APART_GINI, pruner=pruner), trained(APART_GINI))
     with pytest.raises(SettingError, match="'leading' is for groups, but criterion 'gini'"):
@@ -562,7 +562,7 @@ def test_several_targets_and_estimators_are_refused():
         DecisionTreeClassifier(criterion=UPLIFT).fit(x, data["cured"])
 
 
-def test_an_estimator_takes_a_task_that_reads_the_target_alone():
+def test_estimator_accepts_a_custom_task_that_uses_only_the_target():
     data = table()
     x = np.column_stack([data["a"], data["c"]])
     own = DecisionTreeRegressor(criterion=VARIANCE, max_depth=3).fit(x, data["days"])
@@ -570,7 +570,7 @@ def test_an_estimator_takes_a_task_that_reads_the_target_alone():
     assert own.predict(x) == pytest.approx(plain.predict(x))
 
 
-def test_scores_that_compare_with_a_column_are_refused_for_named_numbers():
+def test_permutation_importances_are_refused_for_named_numbers():
     model = trained(UPLIFT)
     words = r"predicts 'effect', .* accuracy or R squared is not defined"
     with pytest.raises(DataError, match=words):
@@ -578,7 +578,7 @@ def test_scores_that_compare_with_a_column_are_refused_for_named_numbers():
     assert treekit.gain_importances(model).sum() == pytest.approx(1.0)
 
 
-def test_a_forest_that_predicts_classes_is_scored_as_any_other():
+def test_forest_of_a_custom_classification_task_has_an_out_of_bag_score():
     data = table(seed=3)  # of 400 rows that tell "a" from chance
     model = trained(APART_GINI, data=data, ensemble="forest", trees=20)
     assert 0.5 < model.provenance["oob"]["accuracy"] < 1.0
@@ -622,14 +622,14 @@ LAYOUT = effects(
     ],
     ids=itertools.count(),
 )
-def test_a_malformed_layout_is_named(layout, message):
+def test_malformed_layout_is_refused(layout, message):
     task = replace(EFFECT, lay_out=lambda target, columns: layout)
     with pytest.raises((PluginError, DataError), match=message) as caught:
         trained(replace(UPLIFT, task=task), max_depth=1, data=table())
     assert "'apart'" in str(caught.value)
 
 
-def test_a_failing_lay_out_is_named_and_its_own_refusals_pass():
+def test_exception_in_lay_out_raises_an_error_naming_task_and_criterion():
     def fails(target: Any, columns: Any) -> Layout:
         raise KeyError(target.name)
 
@@ -658,7 +658,7 @@ def test_a_malformed_task_is_refused_before_training(task, message):
         trained(replace(UPLIFT, task=task), data=table())
 
 
-def test_make_takes_the_layout_and_its_functions_fit_the_task():
+def test_make_receives_the_layout_and_its_functions_are_checked():
     with pytest.raises(PluginError, match="'make' of criterion 'apart' has the wrong parameters"):
         trained(replace(UPLIFT, make=lambda: CriterionFunctions(score=further_apart)), data=table())
 
@@ -675,7 +675,7 @@ def test_make_takes_the_layout_and_its_functions_fit_the_task():
 # --- What a layout knows of its rows, and what is compiled anew for it.
 
 
-def test_a_layout_contains_the_weights_of_its_rows():
+def test_lay_out_receives_row_weights():
     seen = []
 
     def lay_out(target: TaskColumn, columns: Any) -> Layout:
@@ -708,7 +708,7 @@ def leaning(constant: Any, costs: list[float]) -> Criterion:
 
 
 @pytest.mark.matrix
-def test_arrays_are_constants_of_compiled_code_and_equal_ones_compile_once(monkeypatch):
+def test_equal_array_constants_compile_once(monkeypatch):
     from treekit.compiling import settings as compiled
 
     made = []
@@ -730,7 +730,7 @@ def test_arrays_are_constants_of_compiled_code_and_equal_ones_compile_once(monke
 
 
 @pytest.mark.matrix
-def test_a_loss_is_that_of_its_own_table_though_the_score_is_compiled_already():
+def test_loss_uses_the_current_table_although_the_score_is_cached():
     costs = [1.0]
     record = leaning(np.array([1.0]), costs)
     for costs[0] in (1.0, 3.0):
@@ -738,7 +738,7 @@ def test_a_loss_is_that_of_its_own_table_though_the_score_is_compiled_already():
         assert model.provenance["pruner"]["sequence"]["risk"] == [costs[0]]
 
 
-def test_a_model_of_many_predictions_shows_the_first_of_them():
+def test_summary_of_a_model_shows_the_first_of_many_outputs():
     def many(target: TaskColumn, columns: Any) -> Layout:
         own = effects(target, columns)
         return replace(own, answer=lambda stats: np.ones((len(stats), 9)), names=tuple("abcdefghi"))
@@ -749,7 +749,7 @@ def test_a_model_of_many_predictions_shows_the_first_of_them():
     assert "of 'effect', 'rate, treated'" in repr(trained(UPLIFT, max_depth=1, data=table()))
 
 
-def test_an_unknown_label_of_a_column_is_named():
+def test_unknown_label_of_a_task_column_is_refused():
     numbers = TaskColumn("t", np.array([2.0, 0.0, 2.0]))
     assert numbers.labels == (0.0, 2.0)
     assert numbers.codes((2.0, 0.0)).tolist() == [0, 1, 0]
@@ -812,7 +812,7 @@ def plain() -> tuple[Any, Any, Any]:
 @pytest.mark.matrix
 @pytest.mark.parametrize("criterion", ["gini", "entropy", "squared_error"])
 @pytest.mark.parametrize("max_bins", [None, 5])
-def test_trees_of_several_targets_equal_the_oracle(criterion: str, max_bins: int | None) -> None:
+def test_multi_output_trees_equal_the_oracle(criterion: str, max_bins: int | None) -> None:
     rng = random.Random(f"several {criterion} {max_bins}")
     for several in ((2, 3), (3, 2, 3)):
         for _ in range(9):
@@ -833,7 +833,7 @@ def test_trees_of_several_targets_equal_the_oracle(criterion: str, max_bins: int
 
 
 @pytest.mark.matrix
-def test_one_target_twice_grows_the_tree_of_one() -> None:
+def test_duplicated_target_grows_the_tree_of_one_target() -> None:
     own = several_targets_table()
     for name, other in (("kind", "gini"), ("sum", "squared_error")):
         data = {**inputs(), name: own[name]}
@@ -871,7 +871,7 @@ def test_a_row_of_weight_two_is_two_rows(targets: list[str]) -> None:
     [pytest.param(CLASSES, marks=pytest.mark.matrix), NUMBERS],
     ids=["classes", "numbers"],
 )
-def test_rows_in_parts_keep_the_weight_of_every_target(targets: list[str]) -> None:
+def test_fractional_rows_keep_the_weight_of_every_target(targets: list[str]) -> None:
     model = train(targets, missing="fractional", max_depth=5)
     tree = model.trees[0]
     assert (tree.kind != Split.LEAF).sum() > 5
@@ -890,7 +890,7 @@ def test_rows_in_parts_keep_the_weight_of_every_target(targets: list[str]) -> No
 
 
 @pytest.mark.parametrize("targets", [CLASSES, NUMBERS], ids=["classes", "numbers"])
-def test_cost_complexity_judges_by_the_mean_over_the_targets(targets: list[str]) -> None:
+def test_cost_complexity_uses_the_mean_risk_over_targets(targets: list[str]) -> None:
     whole = train(targets).trees[0]
     pruned = train(targets, pruner="cost_complexity", **{"pruner.alpha": 0.02}).trees[0]
     assert 1 < pruned.n_leaves < whole.n_leaves
@@ -905,7 +905,7 @@ def test_cost_complexity_judges_by_the_mean_over_the_targets(targets: list[str])
 
 
 @pytest.mark.parametrize("targets", [CLASSES, NUMBERS], ids=["classes", "numbers"])
-def test_pruners_judge_held_out_rows_by_all_targets(targets: list[str]) -> None:
+def test_pruners_score_held_out_rows_on_all_targets(targets: list[str]) -> None:
     whole = train(targets)
     own = make_dataset(
         several_targets_table(), targets, ignore=[n for n in CLASSES + NUMBERS if n not in targets]
@@ -938,7 +938,7 @@ def test_pruners_judge_held_out_rows_by_all_targets(targets: list[str]) -> None:
     assert np.isfinite(errors).all()
 
 
-def test_forests_score_the_rows_out_of_bag_by_all_targets() -> None:
+def test_out_of_bag_scores_use_all_targets() -> None:
     labels = train(CLASSES, ensemble="forest", trees=20, oob=True)
     numbers = train(NUMBERS, ensemble="forest", trees=20, oob=True)
     assert 0.5 < labels.provenance["oob"]["accuracy"] < 1.0
@@ -961,14 +961,14 @@ def test_forests_score_the_rows_out_of_bag_by_all_targets() -> None:
         (CLASSES, {"numeric_side": "c45"}, "numeric_side='c45' counts the classes of one target"),
     ],
 )
-def test_settings_for_one_target_are_refused_by_name(
+def test_settings_for_one_target_are_refused(
     targets: list[str], settings: dict[str, Any], message: str
 ) -> None:
     with pytest.raises(SettingError, match=message):
         train(targets, **settings)
 
 
-def test_targets_are_named_once_and_are_of_one_kind() -> None:
+def test_targets_must_be_distinct_and_of_one_kind() -> None:
     own = several_targets_table()
     with pytest.raises(DataError, match="'label' is named twice"):
         treekit.train(own, ["label", "label"])
@@ -1053,7 +1053,9 @@ def test_the_command_line_trains_and_scores_several_targets(tmp_path: Path) -> N
 @pytest.mark.parametrize(
     "class_weight", [None, "balanced", [{"yes": 2, "no": 1}, {"lo": 1, "mid": 1, "hi": 3}]]
 )
-def test_classification_trees_are_those_of_scikit_learn(criterion: str, class_weight: Any) -> None:
+def test_multi_output_classification_trees_equal_scikit_learn(
+    criterion: str, class_weight: Any
+) -> None:
     x, y, _ = plain()
     how = {"criterion": criterion, "class_weight": class_weight, "max_depth": 3}
     mine = DecisionTreeClassifier(**how, random_state=0).fit(x, y)
@@ -1070,7 +1072,7 @@ def test_classification_trees_are_those_of_scikit_learn(criterion: str, class_we
     np.testing.assert_array_equal(mine.to_sklearn().predict(x), theirs.predict(x))
 
 
-def test_regression_trees_are_those_of_scikit_learn() -> None:
+def test_multi_output_regression_trees_equal_scikit_learn() -> None:
     x, _, y = plain()
     mine = DecisionTreeRegressor(max_depth=4, random_state=0).fit(x, y)
     theirs = sklearn.tree.DecisionTreeRegressor(max_depth=4, random_state=0).fit(x, y)
@@ -1087,7 +1089,7 @@ def test_regression_trees_are_those_of_scikit_learn() -> None:
     assert mine.get_n_leaves() == theirs.get_n_leaves()
 
 
-def test_forests_answer_for_all_outputs() -> None:
+def test_forests_predict_and_score_all_outputs() -> None:
     x, labels, numbers = plain()
     mine = RandomForestClassifier(n_estimators=40, oob_score=True, random_state=0).fit(x, labels)
     assert mine.predict(x).shape == labels.shape
@@ -1121,7 +1123,7 @@ def test_a_validation_target_has_as_many_outputs() -> None:
 
 @settings(deadline=None)
 @given(data=st.data())
-def test_selected_rows_are_those_of_the_plain_loop(data: Any) -> None:
+def test_selected_rows_equal_the_plain_loop(data: Any) -> None:
     n = data.draw(st.integers(1, 12))
     some = st.lists(st.integers(0, n - 1), max_size=15)
     width = data.draw(st.sampled_from([1, 3]))

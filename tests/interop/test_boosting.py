@@ -73,7 +73,9 @@ def assert_classifier_equal(estimator: Any, rows: Any, **settings: Any) -> None:
 @pytest.mark.parametrize(
     ("loss", "classes"), [("log_loss", 2), ("log_loss", 3), ("exponential", 2)]
 )
-def test_gradient_boosting_of_classes_is_equal(loss: str, classes: int, init: str | None) -> None:
+def test_gradient_boosting_classifiers_predict_equally(
+    loss: str, classes: int, init: str | None
+) -> None:
     table = frame(300, categories=False).fillna(0.25)
     y = LABELS[np.minimum(dyed(table), classes - 1)]
     estimator = GradientBoostingClassifier(n_estimators=8, loss=loss, init=init, random_state=0)
@@ -82,7 +84,7 @@ def test_gradient_boosting_of_classes_is_equal(loss: str, classes: int, init: st
 
 
 @pytest.mark.parametrize("loss", ["squared_error", "absolute_error", "huber", "quantile"])
-def test_gradient_boosting_of_numbers_is_equal(loss: str) -> None:
+def test_gradient_boosting_regressors_predict_equally(loss: str) -> None:
     table = frame(300, categories=False).fillna(0.25)
     y = dyed(table) + 0.5 * table["width"]
     estimator = GradientBoostingRegressor(n_estimators=8, loss=loss, random_state=0).fit(table, y)
@@ -92,7 +94,7 @@ def test_gradient_boosting_of_numbers_is_equal(loss: str) -> None:
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("classes", [2, 3])
-def test_histogram_boosting_of_classes_is_equal(classes: int, dtype: str) -> None:
+def test_hist_gradient_boosting_classifiers_predict_equally(classes: int, dtype: str) -> None:
     table = frame()
     y = LABELS[np.minimum(dyed(table), classes - 1)]
     estimator = HistGradientBoostingClassifier(max_iter=8, categorical_features="from_dtype")
@@ -102,7 +104,7 @@ def test_histogram_boosting_of_classes_is_equal(classes: int, dtype: str) -> Non
 
 
 @pytest.mark.parametrize("loss", ["squared_error", "absolute_error", "poisson", "gamma"])
-def test_histogram_boosting_of_numbers_is_equal(loss: str) -> None:
+def test_hist_gradient_boosting_regressors_predict_equally(loss: str) -> None:
     table = frame(categories=False)
     estimator = HistGradientBoostingRegressor(max_iter=8, loss=loss)
     estimator.fit(table, dyed(table) + 0.5)
@@ -114,7 +116,7 @@ def test_histogram_boosting_of_numbers_is_equal(loss: str) -> None:
     )
 
 
-def test_doubles_between_two_floats_keep_their_side_as_the_library_has_it() -> None:
+def test_doubles_between_two_float32_values_take_the_branch_of_scikit_learn() -> None:
     table = frame(categories=False)
     estimator = HistGradientBoostingRegressor(max_iter=5).fit(table, dyed(table))
     at = thresholds_of(estimator)
@@ -131,7 +133,7 @@ def frame_of(rows: npt.NDArray[Any], like: Any) -> Any:
     return type(like)(rows, columns=list(like))
 
 
-def test_unseen_and_missing_categories_go_where_scikit_learn_sends_them() -> None:
+def test_unseen_and_missing_categories_take_the_branch_of_scikit_learn() -> None:
     table = frame()
     estimator = HistGradientBoostingClassifier(max_iter=8, categorical_features="from_dtype")
     estimator.fit(table, dyed(table) > 0)
@@ -146,7 +148,7 @@ def test_unseen_and_missing_categories_go_where_scikit_learn_sends_them() -> Non
     np.testing.assert_allclose(model.predict_proba(rows), estimator.predict_proba(rows), rtol=1e-13)
 
 
-def test_categorical_columns_of_an_array_are_levels_wherever_they_stand() -> None:
+def test_categorical_columns_of_an_array_are_read_at_any_position() -> None:
     random = np.random.default_rng(0)
     rows = np.stack([random.normal(size=400), random.integers(0, 9, 400)], axis=1)
     y = (rows[:, 1] % 3 == 1) ^ (rows[:, 0] > 0)
@@ -158,7 +160,7 @@ def test_categorical_columns_of_an_array_are_levels_wherever_they_stand() -> Non
     np.testing.assert_allclose(model.predict_proba(rows), estimator.predict_proba(rows), rtol=1e-13)
 
 
-def test_models_that_cannot_be_expressed_are_refused_by_name() -> None:
+def test_models_that_cannot_be_expressed_are_refused() -> None:
     table = frame(100, categories=False).fillna(0.0)
     y = dyed(table)
     few = {"n_estimators": 2}
@@ -179,7 +181,7 @@ def test_models_that_cannot_be_expressed_are_refused_by_name() -> None:
             read_sklearn(endless)
 
 
-def test_unknown_losses_and_fields_of_nodes_are_refused_by_name() -> None:
+def test_unknown_losses_and_fields_of_nodes_are_refused() -> None:
     table = frame(100, categories=False)
     estimator = HistGradientBoostingRegressor(max_iter=2).fit(table, dyed(table))
     estimator.loss = "tomorrow_error"
@@ -197,7 +199,7 @@ def test_unknown_losses_and_fields_of_nodes_are_refused_by_name() -> None:
         read_sklearn(estimator)
 
 
-def test_imported_models_have_rules_that_are_proved_equal(tmp_path: Path) -> None:
+def test_rules_of_imported_models_are_verified_equal(tmp_path: Path) -> None:
     table = frame(200)
     estimator = HistGradientBoostingClassifier(max_iter=3, categorical_features="from_dtype")
     model = read_sklearn(estimator.fit(table, LABELS[dyed(table)]))

@@ -50,7 +50,7 @@ def run(*arguments: str | Path) -> tuple[int, str]:
         ([FOLDER / "make.py"], "no importer recognises the file 'make.py'"),
     ],
 )
-def test_unreadable_models_raise_one_message(
+def test_unreadable_model_exits_with_one_message(
     arguments: list[str], message: str, tmp_path: Path
 ) -> None:
     code, said = run("import", *arguments, "-o", tmp_path / "m.treekit")
@@ -73,7 +73,7 @@ def test_unreadable_models_raise_one_message(
     ],
 )
 @pytest.mark.usefixtures("without_plugins")
-def test_the_plugin_of_a_file_is_named_where_it_is_absent(
+def test_missing_plugin_of_a_model_file_is_named(
     name: str, content: bytes, library: str, tmp_path: Path
 ) -> None:
     path = tmp_path / name
@@ -91,7 +91,7 @@ def test_the_plugin_of_a_file_is_named_where_it_is_absent(
 
 
 @pytest.mark.usefixtures("without_plugins")
-def test_the_plugin_of_an_object_is_named_where_it_is_absent() -> None:
+def test_missing_plugin_of_a_model_object_is_named() -> None:
     for name, module in (("Booster", "xgboost.core"), ("RandomForestModel", "ydf.model.forest")):
         made = type(name, (), {"__module__": module})
         with pytest.raises(ModelError, match="pip install treekit-importers"):
@@ -155,7 +155,7 @@ def recorded(nodes: np.ndarray) -> bytes:
 
 
 @cases(40, 1500)
-def test_a_broken_tree_of_scikit_learn_is_refused_or_sound(tmp_path, count):
+def test_broken_scikit_learn_tree_is_refused_or_read_as_a_valid_model(tmp_path, count):
     fitted = DecisionTreeClassifier(max_depth=3, random_state=0).fit(ROWS, CLASSES)
     state = fitted.tree_.__getstate__()
 
@@ -172,7 +172,7 @@ def test_a_broken_tree_of_scikit_learn_is_refused_or_sound(tmp_path, count):
 
 
 @cases(40, 1500)
-def test_a_broken_histogram_boosting_is_refused_or_sound(tmp_path, count):
+def test_broken_hist_gradient_boosting_is_refused_or_read_as_a_valid_model(tmp_path, count):
     fitted = HistGradientBoostingClassifier(max_iter=2, max_leaf_nodes=5, early_stopping=False)
     with threadpool_limits(1):
         fitted.fit(ROWS, CLASSES)
@@ -193,7 +193,7 @@ def test_a_broken_histogram_boosting_is_refused_or_sound(tmp_path, count):
 
 @cases(20, 200)
 @pytest.mark.parametrize("name", ["missing_only", "float64_extremes"])
-def test_a_broken_onnx_artifact_is_refused_or_judged(name, tmp_path, count):
+def test_verify_reports_or_refuses_a_broken_onnx_file(name, tmp_path, count):
     from treekit.verify import verify
 
     model = EXTREMES[name]()

@@ -96,7 +96,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.system
 @pytest.mark.parametrize("wanted", [f"onnxruntime=={OLDEST}.*", "onnxruntime"])
-def test_files_of_treekit_are_equal_in_the_oldest_and_the_newest_runtime(
+def test_exports_predict_equally_in_the_oldest_and_newest_onnxruntime(
     wanted: str, folder: Path, tmp_path: Path
 ) -> None:
     (version,) = run(install(folder, wanted), VERIFY, str(tmp_path))
@@ -105,7 +105,7 @@ def test_files_of_treekit_are_equal_in_the_oldest_and_the_newest_runtime(
 
 @pytest.mark.system
 @pytest.mark.parametrize("version", WRONG_RUNTIMES)
-def test_files_of_treekit_are_equal_in_the_runtimes_that_are_wrong(
+def test_exports_predict_equally_in_the_faulty_onnxruntime_versions(
     version: str, folder: Path, tmp_path: Path
 ) -> None:
     assert run(install(folder, f"onnxruntime=={version}"), VERIFY, str(tmp_path)) == [version]
@@ -113,7 +113,7 @@ def test_files_of_treekit_are_equal_in_the_runtimes_that_are_wrong(
 
 @pytest.mark.system
 @pytest.mark.parametrize("version", ["1.25.1", *WRONG_RUNTIMES, "1.28.0"])
-def test_only_the_runtimes_that_are_named_are_wrong(version: str, folder: Path) -> None:
+def test_only_the_listed_onnxruntime_versions_are_faulty(version: str, folder: Path) -> None:
     """Of the releases from 1.21 to 1.32 these two are, and no other (measured)."""
     found, wrong, far = run(install(folder, f"onnxruntime=={version}"), FOREST)
     assert found == version
@@ -122,7 +122,7 @@ def test_only_the_runtimes_that_are_named_are_wrong(version: str, folder: Path) 
 
 
 @pytest.mark.parametrize("version", [*WRONG_RUNTIMES, "1.25.1", "1.28.0", None])
-def test_a_pipeline_is_exported_with_a_warning_of_a_wrong_runtime(
+def test_exporting_a_pipeline_warns_of_faulty_onnxruntime_versions(
     version: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def find_version(name: str) -> str:
@@ -141,7 +141,7 @@ def test_a_pipeline_is_exported_with_a_warning_of_a_wrong_runtime(
 
 
 @pytest.mark.matrix
-def test_the_warning_is_given_by_the_conversion(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_conversion_warns_of_faulty_onnxruntime_versions(monkeypatch: pytest.MonkeyPatch) -> None:
     from skl2onnx import to_onnx
 
     x, y = load_breast_cancer(return_X_y=True)

@@ -123,7 +123,7 @@ def test_a_regressor_predicts_with_equal_bits(model, dtype):
     np.testing.assert_array_equal(value, model.predict(rows)[:, None])
 
 
-def test_whole_numbers_are_inputs_too():
+def test_integer_inputs_are_accepted():
     rows = RNG.integers(-40, 40, size=(60, 3))
     model = forest().fit(rows, rows[:, 0] > rows[:, 1])
     label, share = run(model, rows, PLAIN)
@@ -141,14 +141,14 @@ def test_probabilities_are_mapped_by_default_as_skl2onnx_does():
         np.testing.assert_array_equal(shares, model.predict_proba(rows).astype(np.float32))
 
 
-def test_probabilities_come_as_columns():
+def test_probabilities_are_returned_as_columns_without_zipmap():
     model = forest().fit(X, WORDS)
     label, *columns = run(model, X, {"zipmap": "columns"})
     assert label.tolist() == model.predict(X).tolist()
     np.testing.assert_array_equal(np.stack(columns, axis=1), model.predict_proba(X))
 
 
-def test_nocl_gives_positions_and_class_labels_name_them():
+def test_nocl_returns_class_positions():
     model = forest().fit(X, WORDS)
     label, share = run(model, X, {**PLAIN, "nocl": True})
     assert model.classes_[label].tolist() == model.predict(X).tolist()
@@ -197,7 +197,7 @@ def steps(at):
     return node
 
 
-def test_leaves_and_paths_equal_those_of_the_estimator():
+def test_leaf_and_path_outputs_equal_those_of_the_estimator():
     model = forest().fit(X, WORDS)
     told = {**PLAIN, "decision_path": True, "decision_leaf": True}
     _label, _share, path, leaf_ = run(model, X, told)
@@ -229,7 +229,7 @@ def test_several_outputs_are_columns_of_labels_and_planes_of_probabilities():
     np.testing.assert_array_equal(run(model, X)[0], model.predict(X))
 
 
-def test_every_part_of_a_model_is_kept():
+def test_conversion_keeps_models_of_every_kind():
     model = tree().fit(X, WORDS)
     for of_kind in OF_KINDS.values():
         model.model_ = replace(of_kind, settings=model.model_.settings)
@@ -266,7 +266,7 @@ STRANGE.loc[5, "share"], STRANGE.loc[6, "share"] = np.nan, -0.0
 
 
 @pytest.mark.parametrize("model", [tree(), forest()], ids=str)
-def test_raw_categories_go_in_as_text_and_as_numbers(model):
+def test_raw_categories_are_accepted_as_text_and_numbers(model):
     model.set_params(categorical=["colour", "code", "share"]).fit(MIXED, SIDE)
     for rows in (MIXED, STRANGE):
         label, share = run(model, rows, PLAIN)
@@ -284,7 +284,7 @@ def test_an_unseen_category_is_refused_where_the_estimator_refuses_it():
             run(model, rows, PLAIN)
 
 
-def test_negative_zero_is_the_level_zero():
+def test_negative_zero_matches_the_category_zero():
     rows = RNG.choice([0.0, 1.0, 2.0], size=(60, 2))
     model = tree(categorical=[0, 1]).fit(rows, rows[:, 0] == rows[:, 1])
     rows[rows == 0] = -0.0
@@ -292,7 +292,7 @@ def test_negative_zero_is_the_level_zero():
         assert run(model, rows.astype(dtype), PLAIN)[0].tolist() == model.predict(rows).tolist()
 
 
-def test_levels_that_are_equal_as_float32_are_refused():
+def test_categories_equal_as_float32_are_refused():
     near = np.where(X[:, :1] > 0, 1.0, 1.0 + 2.0**-40)
     model = tree(categorical=[0]).fit(near, X[:, 0] > 0)
     with pytest.raises(ExportError, match="equal in float32"):
@@ -365,7 +365,7 @@ def test_hard_votes_are_counted():
     ],
     ids=lambda model: type(model).__name__,
 )
-def test_ensembles_reckon_in_the_type_of_their_input(model):
+def test_ensemble_probabilities_have_the_type_of_their_input(model):
     model.fit(FULL.astype(np.float64), WORDS)
     for dtype, bound in ((np.float32, 2e-7), (np.float64, 5e-16)):
         rows = FULL.astype(dtype)
@@ -384,7 +384,7 @@ def test_ensembles_reckon_in_the_type_of_their_input(model):
     ],
     ids=lambda model: type(model).__name__,
 )
-def test_regressors_in_ensembles_are_as_exact_as_their_input(model, target):
+def test_ensemble_regressors_are_as_precise_as_their_input_type(model, target):
     model.fit(FULL.astype(np.float64), target)
     for dtype, bound in ((np.float32, 4e-6), (np.float64, 1e-14)):
         rows = FULL.astype(dtype)
@@ -393,7 +393,7 @@ def test_regressors_in_ensembles_are_as_exact_as_their_input(model, target):
         np.testing.assert_allclose(value.reshape(wanted.shape), wanted, rtol=0, atol=bound)
 
 
-def test_one_classifier_for_each_output():
+def test_multi_output_classifier_converts_one_classifier_per_output():
     model = MultiOutputClassifier(tree()).fit(FULL, TWICE)
     label, shares = run(model, FULL, {id(model): PLAIN})
     assert label.tolist() == model.predict(FULL).tolist()
@@ -401,7 +401,7 @@ def test_one_classifier_for_each_output():
         np.testing.assert_array_equal(share, own.astype(np.float32))
 
 
-def test_two_estimators_and_scikit_learns_own_share_a_graph():
+def test_treekit_and_scikit_learn_estimators_convert_to_one_graph():
     members = [("a", tree()), ("b", tree(max_leaf_nodes=3)), ("c", SklearnTree(max_depth=2))]
     votes = VotingClassifier(members, voting="soft", flatten_transform=False).fit(FULL, WORDS)
     label, _shares = run(votes, FULL, PLAIN)
@@ -433,7 +433,7 @@ class Derived(DecisionTreeClassifier):
     """A user's own."""
 
 
-def test_a_derived_class_registers_by_name():
+def test_subclass_converts_after_registration():
     model = Derived(max_depth=2).fit(FULL, WORDS)
     with pytest.raises(Exception, match="Derived"):
         run(model, FULL, PLAIN)
@@ -443,7 +443,7 @@ def test_a_derived_class_registers_by_name():
         treekit.register_skl2onnx(SklearnTree)
 
 
-def test_old_operators_are_refused_by_name():
+def test_target_opset_below_the_minimum_is_refused():
     model = tree().fit(FULL, WORDS)
     with pytest.raises(ExportError, match="target_opset is 12"):
         run(model, FULL, target_opset=12)
@@ -453,7 +453,7 @@ def test_old_operators_are_refused_by_name():
         )
 
 
-def test_a_callback_waits_for_its_module(tmp_path, monkeypatch):
+def test_when_imported_calls_back_on_import_or_at_once(tmp_path, monkeypatch):
     (tmp_path / "treekit_waited_for.py").write_text("ready = True", encoding="utf-8")
     monkeypatch.syspath_prepend(tmp_path)
     called = []
@@ -468,7 +468,7 @@ def test_a_callback_waits_for_its_module(tmp_path, monkeypatch):
     monkeypatch.delitem(sys.modules, "treekit_waited_for")
 
 
-def test_a_module_that_is_not_there_is_still_not_there():
+def test_when_imported_leaves_import_error_of_a_missing_module():
     called = []
     finders = list(sys.meta_path)
     when_imported("treekit_never_there", lambda: called.append("then"))
@@ -478,7 +478,7 @@ def test_a_module_that_is_not_there_is_still_not_there():
     sys.meta_path[:] = finders
 
 
-def test_an_incompatible_skl2onnx_costs_a_warning_and_not_its_import(monkeypatch):
+def test_incompatible_skl2onnx_warns_without_breaking_its_import(monkeypatch):
     def fail(*classes):
         raise TypeError("no such argument")
 

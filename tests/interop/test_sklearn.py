@@ -100,7 +100,7 @@ def onnx_answers(model: Model, X: Rows) -> list[npt.NDArray[Any]]:
 
 @pytest.mark.parametrize("holes", [0.0, 0.2])
 @pytest.mark.parametrize("kind", CLASSIFIERS)
-def test_every_row_reaches_the_same_leaf_and_label(kind: type, holes: float) -> None:
+def test_every_row_reaches_the_leaf_and_label_of_scikit_learn(kind: type, holes: float) -> None:
     X, y = classification_rows()
     estimator = fitted(kind, with_holes(X, holes), y)
     model = read_sklearn(estimator)
@@ -126,7 +126,7 @@ def test_every_row_reaches_the_same_leaf_and_label(kind: type, holes: float) -> 
 
 @pytest.mark.parametrize("holes", [0.0, 0.2])
 @pytest.mark.parametrize("kind", REGRESSORS)
-def test_regressions_agree_to_the_last_digits(kind: type, holes: float) -> None:
+def test_regressors_predict_equally_within_rounding(kind: type, holes: float) -> None:
     X, y = make_regression(400, 6, noise=5.0, random_state=2)
     X = X.astype(np.float32)
     estimator = fitted(kind, with_holes(X, holes), y)
@@ -140,7 +140,7 @@ def test_regressions_agree_to_the_last_digits(kind: type, holes: float) -> None:
     np.testing.assert_allclose(values, estimator.predict(rows), rtol=0, atol=bound)
 
 
-def test_labels_of_a_forest_of_a_hundred_trees_are_equal_but_for_ties() -> None:
+def test_labels_of_a_forest_of_100_trees_are_equal_except_for_ties() -> None:
     X, y = classification_rows(1500)
     estimator = fitted(RandomForestClassifier, X[:500], y[:500], n_estimators=100)
     labels, _ = onnx_answers(read_sklearn(estimator), X)
@@ -150,7 +150,7 @@ def test_labels_of_a_forest_of_a_hundred_trees_are_equal_but_for_ties() -> None:
     assert tied.mean() < 0.02
 
 
-def test_exact_ties_go_to_the_first_class_where_double_sums_may_not() -> None:
+def test_exact_ties_predict_the_first_class() -> None:
     X, y = classification_rows(400, classes=2)
     estimator = fitted(RandomForestClassifier, X, y, n_estimators=10)
     model = read_sklearn(estimator)
@@ -162,7 +162,7 @@ def test_exact_ties_go_to_the_first_class_where_double_sums_may_not() -> None:
     assert set(labels[tied]) == {0}
 
 
-def test_class_weights_are_the_whole_counts_of_the_training_rows() -> None:
+def test_leaf_values_are_integer_counts_of_weighted_training_rows() -> None:
     X, y = classification_rows(997)
     weights = np.random.default_rng(4).integers(1, 8, len(y))
     estimator = DecisionTreeClassifier(max_depth=6, random_state=0).fit(X, y, sample_weight=weights)
@@ -179,7 +179,7 @@ def test_fractional_weights_are_kept() -> None:
 
 
 @pytest.mark.parametrize("missing_right", [True, False])
-def test_a_split_of_missing_values_alone_becomes_a_missing_split(missing_right: bool) -> None:
+def test_split_of_missing_versus_known_becomes_a_missing_value_split(missing_right: bool) -> None:
     X = np.array([[1.0], [2.0], [np.nan], [np.nan]])
     estimator = DecisionTreeClassifier().fit(X, np.array([0, 0, 1, 1]) ^ (not missing_right))
     assert np.isinf(estimator.tree_.threshold[0])
@@ -224,13 +224,13 @@ def test_missing_values_to_the_left_of_minus_infinity_are_a_missing_split() -> N
         ({"children_left": np.array([7, -1, -1])}, "damaged"),
     ],
 )
-def test_trees_that_no_fit_makes_are_refused(changes: dict[str, Any], message: str) -> None:
+def test_malformed_trees_are_refused(changes: dict[str, Any], message: str) -> None:
     schema = read_sklearn(DecisionTreeClassifier().fit([[0.0], [1.0]], [0, 1])).schema
     with pytest.raises(ModelError, match=message):
         convert_trees([make_tree_table(damaged_tree(**changes), [2])], schema, "the tree")
 
 
-def test_thresholds_between_float32_neighbours_keep_every_side() -> None:
+def test_thresholds_between_adjacent_float32_values_keep_the_branches() -> None:
     a = np.float32(1000.1)
     b = np.nextafter(a, np.float32(np.inf))
     X = np.array([[a], [b]], dtype=np.float32)
@@ -361,7 +361,7 @@ class OwnMembers(DecisionTreeRegressor):
         return -super().predict(X, check_input)
 
 
-def test_subclasses_that_override_what_predicts_are_refused_by_name() -> None:
+def test_subclasses_that_override_prediction_methods_are_refused() -> None:
     X, y = classification_rows(100)
     assert recognises_sklearn(OwnFit())
     read = read_sklearn(fitted(OwnFit, X, y))
@@ -378,7 +378,7 @@ def test_subclasses_that_override_what_predicts_are_refused_by_name() -> None:
         read_sklearn(forest)
 
 
-def test_unknown_attributes_of_estimators_are_refused_by_name() -> None:
+def test_unknown_attributes_of_estimators_are_refused() -> None:
     X, y = classification_rows(100)
     forest = fitted(RandomForestClassifier, X, y)
     forest.columns = ["mine"]  # no name of scikit-learn's for what a fit sets
@@ -409,7 +409,7 @@ class OtherNodes:
 @pytest.mark.parametrize(
     ("more", "entry"), [({"category_sets": 7}, "category_sets"), ({}, "nodes.category_set")]
 )
-def test_unknown_parts_of_trees_are_refused_by_name(more: dict[str, Any], entry: str) -> None:
+def test_unknown_parts_of_trees_are_refused(more: dict[str, Any], entry: str) -> None:
     estimator = DecisionTreeRegressor(max_depth=2).fit([[0.0], [1.0]], [0.0, 1.0])
     estimator.tree_ = OtherNodes(estimator.tree_, **more)
     with pytest.raises(ModelError, match=f"unknown entry 'tree_.{entry}'"):
@@ -425,7 +425,7 @@ def test_other_objects_are_recognised_without_importing_scikit_learn() -> None:
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
-def test_the_importer_is_offered_through_the_hook() -> None:
+def test_importer_is_registered_by_its_hook() -> None:
     (importer,) = (one for one in treekit_importers() if one.name == "scikit-learn")
     assert registry.get("importer", "scikit-learn") == importer
 
@@ -438,14 +438,16 @@ def test_read_model_finds_the_importer_of_an_estimator() -> None:
 
 
 @pytest.mark.parametrize("name", ["model.pkl", "model.pickle", "model.joblib"])
-def test_pickles_are_refused_by_name_and_never_opened(tmp_path: Path, name: str) -> None:
+def test_pickles_are_refused_without_opening_them(tmp_path: Path, name: str) -> None:
     path = tmp_path / name
     path.write_bytes(b"cos\nsystem\n(S'false'\ntR.")
     with pytest.raises(ModelError, match=r"'model\..*' is a pickle, which can execute code"):
         read_model(path)
 
 
-def test_an_importer_that_fails_to_look_is_passed_over(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_importer_that_fails_to_recognise_a_source_is_skipped(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     def fail(source: Any) -> bool:
         raise OSError("no such thing")
 

@@ -109,7 +109,7 @@ def scan_plainly(  # type: ignore[no-untyped-def]
     st.sampled_from([1.0, 5.0, 30.0]), st.booleans(),
 )  # fmt: skip
 @settings(max_examples=examples(60), deadline=None)
-def test_the_best_cut_is_that_of_a_plain_loop(
+def test_best_cut_equals_the_plain_loop(
     seed: int, count: int, limit: float, is_signed: bool
 ) -> None:
     rng = np.random.default_rng(seed)
@@ -131,7 +131,7 @@ def test_the_best_cut_is_that_of_a_plain_loop(
 
 @given(st.integers(0, 2**32 - 1), st.sampled_from([5, 300, 2500]), st.sampled_from([0.0, 2.0]))
 @settings(max_examples=examples(60), deadline=None)
-def test_ties_go_to_the_first_that_ties_with_the_highest(
+def test_first_cut_tied_with_the_highest_score_is_chosen(
     seed: int, count: int, tolerance: float
 ) -> None:
     """Scores that rise by less than the tolerance, also from batch to batch."""
@@ -147,7 +147,7 @@ def test_ties_go_to_the_first_that_ties_with_the_highest(
     assert (at, best[0]) == wanted
 
 
-def test_a_cut_of_an_earlier_batch_may_tie_with_the_highest() -> None:
+def test_cut_of_an_earlier_batch_may_win_a_tie() -> None:
     """The first cut does not tie with the last, but one between does."""
     n = 2 * count_batch_cuts(2)
     scores = np.zeros(n)
@@ -159,7 +159,7 @@ def test_a_cut_of_an_earlier_batch_may_tie_with_the_highest() -> None:
 
 @pytest.mark.parametrize("bad", [math.nan, -math.nan, math.inf, -math.inf])
 @pytest.mark.parametrize("place", [0, 7, 8, 1500])
-def test_the_first_score_that_is_not_finite_ends_the_scan(bad: float, place: int) -> None:
+def test_first_non_finite_score_ends_the_scan(bad: float, place: int) -> None:
     def score(parent: Any, children: Any) -> float:
         return bad if children[0, 0] > place else -1.0
 
@@ -180,7 +180,9 @@ def test_the_highest_of_scores_of_any_sign_is_found(scores: tuple[float, ...]) -
     )
 
 
-def test_a_criterion_is_given_possible_sides_only(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_criterion_is_called_only_for_cuts_within_the_limits(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(thread_state, "failures", [], raising=False)
     seen: list[list[float]] = []
 
@@ -220,7 +222,7 @@ def test_cuts_that_break_a_constraint_are_left_out() -> None:
     )
 
 
-def test_memory_of_a_batch_holds_the_cuts_of_a_binned_column() -> None:
+def test_batch_is_large_enough_for_a_binned_column() -> None:
     for s in (1, 2, 7, 100, 5000):
         assert count_batch_cuts(s) >= 264
         assert count_batch_cuts(s) % 8 == 0
@@ -270,9 +272,7 @@ def score_by_arrays(parent: Any, children: Any) -> float:
     [score_by_helper, make_score_by_closure(), score_by_early_return, score_by_arrays],
 )
 @pytest.mark.parametrize("distribution", ["treekit 1", "own 1"])
-def test_functions_of_every_form_give_the_scores_of_plain_python(
-    score: Any, distribution: str
-) -> None:
+def test_functions_of_every_form_score_as_plain_python(score: Any, distribution: str) -> None:
     functions = CriterionFunctions(score=score)
     origin = Origin("criterion", "own", distribution)
     made = compile_criterion(functions, 2, False, origin, nominal=False).pointers

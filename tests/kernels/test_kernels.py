@@ -226,7 +226,7 @@ def test_subscripts_in_scoring_a_row_or_a_single_tree_are_unsigned() -> None:
     assert checked >= 2
 
 
-def test_the_rule_sees_a_signed_subscript() -> None:
+def test_subscript_check_finds_a_signed_subscript() -> None:
     cells = types.float64[::1]
 
     def signed(a: Any, n: Any) -> None:
@@ -294,21 +294,21 @@ def test_a_second_process_loads_the_kernel_from_disk(copy_of_kernels: Path) -> N
 
 
 @pytest.mark.system
-def test_the_cache_notices_a_change_in_a_helper_of_another_file(copy_of_kernels: Path) -> None:
+def test_cache_is_invalidated_by_a_change_in_an_imported_helper(copy_of_kernels: Path) -> None:
     assert run(copy_of_kernels) == "41 0"
     (copy_of_kernels / "helper.py").write_text(HELPER.format(factor=100))
     assert run(copy_of_kernels) == "401 0"
 
 
 @pytest.mark.system
-def test_the_cache_does_not_notice_the_time_of_a_file(copy_of_kernels: Path) -> None:
+def test_cache_does_not_depend_on_file_times(copy_of_kernels: Path) -> None:
     assert run(copy_of_kernels) == "41 0"
     os.utime(copy_of_kernels / "helper.py", (1, 1))
     assert run(copy_of_kernels) == "41 1"
 
 
 @pytest.mark.system
-def test_a_damaged_cache_costs_time_only(copy_of_kernels: Path) -> None:
+def test_damaged_cache_is_recompiled(copy_of_kernels: Path) -> None:
     assert run(copy_of_kernels) == "41 0"
     files = list((copy_of_kernels / "__pycache__").glob("*.nb?"))
     assert files
@@ -319,7 +319,7 @@ def test_a_damaged_cache_costs_time_only(copy_of_kernels: Path) -> None:
 
 
 @pytest.mark.system
-def test_without_a_folder_for_the_cache_kernels_still_run(copy_of_kernels: Path) -> None:
+def test_kernels_run_without_a_cache_folder(copy_of_kernels: Path) -> None:
     nowhere = """
 from numba.core.caching import CacheImpl
 CacheImpl._locator_classes = []
@@ -328,7 +328,7 @@ CacheImpl._locator_classes = []
 
 
 @pytest.mark.system
-def test_a_full_disk_stops_no_kernel(copy_of_kernels: Path) -> None:
+def test_kernels_run_if_the_cache_cannot_be_written(copy_of_kernels: Path) -> None:
     full = """
 from numba.core.caching import IndexDataCacheFile
 def save(*_): raise OSError(28, "No space left on device")
@@ -338,7 +338,7 @@ IndexDataCacheFile.save = save
 
 
 @pytest.mark.system
-def test_a_numba_with_other_inner_names_uses_its_own_cache(copy_of_kernels: Path) -> None:
+def test_numba_cache_is_used_if_numba_internals_differ(copy_of_kernels: Path) -> None:
     other = """
 from numba.core.caching import FunctionCache
 plain = FunctionCache.__init__
@@ -403,7 +403,7 @@ COMPILED = ("histogram", "surrogates", "parts")
 @pytest.mark.parametrize(
     "kind", [k if k in COMPILED else pytest.param(k, marks=pytest.mark.matrix) for k in KINDS]
 )
-def test_trees_are_the_same_along_lines_and_down_columns(kind: str) -> None:
+def test_row_major_and_column_major_codes_grow_equal_trees(kind: str) -> None:
     given, parts = KINDS[kind]
     if "quantile" in given:
         origin = Origin("criterion", "quantile")
@@ -424,14 +424,14 @@ def test_trees_are_the_same_along_lines_and_down_columns(kind: str) -> None:
 
 
 @pytest.mark.parametrize("rows", [1, 7, 2_048, 5_000])
-def test_lines_are_the_matrix_row_by_row(rows: int) -> None:
+def test_copy_row_major_returns_the_matrix_row_by_row(rows: int) -> None:
     codes = np.random.default_rng(0).integers(0, 255, (3, rows)).astype(np.uint8)
     lines = copy_row_major(codes)
     assert lines is not None
     assert lines.tolist() == codes.T.reshape(-1).tolist()
 
 
-def test_there_are_no_lines_where_memory_is_short(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_copy_row_major_returns_none_if_memory_is_short(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(room, "_get_free_memory", lambda: 1_000.0)
     monkeypatch.setattr(room, "_SMALL_BYTES", 0)
     assert copy_row_major(np.zeros((2, 51), np.uint8)) is None
@@ -496,7 +496,7 @@ SPREADS = (1, 2, 7, 200, 255, 3_000, 60_000)
 @pytest.mark.matrix
 @pytest.mark.parametrize("dtype", [np.uint8, np.uint32])
 @pytest.mark.parametrize("kind", ["whole", "parts", "numbers"])
-def test_every_way_adds_up_what_plain_sums_do(dtype: Any, kind: str) -> None:
+def test_every_histogram_kernel_equals_plain_sums(dtype: Any, kind: str) -> None:
     rng = np.random.default_rng(5)
     many, widths, ranges = 9_000, set(), set()
     for cells in (2, 3, 7) if kind != "numbers" else (2, 4):
@@ -536,7 +536,7 @@ def test_every_way_adds_up_what_plain_sums_do(dtype: Any, kind: str) -> None:
 
 @pytest.mark.matrix
 @pytest.mark.parametrize("cells", [2, 3, 7, 10, 32])
-def test_lanes_hold_every_sum_that_fits(cells: int) -> None:
+def test_packed_histogram_lanes_hold_the_largest_sum(cells: int) -> None:
     for weight, bits in (
         (65_535.0, 32 if cells == 2 else 16),
         (65_536.0, 32),
@@ -556,7 +556,7 @@ def test_lanes_hold_every_sum_that_fits(cells: int) -> None:
 
 
 @pytest.mark.matrix
-def test_more_classes_than_lanes_have_none() -> None:
+def test_histograms_of_too_many_classes_are_not_packed() -> None:
     rows = Rows(np.zeros(1, np.uint32), np.zeros(1, np.uint32), np.ones((1, 1)))
     column = records.Column(np.zeros(1, np.uint8), np.uint64(0), np.uint64(1), np.uint32(255))
     assert tallied(column, rows, 33, 1.0, memory_of(1, 255, 33))[1] == 0
@@ -576,7 +576,7 @@ def summed_up(rows, at, s, scratch, sums, words, code_of, n):  # type: ignore[no
 
 @pytest.mark.matrix
 @pytest.mark.parametrize("kind", ["whole", "large", "parts", "numbers"])
-def test_running_totals_are_those_of_plain_sums(kind: str) -> None:
+def test_running_totals_equal_plain_sums(kind: str) -> None:
     rng = np.random.default_rng(8)
     for cells in (2, 3, 7, 32) if kind != "numbers" else (2, 4):
         for spread in (1, 2, 7, 256):
@@ -609,7 +609,7 @@ def test_running_totals_are_those_of_plain_sums(kind: str) -> None:
                 assert not memory.packed.any()
 
 
-def test_a_loop_that_was_unrolled_once_may_be_unrolled_where_it_is_called() -> None:
+def test_inlined_loops_may_be_unrolled_again() -> None:
     def squares(stats):  # type: ignore[no-untyped-def]
         total = 0.0
         for k in range(stats.shape[0]):
@@ -635,7 +635,7 @@ def sorted_rows(column, ids, scratch):  # type: ignore[no-untyped-def]
 
 @pytest.mark.matrix
 @pytest.mark.parametrize("dtype", [np.uint8, np.uint32])
-def test_rows_are_sorted_by_code_and_the_missing_come_last(dtype: Any) -> None:
+def test_rows_are_sorted_by_code_with_missing_last(dtype: Any) -> None:
     rng = np.random.default_rng(6)
     many, ranges = 9_000, set()
     for spread in SPREADS:
@@ -674,7 +674,7 @@ def scan_plainly(  # type: ignore[no-untyped-def]
 
 
 @pytest.mark.parametrize("classes", [5, 7, 50])
-def test_a_scan_row_by_row_finds_the_cut_of_the_plain_score_bit_for_bit(classes: int) -> None:
+def test_incremental_gini_scan_finds_the_cut_of_the_plain_score_bit_for_bit(classes: int) -> None:
     functions = make_gini()
     made = compile_criterion(functions, classes, False, Origin("criterion", "gini")).pointers
     assert made.use_terms
@@ -705,7 +705,7 @@ def test_a_scan_row_by_row_finds_the_cut_of_the_plain_score_bit_for_bit(classes:
     assert len(found) > 20
 
 
-def test_terms_are_used_only_where_their_sums_are_exact() -> None:
+def test_incremental_terms_are_used_only_for_exact_sums() -> None:
     criterion = compile_criterion(make_gini(), 5, False, Origin("criterion", "gini"))
     recipe = SimpleNamespace(criterion=criterion, fractional=False)
 
@@ -752,7 +752,7 @@ def test_counts_are_scored_by_count_score_and_other_sums_by_score(
 
 
 @pytest.mark.parametrize("classes", [2, 5])
-def test_entropy_of_counts_is_that_of_weights_bit_for_bit(classes: int) -> None:
+def test_entropy_of_counts_equals_entropy_of_weights_bit_for_bit(classes: int) -> None:
     score, rng = make_entropy().score, np.random.default_rng(classes)
     count_score = make_entropy().extras.count_score
     assert score is not None

@@ -31,7 +31,7 @@ needs_all = pytest.mark.skipif(
 # ---------------------------------------------------------------- names
 
 
-def test_types_are_described_as_variants_write_them() -> None:
+def test_type_descriptions_match_the_notation_of_variants() -> None:
     for form in ("u4*", "f8**", "b1*", "u8", "i8", "f8", "b", "f8***"):
         assert describe_types(parse_types(form)[0]) == form
     rows = Rows(np.zeros(1, np.uint32), np.zeros(1, np.uint32), np.zeros((1, 2)))
@@ -49,7 +49,7 @@ def test_every_variant_is_listed_once() -> None:
 
 
 @pytest.mark.kernels
-def test_a_kernel_looks_up_its_variant_by_its_place(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_kernels_look_up_variants_and_report_missing_ones(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(library, "get_library", lambda: None)
     monkeypatch.setattr(library, "_missing", set())
     listed = dict(iterate_kernels())
@@ -60,7 +60,7 @@ def test_a_kernel_looks_up_its_variant_by_its_place(monkeypatch: pytest.MonkeyPa
     assert {one.partition("(")[0] for one in library.list_missing()} == listed.keys()
 
 
-def test_closures_are_described_by_their_cells() -> None:
+def test_closures_are_described_by_their_captured_values() -> None:
     from treekit.components.criteria import make_entropy, make_gini
 
     bits, nats = make_entropy(2.0), make_entropy(np.e)
@@ -96,7 +96,7 @@ def run_flows(kind: str, **settings: str) -> dict[str, Any]:
 @pytest.mark.system
 @needs_library
 @pytest.mark.parametrize("kind", ["usual", pytest.param("all", marks=needs_all)])
-def test_models_are_those_of_numba_and_numba_is_not_imported(kind: str) -> None:
+def test_library_trains_the_models_of_numba_without_importing_it(kind: str) -> None:
     own, compiled = run_flows(kind), run_flows(kind, TREEKIT_KERNELS="none")
     assert not own.pop("numba")
     assert compiled.pop("numba")
@@ -127,7 +127,7 @@ print(json.dumps({"numba": "numba" in sys.modules, "nodes": model.n_nodes}))
 
 @pytest.mark.system
 @needs_library
-def test_a_variant_that_is_missing_is_compiled() -> None:
+def test_missing_variant_is_compiled_by_numba() -> None:
     found = run("-c", _MISSING)
     assert found["numba"]
     assert found["nodes"] > 1
@@ -197,7 +197,7 @@ def copy_library(folder: Path, **facts: Any) -> Path:
 
 @pytest.mark.system
 @needs_library
-def test_an_own_criterion_trains_with_another_release_of_numba_than_the_build_s(
+def test_custom_criterion_trains_with_another_numba_than_at_build(
     tmp_path: Path,
 ) -> None:
     other = copy_library(tmp_path / "other", numba="0.1")
@@ -250,7 +250,7 @@ def test_without_a_linker_the_object_file_is_loaded(tmp_path: Path) -> None:
 @pytest.mark.system
 @needs_library
 @pytest.mark.parametrize("edited", ["kernels/pruning.py", "distributed/kernels/levels.py"])
-def test_an_edited_kernel_is_noticed(edited: str, tmp_path: Path) -> None:
+def test_edited_kernel_sources_disable_the_library(edited: str, tmp_path: Path) -> None:
     for name in ("treekit", "templates"):
         shutil.copytree(ROOT / name, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__"))
     with (tmp_path / "treekit" / edited).open("a", encoding="utf-8") as file:

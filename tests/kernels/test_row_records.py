@@ -124,7 +124,7 @@ CASES: dict[str, tuple[dict[str, Any], dict[str, Any], int]] = {
 @pytest.mark.kernels
 @pytest.mark.parametrize("held_out", [False, True])
 @pytest.mark.parametrize("case", CASES)
-def test_trees_are_those_of_row_numbers(case: str, held_out: bool) -> None:
+def test_trees_from_records_equal_trees_from_row_numbers(case: str, held_out: bool) -> None:
     given, parts, form = CASES[case]
     recipe = recipe_of(problem(**given), **parts)
     assert recipe.records is not None
@@ -144,7 +144,7 @@ def test_trees_are_those_of_row_numbers(case: str, held_out: bool) -> None:
         assert np.array_equal(leaves, ours.held_leaf)
 
 
-def test_records_are_left_out_where_memory_is_short(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_records_are_not_used_if_memory_is_short(monkeypatch: pytest.MonkeyPatch) -> None:
     recipe = recipe_of(problem(classes=2))
     most = 32 * ROWS * (1 + 2 * (os.cpu_count() or 1))  # the table, and two for each tree
     monkeypatch.setattr(out_of_core, "_get_free_memory", lambda: most * 10.0 + 1.0)
@@ -162,7 +162,9 @@ def gini(stats: Any) -> float:
 @pytest.mark.kernels
 @pytest.mark.parametrize("max_bins", [None, 40])
 @pytest.mark.parametrize("missing", [0, 3])
-def test_a_tolerance_is_for_the_cuts_of_one_column(max_bins: int | None, missing: int) -> None:
+def test_tolerance_applies_only_to_cuts_of_the_same_column(
+    max_bins: int | None, missing: int
+) -> None:
     """A column that scores less than the tolerance below the best one is not taken for it."""
     functions = CriterionFunctions(impurity=gini, extras=CriterionExtras(tolerance=0.2))
     criterion = compile_criterion(functions, 2, False, Origin("criterion", "own"), nominal=False)
@@ -181,7 +183,7 @@ def test_a_tolerance_is_for_the_cuts_of_one_column(max_bins: int | None, missing
     assert grow_tree(recipe, rows, none, 1).tree.feature[0] == 1
 
 
-def test_tables_that_records_do_not_suit() -> None:
+def test_unsuitable_tables_use_no_records() -> None:
     assert recipe_of(problem(classes=2, columns=300)).records is None
     assert recipe_of(problem(classes=300)).records is None
     assert recipe_of(problem(classes=2, max_bins=None)).records is None
@@ -190,7 +192,7 @@ def test_tables_that_records_do_not_suit() -> None:
 
 @pytest.mark.kernels
 @pytest.mark.parametrize("max_bins", [None, 200])
-def test_columns_without_a_cut_that_is_heavy_enough(max_bins: int | None) -> None:
+def test_columns_without_an_allowed_cut_are_skipped(max_bins: int | None) -> None:
     """More of them than a batch has cuts."""
     rng = np.random.default_rng(0)
     columns = 250 if max_bins else 4_000
@@ -247,7 +249,7 @@ def tables(draw: st.DrawFn) -> tuple[np.ndarray, Rows, int]:
 
 @settings(max_examples=examples(60), deadline=None)
 @given(tables(), st.data())
-def test_records_hold_and_move_the_rows(table: Any, data: st.DataObject) -> None:
+def test_partitioned_records_contain_the_rows(table: Any, data: st.DataObject) -> None:
     codes, rows, s = table
     n, has_cells = len(rows.ids), len(rows.cells) > 0
     records_of = make_record_table(codes, False)

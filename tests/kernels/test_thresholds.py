@@ -52,13 +52,13 @@ def readable(low, high, dtype=np.float64):
         (1.7, 4123.6, 2100.0),
     ],
 )
-def test_a_readable_threshold_is_the_number_that_books_print(low, high, threshold, dtype):
+def test_readable_thresholds_equal_known_examples(low, high, threshold, dtype):
     assert readable(low, high, dtype) == dtype(threshold)
 
 
 @pytest.mark.parametrize("dtype", PLACEMENTS)
 @given(data=st.data())
-def test_a_readable_threshold_keeps_both_values_on_their_sides(data, dtype):
+def test_readable_threshold_keeps_both_values_on_their_branches(data, dtype):
     width = np.finfo(dtype).bits
     numbers = st.floats(allow_nan=False, allow_infinity=False, width=width)
     low, high = sorted(data.draw(st.tuples(numbers, numbers)))
@@ -99,7 +99,7 @@ def digits_of(number, dtype):
 
 
 @given(FINITE, FINITE)
-def test_other_placements_take_the_midpoint(low, high):
+def test_other_threshold_placements_use_the_midpoint(low, high):
     assert np.isnan(find_readable_threshold(low, high, MIDPOINT))
     assert np.isnan(find_readable_threshold(low, high, VALUE_BELOW))
 
@@ -151,7 +151,7 @@ def mean_digits(model):
         for missing in ("direction", "surrogate", "fractional")
     ],
 )  # fmt: skip
-def test_no_training_row_changes_sides(name, missing):
+def test_readable_thresholds_do_not_change_the_leaf_of_a_training_row(name, missing):
     target, table = LOADED[name]()
     models = [
         treekit.train(table, target, seed=0, missing=missing, thresholds=thresholds)

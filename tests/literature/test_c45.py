@@ -57,7 +57,7 @@ RUNS = json.loads((TABLES / "j48.json").read_text(encoding="utf-8"))["runs"]
 
 @pytest.mark.kernels
 @pytest.mark.parametrize("run", RUNS, ids=lambda run: f"{run['data']} {run['options']}")
-def test_trees_are_those_of_j48(run: dict[str, Any]) -> None:
+def test_trees_equal_weka_j48(run: dict[str, Any]) -> None:
     options = run["options"].split()
     settings = J48 | {"min_weight_leaf": float(options[options.index("-M") + 1])}
     confidence = None if "-U" in options else float(options[options.index("-C") + 1])
@@ -79,7 +79,7 @@ def test_trees_are_those_of_j48(run: dict[str, Any]) -> None:
 
 
 @pytest.mark.kernels
-def test_the_algorithm_c45_becomes_j48_by_the_settings_that_it_names() -> None:
+def test_algorithm_c45_with_the_documented_settings_equals_j48() -> None:
     # `treekit.training.settings`
     j48 = {"criterion.tolerance": 1e-6, "min_gain": 0.0, "pruner.limit": "j48", "dtype": "float64"}
     binary = {"nominal_splits": "one_vs_rest", "criterion.level_by": "ratio"}
@@ -107,7 +107,7 @@ def test_gains_of_table_4_4_count_the_known_rows_and_their_share(column: str, ga
 
 
 @pytest.mark.kernels
-def test_table_4_4_splits_by_texture_and_divides_the_melons_that_miss_it() -> None:
+def test_table_4_4_is_split_by_texture_with_fractional_instances() -> None:
     # Page 88: 7/15, 5/15 and 3/15 of melon 8 (and 10) go down the three branches.
     model = treekit.train(
         MELONS / "watermelon_2.0_alpha_en.csv",
@@ -124,7 +124,7 @@ def test_table_4_4_splits_by_texture_and_divides_the_melons_that_miss_it() -> No
     )
 
 
-def test_a_column_offers_the_level_of_the_largest_gain_or_of_the_largest_ratio() -> None:
+def test_one_vs_rest_category_is_chosen_by_gain_or_by_ratio() -> None:
     """Rows of p, q, r: 2, 6, 6, of which 0, 2, 5 are good.
 
     Against the rest, p has gain 0.165 and split information 0.592, r gain 0.204 and
@@ -147,7 +147,7 @@ def ratio(parent: list[float], children: list[list[float]], **settings: Any) -> 
     return functions.score(np.array(parent), np.array(children))
 
 
-def test_missing_rows_are_a_branch_of_the_split_information_or_not() -> None:
+def test_missing_branch_is_optional_in_the_split_information() -> None:
     # Quinlan 1993, p. 29: one of 14 rows misses outlook; the gain is 0.199 bits, the
     # split information with the fourth branch 1.809 bits.
     branches = [[2.0, 3.0], [3.0, 0.0], [3.0, 2.0]]
@@ -166,20 +166,20 @@ def choice(gains: list[float], scores: list[float], levels: list[float], **setti
     return choose(np.array(gains), np.array(scores), np.array(levels))
 
 
-def test_a_column_a_little_below_the_average_gain_is_chosen_within_the_slack() -> None:
+def test_column_slightly_below_the_average_gain_is_chosen_within_the_slack() -> None:
     offers = ([0.2, 0.2009], [0.9, 0.1], [0.0, 0.0])
     assert choice(*offers) == 1
     assert choice(*offers, slack=1e-3) == 0
 
 
-def test_columns_of_many_levels_do_not_raise_the_average_unless_all_are_such() -> None:
+def test_many_level_columns_are_left_out_of_the_average_unless_all_are() -> None:
     offers = ([0.9, 0.2, 0.1], [0.2, 0.8, 0.9], [0.5, 0.1, 0.1])
     assert choice(*offers) == 0  # the average is 0.4
     assert choice(*offers, many_levels=0.3) == 1  # it is 0.15
     assert choice(*offers, many_levels=0.1) == 0
 
 
-def test_nominal_columns_without_gain_lower_the_average_and_numbers_do_not() -> None:
+def test_nominal_columns_without_gain_lower_the_average_numeric_ones_do_not() -> None:
     gains, scores = [0.4, 0.3, 0.0], [0.5, 0.8, 0.0]
     assert choice(gains, scores, [0.1, 0.1, 0.1]) == 1
     assert choice(gains, scores, [0.1, 0.1, 0.0]) == 0
@@ -198,7 +198,7 @@ def table_of_steps() -> dict[str, list[Any]]:
     return {"x": list(range(16)), "y": ["a", "b"] + ["a"] * 7 + ["b"] * 7}
 
 
-def test_the_penalty_of_a_number_is_the_logarithm_of_its_candidates() -> None:
+def test_mdl_penalty_of_a_numeric_split_is_the_log_of_its_candidates() -> None:
     plain = {"criterion": "gain_ratio", "max_depth": 1, "seed": 0}
     free = treekit.train(table_of_steps(), "y", **plain).trees[0]
     paid = treekit.train(table_of_steps(), "y", **plain, **{"criterion.mdl": True}).trees[0]
@@ -209,7 +209,7 @@ def test_the_penalty_of_a_number_is_the_logarithm_of_its_candidates() -> None:
     assert free.gain[0] - few.gain[0] == pytest.approx(np.log2(7) / 16)
 
 
-def test_a_number_whose_penalty_exceeds_its_gain_is_not_split() -> None:
+def test_numeric_column_is_not_split_if_the_penalty_exceeds_its_gain() -> None:
     table = {"x": list(range(8)), "y": list("abababab")}
     settings: dict[str, Any] = {"criterion": "gain_ratio", "max_depth": 1, "seed": 0}
     assert treekit.train(table, "y", **settings).n_leaves == 2
@@ -217,7 +217,7 @@ def test_a_number_whose_penalty_exceeds_its_gain_is_not_split() -> None:
 
 
 @pytest.mark.matrix
-def test_each_side_of_a_number_weighs_a_tenth_of_its_class_but_at_most_25() -> None:
+def test_numeric_side_c45_requires_a_tenth_of_the_class_weight_up_to_25() -> None:
     def smallest_side(rows: int, **settings: Any) -> float:
         x = [min(row, 250) + 0.5 for row in range(rows)]  # codes of 8 bits
         table = {"x": x, "y": ["a"] * 2 + ["b"] * (rows - 2)}
@@ -237,7 +237,7 @@ def test_each_side_of_a_number_weighs_a_tenth_of_its_class_but_at_most_25() -> N
     [("float64", 0.0), ("float64", 1e-5), ("float32", 1e-5)],
 )
 @pytest.mark.parametrize(("low", "value", "high"), [(3.6, 3.7, 3.8), (1.6, 1.7, 1.8)])
-def test_a_value_halfway_but_for_rounding_is_not_above_the_middle(
+def test_value_equal_to_the_rounded_midpoint_is_the_threshold(
     low: float, value: float, high: float, dtype: str, resolution: float
 ) -> None:
     table = {
@@ -257,12 +257,12 @@ def test_a_value_halfway_but_for_rounding_is_not_above_the_middle(
     assert model.predict(held).tolist() == held["y"]
 
 
-def test_the_side_of_classes_is_refused_for_numbers() -> None:
+def test_numeric_side_c45_is_refused_for_regression() -> None:
     with pytest.raises(treekit.SettingError, match="numeric_side='leaf'"):
         treekit.train({"x": [1, 2], "y": [0.5, 1.5]}, "y", numeric_side="c45")
 
 
-def test_a_negative_least_gain_makes_splits_that_gain_nothing() -> None:
+def test_negative_min_gain_allows_splits_without_gain() -> None:
     table = {"a": ["x", "x", "y", "y"] * 2, "b": ["x", "y"] * 4, "good": ["n", "y", "y", "n"] * 2}
     settings: dict[str, Any] = {"nominal_splits": "multiway", "seed": 0}
     for criterion in ("entropy", "gain_ratio"):
@@ -274,7 +274,7 @@ def test_a_negative_least_gain_makes_splits_that_gain_nothing() -> None:
 
 
 @pytest.mark.kernels
-def test_out_of_bag_rows_vote_with_their_parts() -> None:
+def test_fractional_instances_have_an_out_of_bag_score() -> None:
     forest = J48 | {"ensemble": "forest", "trees": 8, "criterion.mdl": False}
     model = train_on("labor", **forest)
     oob = model.provenance["oob"]
@@ -284,7 +284,7 @@ def test_out_of_bag_rows_vote_with_their_parts() -> None:
 
 
 @pytest.mark.kernels
-def test_the_estimates_of_parts_of_a_number_average_to_the_mean() -> None:
+def test_fractional_regression_predicts_a_mean_of_leaf_values() -> None:
     rng = np.random.default_rng(0)
     x = np.where(rng.random(250) < 0.3, np.nan, rng.normal(size=250))
     y = np.where(np.isnan(x), 0.0, x) + rng.normal(size=250)

@@ -88,7 +88,7 @@ def runs_with(key: str) -> list[Any]:
 
 @pytest.mark.kernels
 @pytest.mark.parametrize("run", runs_with("leaves"), ids=name_of)
-def test_trees_have_the_leaves_and_the_training_error_of_rpart(run: dict[str, Any]) -> None:
+def test_number_of_leaves_and_training_error_equal_rpart(run: dict[str, Any]) -> None:
     alpha = run["cp"] * root_risk(cart(run, 1e9)) if run["cp"] else 0.0
     model = cart(run, alpha)
     tree = model.trees[0]
@@ -106,7 +106,7 @@ def test_trees_have_the_leaves_and_the_training_error_of_rpart(run: dict[str, An
 
 @pytest.mark.kernels
 @pytest.mark.parametrize("run", runs_with("train_prob"), ids=name_of)
-def test_rows_with_missing_values_get_the_probabilities_of_rpart(run: dict[str, Any]) -> None:
+def test_probabilities_of_rows_with_missing_values_equal_rpart(run: dict[str, Any]) -> None:
     """Many rows have missing values: surrogates send them."""
     model = cart(run, 0.0)
     shares = model.predict_proba(TABLES / f"{run['data']}.csv")[:, 1]
@@ -115,7 +115,7 @@ def test_rows_with_missing_values_get_the_probabilities_of_rpart(run: dict[str, 
 
 @pytest.mark.kernels
 @pytest.mark.parametrize("run", runs_with("cptable"), ids=name_of)
-def test_the_sequence_of_pruned_trees_is_the_cptable_of_rpart(run: dict[str, Any]) -> None:
+def test_sequence_of_pruned_trees_equals_the_cptable_of_rpart(run: dict[str, Any]) -> None:
     """Pruned a little above each CP, as many splits are left as rpart's table says."""
     risk = root_risk(cart(run, 1e9))
     errors = []

@@ -58,7 +58,7 @@ def in_order(tree, array):
 
 
 @pytest.mark.parametrize("criterion", ["gini", "entropy"])
-def test_the_arrays_of_a_tree_are_scikit_learn_s(criterion):
+def test_arrays_of_a_classification_tree_equal_scikit_learn(criterion):
     _, own, other = both(criterion, max_depth=3)
     for name in ("feature", "n_node_samples", "weighted_n_node_samples", "impurity", "value"):
         mine = in_order(own.tree_, getattr(own.tree_, name))
@@ -70,7 +70,7 @@ def test_the_arrays_of_a_tree_are_scikit_learn_s(criterion):
     assert (own.get_depth(), own.get_n_leaves()) == (other.get_depth(), other.get_n_leaves())
 
 
-def test_the_arrays_of_a_regression_tree_are_scikit_learn_s():
+def test_arrays_of_a_regression_tree_equal_scikit_learn():
     x, y = DIABETES[0].astype(np.float32), DIABETES[1]
     weights = np.random.default_rng(0).integers(0, 4, len(y)).astype(float)
     own = DecisionTreeRegressor(max_depth=2).fit(x, y, weights)
@@ -113,7 +113,7 @@ def test_missing_values_follow_the_arrays():
         ({"nominal_splits": "multiway"}, "one branch per category"),
     ],
 )
-def test_models_without_scikit_learn_form_are_refused_by_name(parameters, said):
+def test_models_without_scikit_learn_form_are_refused(parameters, said):
     frame = pd.DataFrame({"town": ["a", "b", "c"] * 20})
     tree = DecisionTreeClassifier(**parameters).fit(frame, [0, 1, 1] * 20)
     with pytest.raises(ModelError, match=said):
@@ -131,7 +131,7 @@ def test_a_new_fit_has_new_arrays():
 # ------------------------------------------------------------------ scikit-learn's own tools
 
 
-def test_scikit_learn_s_tools_read_the_adapter():
+def test_scikit_learn_tools_accept_to_sklearn():
     x, own, other = both(max_depth=3)
     text = sklearn.tree.export_text(own.to_sklearn(), decimals=1)
     assert text == sklearn.tree.export_text(other, decimals=1)
@@ -148,7 +148,7 @@ def test_scikit_learn_s_tools_read_the_adapter():
 # ------------------------------------------------------------------ paths
 
 
-def test_scikit_learn_s_tools_read_the_trees_themselves():
+def test_scikit_learn_tools_accept_treekit_trees():
     x, own, other = both(max_depth=2)
     mine, theirs = (sklearn.tree.export_text(tree, decimals=1) for tree in (own, other))
     assert mine == theirs
@@ -161,7 +161,7 @@ def test_scikit_learn_s_tools_read_the_trees_themselves():
     assert mine == theirs
 
 
-def test_the_partial_dependence_of_a_regression_tree_is_scikit_learn_s():
+def test_partial_dependence_of_a_regression_tree_equals_scikit_learn():
     x, y = DIABETES[0].astype(np.float32), DIABETES[1]
     own = DecisionTreeRegressor(max_depth=4, min_samples_leaf=9).fit(x, y)
     other = sklearn.tree.DecisionTreeRegressor(max_depth=4, min_samples_leaf=9, random_state=0)
@@ -173,7 +173,7 @@ def test_the_partial_dependence_of_a_regression_tree_is_scikit_learn_s():
         np.testing.assert_allclose(mine.average, theirs.average, rtol=1e-9)
 
 
-def test_paths_are_those_of_scikit_learn():
+def test_decision_paths_equal_scikit_learn():
     x, own, other = both(max_depth=4)
     mine, theirs = own.decision_path(x), other.decision_path(x)
     assert mine.shape == theirs.shape
@@ -184,7 +184,7 @@ def test_paths_are_those_of_scikit_learn():
     np.testing.assert_array_equal(own.tree_.decision_path(x).toarray(), mine.toarray())
 
 
-def test_a_forest_s_paths_stand_side_by_side():
+def test_decision_path_of_a_forest_concatenates_its_trees():
     forest = RandomForestClassifier(3, random_state=0).fit(*IRIS)
     paths, starts = forest.decision_path(IRIS[0])
     assert starts.tolist() == np.cumsum([0, *(t.n_nodes for t in forest.model_.trees)]).tolist()
@@ -213,7 +213,7 @@ def test_the_trees_of_a_forest_are_estimators(cls):
     assert "value" in sklearn.tree.export_text(tree.to_sklearn())
 
 
-def test_the_trees_of_a_classification_forest_know_their_labels():
+def test_trees_of_a_classification_forest_predict_its_labels():
     labels = np.array(["a", "b", "c"])[IRIS[1]]
     forest = RandomForestClassifier(4, random_state=0).fit(IRIS[0], labels)
     shares = [tree.predict_proba(IRIS[0]) for tree in forest.estimators_]
@@ -222,7 +222,7 @@ def test_the_trees_of_a_classification_forest_know_their_labels():
 
 
 @pytest.mark.parametrize("cls", [RandomForestClassifier, RandomForestRegressor])
-def test_a_warm_start_grows_the_forest_that_fitting_at_once_grows(cls):
+def test_warm_start_grows_the_forest_of_a_single_fit(cls):
     x, y = IRIS if cls is RandomForestClassifier else DIABETES
     parameters = {"oob_score": True, "random_state": 4, "max_depth": 5, "max_samples": 0.6}
     with pytest.warns(TreekitWarning, match="in the bag of every tree"):
@@ -238,7 +238,7 @@ def test_a_warm_start_grows_the_forest_that_fitting_at_once_grows(cls):
     np.testing.assert_array_equal(warm.predict(x), at_once.predict(x))
 
 
-def test_a_warm_start_that_would_not_be_the_same_forest_is_refused():
+def test_warm_start_with_changed_settings_or_columns_is_refused():
     forest = RandomForestClassifier(3, warm_start=True, random_state=0).fit(*IRIS)
     with pytest.warns(TreekitWarning, match="without increasing n_estimators"):
         forest.fit(*IRIS)
@@ -252,7 +252,7 @@ def test_a_warm_start_that_would_not_be_the_same_forest_is_refused():
         forest.fit(IRIS[0][:, :3], IRIS[1])
 
 
-def test_votes_and_samples_are_parameters():
+def test_voting_and_max_samples_are_parameters():
     hard = RandomForestClassifier(9, voting="hard", max_depth=1, random_state=0).fit(*IRIS)
     shares = hard.predict_proba(IRIS[0]) * 9
     np.testing.assert_allclose(shares, np.rint(shares), atol=1e-9)
@@ -261,7 +261,7 @@ def test_votes_and_samples_are_parameters():
 
 
 @pytest.mark.matrix
-def test_extra_trees_are_as_good_as_scikit_learn_s():
+def test_extra_trees_accuracy_is_close_to_scikit_learn():
     own = ExtraTreesRegressor(30, random_state=0, min_samples_leaf=3).fit(*DIABETES)
     assert own.model_.settings["splitter"] == "random"
     other = ensemble.ExtraTreesRegressor(30, random_state=0, min_samples_leaf=3).fit(*DIABETES)
@@ -304,7 +304,7 @@ def test_impure_nodes_are_split_without_a_gain(splitter, criterion, max_features
 @pytest.mark.parametrize(
     "criterion", ["squared_error", "friedman_mse", "poisson", "absolute_error"]
 )
-def test_nodes_of_different_numbers_are_split_without_a_gain(splitter, criterion):
+def test_impure_regression_nodes_are_split_without_a_gain(splitter, criterion):
     if (splitter, criterion) == ("random", "absolute_error"):
         splitter = "histogram"  # quantiles are no sums, which random splits need
     x, y = xor_table()
@@ -346,7 +346,7 @@ def test_equal_rows_and_pure_nodes_are_not_split():
 
 
 @pytest.mark.kernels
-def test_trees_of_absolute_errors_are_scikit_learn_s():
+def test_absolute_error_trees_equal_scikit_learn():
     x, y = [[3], [5], [3], [8], [5]], [6, 7, 3, 4, 3]
     cases = [
         (x, y, [0.6, 0.3, 0.1, 1.0, 0.3], [2.5 / 2.3, 0.3 / 0.7, 1.2 / 1.6], [4, 6, 4]),
@@ -366,7 +366,7 @@ def test_trees_of_absolute_errors_are_scikit_learn_s():
     "criterion", ["squared_error", "friedman_mse", "poisson", "absolute_error"]
 )
 @pytest.mark.parametrize("n_rows", [9, 8])
-def test_missing_cells_follow_the_heavier_branch_and_of_equal_ones_the_right(criterion, n_rows):
+def test_missing_values_take_the_heavier_branch_or_the_right_of_equal_ones(criterion, n_rows):
     x = np.array([[0, 1, 2, 3, 8, 9, 11, 12, 15]]).T[:n_rows]
     y = np.array([0.1, 0.2, 0.3, 0.2, 1.4, 1.4, 1.5, 1.6, 2.6])[:n_rows]
     own = DecisionTreeRegressor(criterion=criterion, max_depth=1).fit(x, y)
@@ -378,7 +378,7 @@ def test_missing_cells_follow_the_heavier_branch_and_of_equal_ones_the_right(cri
 
 @pytest.mark.kernels
 @pytest.mark.parametrize("max_samples", [None, 0.2, 200, 2.0])
-def test_a_share_of_the_weight_is_one_of_the_drawn_rows(max_samples):
+def test_min_weight_fraction_leaf_is_a_fraction_of_the_drawn_rows(max_samples):
     rng = np.random.default_rng(0)
     x = rng.normal(size=(1000, 10))
     y = x[:, 0] + rng.normal(size=1000)
@@ -402,7 +402,7 @@ def test_a_share_of_the_weight_is_one_of_the_drawn_rows(max_samples):
         assert leaves.min() >= 0.99 * own.model_.settings["min_weight_leaf"]
 
 
-def test_shares_of_rows_do_not_depend_on_the_number_of_drawn_rows():
+def test_fractional_min_samples_do_not_depend_on_max_samples():
     x, y = DIABETES
     parameters = {"max_samples": 0.4, "min_samples_leaf": 0.05, "min_samples_split": 0.3}
     settings = RandomForestRegressor(2, random_state=0, **parameters).fit(x, y).model_.settings
@@ -414,7 +414,7 @@ def test_shares_of_rows_do_not_depend_on_the_number_of_drawn_rows():
 
 
 @pytest.mark.parametrize("criterion", ["gini", "entropy"])
-def test_the_pruning_path_of_classes_is_scikit_learn_s(criterion):
+def test_pruning_path_of_a_classifier_equals_scikit_learn(criterion):
     x, own, other = both(criterion, min_samples_leaf=6)
     y = load_breast_cancer().target[:250]
     mine, theirs = (tree.cost_complexity_pruning_path(x, y) for tree in (own, other))
@@ -433,7 +433,7 @@ def test_the_pruning_path_of_classes_is_scikit_learn_s(criterion):
         assert mine.impurities[at] == pytest.approx((share * tree.impurity[leaves]).sum())
 
 
-def test_the_pruning_path_of_numbers_is_scikit_learn_s():
+def test_pruning_path_of_a_regressor_equals_scikit_learn():
     x, y = DIABETES[0].astype(np.float32)[:, [2, 8]], DIABETES[1]
     own = DecisionTreeRegressor(max_depth=6)
     other = sklearn.tree.DecisionTreeRegressor(max_depth=6, random_state=0)
@@ -452,7 +452,7 @@ def test_the_pruning_path_of_numbers_is_scikit_learn_s():
         pruned.cost_complexity_pruning_path()
 
 
-def test_a_forest_is_pruned_by_an_alpha_tree_by_tree():
+def test_ccp_alpha_prunes_each_tree_of_a_forest():
     whole = RandomForestClassifier(4, random_state=0).fit(*IRIS)
     pruned = RandomForestClassifier(4, random_state=0, ccp_alpha=0.02).fit(*IRIS)
     assert 4 < pruned.model_.n_leaves < whole.model_.n_leaves
@@ -466,7 +466,7 @@ def test_a_forest_is_pruned_by_an_alpha_tree_by_tree():
         ({"ccp_alpha": 0.1, "pruner": "reduced_error"}, "give one of them"),
     ],
 )
-def test_an_alpha_that_cannot_be_used_is_refused(parameters, said):
+def test_unusable_ccp_alpha_is_refused(parameters, said):
     with pytest.raises(SettingError, match=said):
         DecisionTreeClassifier(**parameters).fit(*IRIS)
 
@@ -475,7 +475,7 @@ def test_an_alpha_that_cannot_be_used_is_refused(parameters, said):
 
 
 @pytest.mark.matrix
-def test_the_score_of_several_outputs_counts_the_rows_that_are_right_altogether():
+def test_score_of_several_outputs_counts_rows_with_all_labels_right():
     x, y = IRIS
     marks = np.column_stack([y > 0, x[:, 0] > 6, x[:, 1] > 3]).astype(int)
     own = DecisionTreeClassifier(max_depth=2).fit(x, marks)
@@ -511,7 +511,7 @@ def test_importances_of_several_outputs_are_the_mean_over_them():
         *(pytest.param(n, marks=pytest.mark.matrix) for n in ("c45", "cart", "extra_trees")),
     ],
 )
-def test_an_algorithm_by_name_is_the_front_door_s(name):
+def test_estimators_with_algorithm_equal_train(name):
     x, y = IRIS
     table = {f"x{f}": x[:, f] for f in range(4)} | {"target": y}
     if name in ("random_forest", "extra_trees"):
@@ -550,7 +550,7 @@ def test_a_forest_of_an_algorithm_has_the_requested_trees():
     assert forest.model_.settings["pruner"] is None
 
 
-def test_an_algorithm_that_does_not_fit_the_estimator_is_refused():
+def test_algorithm_incompatible_with_the_estimator_is_refused():
     with pytest.raises(SettingError, match="is one tree; use RandomForestClassifier"):
         DecisionTreeClassifier(algorithm="bagging").fit(*IRIS)
     with pytest.raises(SettingError, match="one of id3"):
@@ -579,7 +579,7 @@ def test_costs_priors_and_further_settings_reach_training():
         DecisionTreeClassifier(train_settings="x").fit(*IRIS)
 
 
-def test_further_settings_win_over_every_parameter():
+def test_train_settings_override_every_parameter():
     further = {"voting": "hard", "max_leaves": 3, "class_weight": {0: 3}, "costs": "0>1=4"}
     forest = RandomForestClassifier(2, max_leaf_nodes=9, train_settings=further).fit(*IRIS)
     settings = forest.model_.settings
@@ -588,7 +588,7 @@ def test_further_settings_win_over_every_parameter():
     assert forest.model_.costs[0].tolist() == [0, 4, 1]
 
 
-def test_every_parameter_is_declared_once_and_has_scikit_learn_s_defaults():
+def test_every_parameter_is_declared_once_with_the_scikit_learn_default():
     for own, other in (
         (DecisionTreeClassifier, sklearn.tree.DecisionTreeClassifier),
         (DecisionTreeRegressor, sklearn.tree.DecisionTreeRegressor),

@@ -149,31 +149,31 @@ PRINTED = [
 
 
 @pytest.mark.parametrize(("table", "at", "printed"), PRINTED)
-def test_the_page_has_the_figures_of_the_book(table: str, at: int, printed: dict[str, float]):
+def test_example_page_has_the_figures_of_the_book(table: str, at: int, printed: dict[str, float]):
     said = column(table, at)
     assert {name: said[name] for name in printed} == pytest.approx(printed, abs=0.0011)
 
 
-def test_the_page_has_the_entropy_of_all_melons():
+def test_example_page_has_the_entropy_of_all_rows():
     assert part("table 4.1").startswith("Ent(D) = 0.998, ")
 
 
-def test_numeric_attributes_split_where_the_book_splits_them():
+def test_thresholds_of_numeric_attributes_equal_the_book():
     rows = re.findall(r"^\| (density|sugar) \|.*\| ([0-9.]+) \|$", part("table 4.3"), re.MULTILINE)
     assert dict(rows) == {"density": "0.3815", "sugar": "0.126"}  # printed 0.381 and 0.126
 
 
-def test_melons_without_a_texture_are_divided_as_in_the_book():
+def test_fractional_weights_of_missing_textures_equal_the_book():
     assert re.findall(r"\| (\d+/15) \|", part("parts")) == ["7/15", "5/15", "3/15"]
 
 
 @pytest.mark.parametrize(("figure", "right"), [("4.5", "3/7"), ("4.7", "5/7")])
-def test_pruned_trees_are_as_accurate_as_the_book_s(figure: str, right: str):
+def test_accuracies_of_pruned_trees_equal_the_book(figure: str, right: str):
     for page in (PAGE, CHINESE_PAGE):
         assert part(f"figure {figure}", page).endswith(f"**{right}**")
 
 
-def test_both_pages_have_the_same_numbers():
+def test_english_and_chinese_page_have_the_same_numbers():
     def numbers(page: str) -> list[str]:
         tables = [line for line in page.splitlines() if line.startswith("| ")]
         return re.findall(r"[0-9]+[./][0-9]+", "\n".join(tables))
@@ -262,7 +262,7 @@ FIGURE_4_10 = {
         ("3.0_alpha", {}, FIGURE_4_10),
     ],
 )
-def test_trees_are_those_of_the_book(
+def test_trees_equal_the_book(
     table: str, settings: dict[str, Any], printed: Any, book: SimpleNamespace
 ):
     english = book.ENGLISH
@@ -288,9 +288,7 @@ PRUNED = {"navel": {"sunken": "yes", "slightly_sunken": slightly_sunken("yes"), 
 
 
 @pytest.mark.parametrize(("pruner", "printed"), [(None, GROWN), ("reduced_error", PRUNED)])
-def test_pruning_leaves_the_trees_of_the_book(
-    pruner: str | None, printed: Any, book: SimpleNamespace
-):
+def test_pruned_trees_equal_the_book(pruner: str | None, printed: Any, book: SimpleNamespace):
     english = book.ENGLISH
     train = book.melons(english, "2.0_train", first=book.NAVEL_FIRST)
     held = {"validation": book.melons(english, "2.0_valid")} if pruner else {}
@@ -300,7 +298,7 @@ def test_pruning_leaves_the_trees_of_the_book(
 # ---------------------------------------------------------------- the boundary
 
 
-def test_the_regions_of_a_boundary_are_those_of_the_model():
+def test_decision_boundary_regions_equal_the_model():
     regions = runpy.run_path(str(EXAMPLES / "boundary.py"))["regions"]
     schema = Schema((Column("x"), Column("y")), classes=("p", "q"))
     leaves = [leaf([1, 0]), leaf([0, 1])]

@@ -105,7 +105,7 @@ def largest_remainder(weights: list[int], units: int) -> list[int]:
 
 
 @given(trees, dtypes)
-def test_all_votes_of_a_forest_fit_the_float_types_integers(n_trees, dtype):
+def test_votes_of_a_forest_fit_the_exact_integers_of_the_float_type(n_trees, dtype):
     share = count_tree_units(n_trees, dtype)
     assert share >= 1
     assert share * n_trees <= UNIT_BUDGET[dtype] < (share + 1) * n_trees
@@ -124,13 +124,13 @@ whole_weights = st.lists(st.integers(0, 2**26), min_size=1, max_size=12).filter(
 @example([2**30 - 2, 1], 1, "float64")
 @example([1, 1, 1], 1, "float32")
 @example([0, 5, 0, 5], 3, "float64")
-def test_quotas_are_the_largest_remainders_in_exact_integers(weights, n_trees, dtype):
+def test_apportioned_units_follow_the_largest_remainder_method(weights, n_trees, dtype):
     units = count_tree_units(n_trees, dtype)
     assert apportion([weights], units)[0].tolist() == largest_remainder(weights, units)
 
 
 @given(st.integers(2, 9), st.integers(1, 2**20), trees)
-def test_equal_remainders_go_to_the_lower_class(n_classes, weight, n_trees):
+def test_equal_remainders_are_given_to_the_lower_class(n_classes, weight, n_trees):
     units = count_tree_units(n_trees, "float32")
     low, more = divmod(units, n_classes)
     expected = [low + 1] * more + [low] * (n_classes - more)
@@ -148,9 +148,7 @@ any_weights = st.lists(
 
 
 @given(any_weights, trees, dtypes)
-def test_quotas_of_any_weights_share_all_units_and_keep_the_order_within_a_unit(
-    weights, n_trees, dtype
-):
+def test_apportioned_units_sum_to_the_total_and_keep_the_order_of_weights(weights, n_trees, dtype):
     units = count_tree_units(n_trees, dtype)
     share = apportion([weights], units)[0].tolist()
     assert sum(share) == units
@@ -161,7 +159,7 @@ def test_quotas_of_any_weights_share_all_units_and_keep_the_order_within_a_unit(
 
 
 @given(any_weights, trees)
-def test_quotas_of_fractional_weights_are_near_the_exact_share(weights, n_trees):
+def test_apportioned_units_of_fractional_weights_are_near_the_exact_share(weights, n_trees):
     units = count_tree_units(n_trees, "float32")
     total = sum(Fraction(w) for w in weights)
     for w, share in zip(weights, apportion([weights], units)[0].tolist(), strict=True):
@@ -171,7 +169,7 @@ def test_quotas_of_fractional_weights_are_near_the_exact_share(weights, n_trees)
 
 
 @given(st.lists(whole_weights.map(lambda w: (w * 4)[:4]).filter(any), min_size=2, max_size=5))
-def test_a_leafs_quotas_do_not_depend_on_its_neighbours(rows):
+def test_apportioned_units_of_a_leaf_do_not_depend_on_other_leaves(rows):
     together = apportion([*rows, [0.3, 0.1, 0.2, 0.4]], 2**24)[:-1]
     alone = np.concatenate([apportion([row], 2**24) for row in rows])
     np.testing.assert_array_equal(together, alone)
@@ -281,7 +279,7 @@ def test_testing_the_double_threshold_is_testing_the_rounded_input(t, elsewhere,
         assert (to_float32(x) <= t) == (x <= last)
 
 
-def test_double_threshold_holds_for_many_random_bit_patterns():
+def test_double_threshold_is_exact_for_random_bit_patterns():
     rng = np.random.default_rng(0)
     bits = rng.integers(0, 2**32, 200_000, dtype=np.uint64).astype(np.uint32)
     t = bits.view(np.float32)
@@ -316,7 +314,7 @@ def test_sums_of_a_float64_grid_are_exact(n_trees):
 
 
 @given(trees, st.sampled_from(["float32", "float64"]), st.data())
-def test_parts_of_wide_sums_are_exact_doubles(n_trees, dtype, data):
+def test_wide_sums_are_split_into_exact_doubles(n_trees, dtype, data):
     limit = list_grid_limits(n_trees, dtype)[-1]
     units = [limit, -limit, *data.draw(st.lists(st.integers(-limit, limit), max_size=5))]
     high, low = split_wide_units(np.array(units)[:, None]).T.tolist()
@@ -332,7 +330,7 @@ masses = st.sampled_from([1, MASS - 1, MASS]) | st.integers(1, MASS)
 
 
 @given(trees, masses, st.data())
-def test_parts_of_numbers_are_exact_in_doubles_and_in_64_bits(n_trees, mass, data):
+def test_split_numbers_are_exact_in_doubles_and_64_bit_integers(n_trees, mass, data):
     limit = list_grid_limits(n_trees, "float32")[-1]
     sizes = st.integers(-limit, limit) | st.integers(-(2**30), 2**30)
     units = [limit, -limit, 2**30 - 1, *data.draw(st.lists(sizes, max_size=5))]
@@ -381,7 +379,7 @@ largest_values = st.one_of(
 @example(1e308, 100, "float32")
 @example(5e-324, 1, "float32")
 @example(0.0, 1, "float64")
-def test_the_grid_holds_the_largest_value_within_half_a_step(largest, n_trees, dtype):
+def test_grid_represents_the_largest_value_within_half_a_step(largest, n_trees, dtype):
     grid = fit_regression_grid(largest, list_grid_limits(n_trees, dtype)[0])
     top, bottom = grid.to_grid([largest, -largest]).tolist()
     assert top == -bottom
@@ -394,7 +392,7 @@ def test_the_grid_holds_the_largest_value_within_half_a_step(largest, n_trees, d
 
 
 @given(st.floats(2.0**-900, allow_infinity=False), trees, dtypes)
-def test_the_grid_is_the_finest_that_holds_the_largest_value(largest, n_trees, dtype):
+def test_grid_is_the_finest_that_represents_the_largest_value(largest, n_trees, dtype):
     grid = fit_regression_grid(largest, list_grid_limits(n_trees, dtype)[0])
     finer = Fraction(2) ** (grid.exponent - 1)
     assert Fraction(largest) / finer > grid.limit
@@ -408,7 +406,7 @@ def test_a_regression_value_is_the_mean_of_the_grid_values_rounded_once(values, 
     assert math.ldexp(total / len(values), grid.exponent) == float(exact)
 
 
-def test_one_outlier_does_not_swallow_the_other_values():
+def test_outlier_does_not_reduce_the_precision_of_other_values():
     grid = fit_regression_grid(1e9, list_grid_limits(100, "float32")[0])
     v = grid.to_grid([1e9, 3.25, -0.5])
     back = np.ldexp(v.astype(np.float64), grid.exponent)
@@ -496,14 +494,14 @@ def test_exp_is_within_two_units_in_the_last_place():
         assert abs(Decimal(said) - true_exp(value)) <= 2 * Decimal(math.ulp(said))
 
 
-def test_exp_of_whole_multiples_and_of_the_limits():
+def test_exp_is_1_at_zero_and_constant_beyond_its_limits():
     assert exp(np.array([0.0, -0.0])).tolist() == [1.0, 1.0]
     beyond = exp(np.array([EXP_LIMIT, 1e300, -EXP_LIMIT, -1e300]))
     assert beyond[0] == beyond[1] > 1e304
     assert 0 < beyond[2] == beyond[3] < 1e-303
 
 
-def test_links_follow_their_definition():
+def test_link_functions_equal_their_definition():
     rng = np.random.default_rng(2)
     m = rng.normal(size=(300, 4)) * 10
     said = softmax(m)
@@ -524,7 +522,7 @@ def test_softmax_adds_in_class_order():
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_predictions_follow_from_the_margins(name):
+def test_predictions_equal_the_link_of_the_margins(name):
     model = MODELS[name]()
     rows = rows_of()
     table = {"x": rows[:, 0], "c": [dict(enumerate("abd")).get(c) for c in rows[:, 1]]}
@@ -540,7 +538,7 @@ def test_predictions_follow_from_the_margins(name):
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_sums_are_those_of_the_leaf_values_to_a_step_a_tree(name):
+def test_margins_equal_sums_of_leaf_values_within_a_step_per_tree(name):
     model = MODELS[name]()
     rows = rows_of(200)
     said = margins_of(model, rows)
@@ -556,7 +554,7 @@ def test_sums_are_those_of_the_leaf_values_to_a_step_a_tree(name):
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_a_file_keeps_sums_and_links(name, tmp_path):
+def test_model_file_keeps_combine_and_link(name, tmp_path):
     model = MODELS[name]()
     model.save(tmp_path / "m.treekit")
     again = treekit.load(tmp_path / "m.treekit")
@@ -565,7 +563,7 @@ def test_a_file_keeps_sums_and_links(name, tmp_path):
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_the_text_of_rules_is_executed_to_the_same_bits(name, tmp_path):
+def test_executed_rule_text_gives_the_margins_with_equal_bits(name, tmp_path):
     model = MODELS[name]()
     text = str(model.rules())
     assert "combine  sum" in text
@@ -577,7 +575,7 @@ def test_the_text_of_rules_is_executed_to_the_same_bits(name, tmp_path):
     assert report.equal, str(report)
 
 
-def test_a_rule_names_what_it_adds():
+def test_rule_of_a_boosted_model_states_its_added_margin():
     first, second, *_ = boosted().rules()
     assert first.answers[0].margins == (0.0, 0.25)
     assert first.label is None
@@ -585,7 +583,7 @@ def test_a_rule_names_what_it_adds():
     assert second.answers[0].margins[0] == 0.0
 
 
-def test_forged_rules_of_margins_are_refused():
+def test_invalid_rule_texts_of_margins_are_refused():
     text = str(boosted().rules())
     for old, new in (
         ("then yes: 0.25", "then yes: 0.25, yes: 0.25"),
@@ -618,7 +616,7 @@ def test_values_that_do_not_fit_a_sum_are_refused(changes, words):
         make_model(model.schema, model.trees, **policies)
 
 
-def test_votes_have_no_link():
+def test_link_is_refused_for_votes():
     schema = Schema(COLUMNS, classes=("no", "yes"))
     tree = build_tree(leaf([1, 2]), schema)
     with pytest.raises(ModelError, match="does not fit"):
@@ -627,14 +625,14 @@ def test_votes_have_no_link():
         make_model(schema, [build_tree(leaf([-1.0, 2.0]), schema, margins=True)])
 
 
-def test_values_too_large_to_add_up_are_refused():
+def test_leaf_values_whose_sum_overflows_are_refused():
     schema = Schema(COLUMNS, task="regression")
     trees = [build_tree(leaf(1e308), schema)] * 3
     with pytest.raises(ModelError, match="too large"):
         make_model(schema, trees, combine="sum")
 
 
-def test_integers_that_add_up_to_more_than_a_double_holds_are_refused(tmp_path):
+def test_leaf_integers_whose_sum_exceeds_double_precision_are_refused(tmp_path):
     from dataclasses import replace
 
     model = boosted((), "identity")
@@ -644,7 +642,7 @@ def test_integers_that_add_up_to_more_than_a_double_holds_are_refused(tmp_path):
         treekit.load(tmp_path / "m.treekit")
 
 
-def test_links_are_what_they_were_when_files_were_written():
+def test_link_functions_return_their_stored_bits():
     """Artifacts hold the constants: a model that changed them would leave its files behind."""
     x = [1.0, -1.0, 0.1, -17.3, 42.25, 300.7, -650.0]
     assert [value.hex() for value in exp(np.array(x)).tolist()] == GOLDEN_EXP

@@ -141,14 +141,14 @@ def saved(tmp_path: Path) -> Path:
     deadline=None,
 )
 @given(model=models())
-def test_any_model_comes_back_equal(model, tmp_path):
+def test_any_saved_model_is_loaded_equal(model, tmp_path):
     path = tmp_path / "any.treekit"
     save(model, path)
     assert_same_model(load(path), model)
 
 
 @pytest.mark.parametrize("model", [small_model(), number_model()])
-def test_policies_settings_and_provenance_come_back(model, tmp_path):
+def test_policies_settings_and_provenance_are_saved(model, tmp_path):
     full = Model(
         **{name: getattr(model, name) for name in ("schema", "trees", "units", "exponent")},
         missing="error",
@@ -203,18 +203,18 @@ def test_numpy_reads_the_arrays_without_treekit(saved):
         max_leaves=8,
     )
 )
-def test_plain_values_survive_json(value):
+def test_plain_values_are_encoded_and_decoded_by_json(value):
     assert from_json(json.loads(json.dumps(to_json(value), allow_nan=False))) == value
 
 
-def test_not_a_number_survives_json():
+def test_nan_is_encoded_and_decoded_by_json():
     assert math.isnan(from_json(to_json([np.float64("nan")]))[0])
 
 
 @pytest.mark.parametrize(
     "value", [{"$float": "1"}, {"$float": "inf", "b": 1}, {"$x": 1}, {"$float": [1]}]
 )
-def test_json_that_was_never_written_is_refused(value):
+def test_invalid_encoded_json_values_are_refused(value):
     with pytest.raises(ValueError, match=r"not a number|unknown \$ key"):
         from_json([value])
 
@@ -257,7 +257,7 @@ def test_arrays_are_written_byte_for_byte_as_numpy_does(shape):
 # Writing
 
 
-def test_a_failed_write_leaves_the_old_file_and_nothing_else(saved, monkeypatch):
+def test_failed_save_keeps_the_old_file_and_no_temporary_file(saved, monkeypatch):
     before = saved.read_bytes()
 
     def full_disk(_):
@@ -270,14 +270,14 @@ def test_a_failed_write_leaves_the_old_file_and_nothing_else(saved, monkeypatch)
     assert list(saved.parent.iterdir()) == [saved]
 
 
-def test_a_write_replaces_the_old_file_and_leaves_nothing_else(saved):
+def test_save_replaces_the_old_file_and_leaves_no_temporary_file(saved):
     save(number_model(), saved)
     assert_same_model(load(saved), number_model())
     assert list(saved.parent.iterdir()) == [saved]
 
 
 @pytest.mark.skipif(os.name == "nt", reason="Windows has no umask")
-def test_the_users_umask_decides_who_may_read(tmp_path):
+def test_saved_file_has_the_permissions_of_the_umask(tmp_path):
     previous = os.umask(0o027)
     try:
         save(small_model(), tmp_path / "m")
@@ -286,7 +286,7 @@ def test_the_users_umask_decides_who_may_read(tmp_path):
     assert stat.S_IMODE((tmp_path / "m").stat().st_mode) == 0o640
 
 
-def test_a_link_is_written_through(saved, tmp_path):
+def test_save_to_a_symlink_writes_its_target(saved, tmp_path):
     link = tmp_path / "latest"
     link.symlink_to(saved)
     save(number_model(), link)
@@ -295,7 +295,7 @@ def test_a_link_is_written_through(saved, tmp_path):
 
 
 @pytest.mark.parametrize("value", [object(), {1: 2}, {"a": [set()]}, np.zeros(2), "\ud800"])
-def test_settings_that_a_file_cannot_hold_are_refused_before_writing(value, tmp_path):
+def test_settings_that_cannot_be_saved_are_refused_before_writing(value, tmp_path):
     with pytest.raises(ModelFileError, match="cannot save the model"):
         save(small_model(settings={"x": value}), tmp_path / "m")
     assert list(tmp_path.iterdir()) == []
@@ -305,7 +305,7 @@ def test_settings_that_a_file_cannot_hold_are_refused_before_writing(value, tmp_
 
 
 @pytest.mark.parametrize("usual", [FileNotFoundError, ModelFileError])
-def test_a_file_that_is_not_there_is_the_usual_error_and_treekit_s(tmp_path, usual):
+def test_missing_file_raises_file_not_found_error_and_model_file_error(tmp_path, usual):
     with pytest.raises(usual, match=r"^there is no model file '.*nothing\.treekit'; check"):
         load(tmp_path / "nothing.treekit")
 
@@ -315,12 +315,12 @@ def test_a_folder_is_not_a_model_file(tmp_path):
         load(tmp_path)
 
 
-def test_missing_folders_are_made(tmp_path):
+def test_missing_folders_are_created(tmp_path):
     small_model().save(tmp_path / "a" / "b" / "m.treekit")
     assert load(tmp_path / "a" / "b" / "m.treekit") is not None
 
 
-def test_a_place_that_cannot_be_written_is_named_as_it_was_given(tmp_path):
+def test_unwritable_path_is_named_as_given(tmp_path):
     (tmp_path / "file").touch()
     with pytest.raises(OSError, match=r"^cannot write model file '.*/file/m\.treekit': ") as told:
         small_model().save(tmp_path / "file" / "m.treekit")
@@ -331,7 +331,7 @@ def test_a_place_that_cannot_be_written_is_named_as_it_was_given(tmp_path):
 @pytest.mark.parametrize(
     "content", [b"", b"PK", b"hello" * 100, b"\x80\x04K\x01.", b"PK\x05\x06" + bytes(18)]
 )
-def test_a_file_that_is_not_a_model_is_refused_by_name(content, tmp_path):
+def test_a_file_that_is_not_a_model_is_refused(content, tmp_path):
     path = tmp_path / "stranger.bin"
     path.write_bytes(content)
     with pytest.raises(ModelFileError, match=r"stranger\.bin"):
@@ -377,7 +377,7 @@ def header_with(saved: Path, **changes) -> None:
         ),
     ],
 )
-def test_a_header_that_breaks_a_rule_is_refused_by_name(saved, changes, words):
+def test_a_header_that_breaks_a_rule_is_refused(saved, changes, words):
     header_with(saved, **changes)
     with pytest.raises(ModelFileError, match=words):
         load(saved)
@@ -450,7 +450,7 @@ def npy_header(descr: str, shape: str, body: bytes = b"") -> bytes:
         ("units", npy([[2**63 - 1, 2**63 - 1]] * 7, "<i8"), "votes of a leaf"),
     ],
 )
-def test_an_array_that_breaks_a_rule_is_refused_by_name(saved, name, content, words):
+def test_an_array_that_breaks_a_rule_is_refused(saved, name, content, words):
     rewritten(saved, {f"{name}.npy": content})
     with pytest.raises(ModelFileError, match=words):
         load(saved)
@@ -477,7 +477,7 @@ def test_regression_integers_beyond_the_grid_are_refused(tmp_path, changes, unit
         load(path)
 
 
-def test_missing_and_unknown_entries_are_refused_by_name(saved):
+def test_missing_and_unknown_entries_are_refused(saved):
     rewritten(saved, {"gain.npy": None, "../evil": b"x"})
     with pytest.raises(ModelFileError, match=r"missing .*gain\.npy.*unknown .*\.\./evil"):
         load(saved)
@@ -489,7 +489,7 @@ def test_a_file_without_a_header_is_refused(saved):
         load(saved)
 
 
-def test_compressed_entries_are_refused_before_they_swell(saved):
+def test_compressed_entries_are_refused_before_decompression(saved):
     rewritten(saved, {"kind.npy": bytes(10**7)}, compression=zipfile.ZIP_DEFLATED)
     assert saved.stat().st_size < 10**6
     started = time.perf_counter()
@@ -534,7 +534,7 @@ def check_harmless(path: Path) -> bool:
 
 
 @pytest.mark.parametrize("model", [small_model(settings=SETTINGS), number_model()])
-def test_damaged_files_give_a_clear_error_or_a_sound_model(model, tmp_path):
+def test_damaged_files_raise_model_file_error_or_load_a_valid_model(model, tmp_path):
     path = tmp_path / "m"
     save(model, path)
     whole = path.read_bytes()
@@ -558,7 +558,7 @@ def test_damaged_files_give_a_clear_error_or_a_sound_model(model, tmp_path):
 
 
 @pytest.mark.parametrize("model", [small_model(settings=SETTINGS), number_model()])
-def test_forged_entries_with_right_checksums_give_a_clear_error_or_a_sound_model(model, tmp_path):
+def test_forged_entries_raise_model_file_error_or_load_a_valid_model(model, tmp_path):
     path = tmp_path / "m"
     save(model, path)
     whole = path.read_bytes()
@@ -593,7 +593,7 @@ def with_settings(text: str, path: Path) -> Path:
 @pytest.mark.parametrize(
     "one", ["[]", "{}", '{"":0}', '{"":[]}', "1e5", "[[[[]]]]", '"é"', "null"], ids=repr
 )
-def test_settings_cannot_swell(one, tmp_path):
+def test_loading_settings_uses_bounded_memory(one, tmp_path):
     path = with_settings('{"": [' + ",".join([one] * 5_000) + "]}", tmp_path / "m")
     assert memory_of_loading(path) < 100 * path.stat().st_size
 
@@ -662,7 +662,7 @@ def test_a_million_nodes_are_saved_and_loaded_in_under_a_second_each(tmp_path):
     np.testing.assert_array_equal(back.trees[-1].threshold, model.trees[-1].threshold)
 
 
-def test_a_hostile_chain_of_many_nodes_is_refused_at_once(tmp_path):
+def test_malicious_chain_of_many_nodes_is_refused_quickly(tmp_path):
     path = tmp_path / "m"
     schema = Schema(columns=(Column("x"),), classes=("a", "b"))
     save(
@@ -709,7 +709,7 @@ def wide_model(**policies) -> Model:
 @pytest.mark.parametrize(
     "policies", [{}, {"voting": "hard"}, {"costs": [[0, 5], [1, 0]]}, {"unknown": "error"}]
 )
-def test_terms_surrogates_and_policies_come_back(policies, tmp_path):
+def test_oblique_terms_surrogates_and_policies_are_saved(policies, tmp_path):
     model = wide_model(**policies)
     save(model, tmp_path / "m")
     back = load(tmp_path / "m")
@@ -720,7 +720,7 @@ def test_terms_surrogates_and_policies_come_back(policies, tmp_path):
         np.testing.assert_array_equal(back.costs, model.costs)
 
 
-def test_an_array_of_another_number_of_dimensions_is_refused_by_name(tmp_path):
+def test_an_array_of_another_number_of_dimensions_is_refused(tmp_path):
     path = tmp_path / "m"
     save(wide_model(), path)
     with zipfile.ZipFile(path) as file:
@@ -753,7 +753,7 @@ def test_costs_that_are_not_a_table_are_refused(tmp_path):
             load(tmp_path / "m")
 
 
-def test_a_model_of_several_outputs_comes_back(tmp_path):
+def test_model_of_several_outputs_is_saved(tmp_path):
     schema = Schema(
         columns=(Column("a"),), target="first", classes=("no", "yes"),
         more=(Output("second", (1, 2, 3)),),
@@ -894,7 +894,7 @@ def installed(tmp_path, monkeypatch):
 
 @pytest.mark.usefixtures("fresh_registry")
 @pytest.mark.system
-def test_a_model_is_used_where_its_plugins_are_not_installed(installed, tmp_path):
+def test_model_is_loaded_and_used_without_its_plugins(installed, tmp_path):
     model = treekit.train(
         DATA,
         "y",
@@ -937,7 +937,7 @@ def test_a_model_is_used_where_its_plugins_are_not_installed(installed, tmp_path
 
 @pytest.mark.usefixtures("fresh_registry")
 @pytest.mark.matrix
-def test_an_estimator_predicts_without_its_plugin_and_is_refused_more_trees(installed):
+def test_estimator_predicts_without_its_plugin_but_warm_start_is_refused(installed):
     table = np.column_stack([DATA["x"], DATA["z"]])
     forest = RandomForestClassifier(
         n_estimators=2, criterion="powered", warm_start=True, random_state=0
@@ -956,7 +956,7 @@ def test_an_estimator_predicts_without_its_plugin_and_is_refused_more_trees(inst
 
 
 @pytest.mark.usefixtures("fresh_registry")
-def test_a_record_of_a_built_in_name_is_not_taken_for_the_built_in():
+def test_record_named_like_a_built_in_must_be_passed_again():
     own = replace(registry.get("criterion", "gini"), summary="somebody's own")
     model = treekit.train(DATA, "y", criterion=own, max_depth=2)
     with pytest.raises(SettingError, match=r"criterion 'gini', which was passed as an object"):

@@ -29,7 +29,7 @@ UNEQUAL = [name for name in EXTREMES if "unequal" in name]
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("ratio", [1.0, 1e3, 1e6, 1e9, 1e13, 1e16, 1e100])
-def test_every_output_keeps_its_numbers(ratio, dtype):
+def test_outputs_of_different_magnitudes_keep_their_precision(ratio, dtype):
     x = np.arange(8.0).reshape(-1, 1)
     y = np.c_[np.arange(1, 9) * 1e-3, np.arange(1, 9) * 1e-3 * ratio]
     found = DecisionTreeRegressor(random_state=0, dtype=dtype).fit(x, y).predict(x)
@@ -38,7 +38,7 @@ def test_every_output_keeps_its_numbers(ratio, dtype):
 
 @pytest.mark.parametrize("n_trees", [3, 300])
 @pytest.mark.parametrize("weighted", [False, True])
-def test_the_numbers_of_a_forest_do_not_depend_on_other_outputs(n_trees, weighted):
+def test_forest_predictions_of_an_output_do_not_depend_on_other_outputs(n_trees, weighted):
     rng = np.random.default_rng(0)
     x, y = rng.normal(size=(60, 2)), rng.normal(size=60)
     weights = rng.random(60) if weighted else None
@@ -58,7 +58,7 @@ def test_numbers_of_similar_size_share_a_step():
     np.testing.assert_array_equal(model.units[:, 0], model.units[:, 2])
 
 
-def test_zeros_take_the_step_of_others():
+def test_all_zero_outputs_share_the_step_of_other_outputs():
     limit = list_grid_limits(1, "float32")[0]
     assert fit_regression_grid([1.0, 0.0, 2.0**40, 0.0], limit).exponent == (-48, -8, -8, -8)
     assert fit_regression_grid([0.0, 0.0], limit).exponent == 0
@@ -66,7 +66,7 @@ def test_zeros_take_the_step_of_others():
 
 
 @given(st.lists(st.floats(0, 1e300), min_size=1, max_size=5), st.integers(1, 1000))
-def test_largest_numbers_fit_and_keep_the_bits_of_a_grid_alone(largest, n_trees):
+def test_output_steps_fit_the_largest_value_and_nearly_the_single_grid(largest, n_trees):
     for limit in list_grid_limits(n_trees, "float32"):
         grid = fit_regression_grid(largest, limit)
         each = np.broadcast_to(grid.exponent, len(largest))
@@ -81,7 +81,7 @@ def test_largest_numbers_fit_and_keep_the_bits_of_a_grid_alone(largest, n_trees)
 
 
 @pytest.mark.parametrize("name", UNEQUAL)
-def test_a_model_is_read_back(name, tmp_path):
+def test_model_file_keeps_the_step_of_each_output(name, tmp_path):
     model = EXTREMES[name]()
     assert len(model.exponent) == 4
     model.save(tmp_path / "model.treekit")
@@ -95,7 +95,7 @@ def test_a_model_is_read_back(name, tmp_path):
 
 
 @pytest.mark.parametrize("name", UNEQUAL)
-def test_rules_are_read_back(name):
+def test_rule_text_keeps_the_step_of_each_output(name):
     rules = EXTREMES[name]().rules()
     again = parse_rules("".join(rules.text()))
     assert again.exponent == rules.exponent

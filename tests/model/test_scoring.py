@@ -164,7 +164,7 @@ def test_leaf_indices_name_the_node_that_the_oracle_reaches(data):
     )
 
 
-def test_an_oblique_split_adds_in_double_and_an_undefined_sum_goes_the_missing_way():
+def test_oblique_sums_are_doubles_and_undefined_sums_take_the_missing_branch():
     schema = numeric_schema(2, n_classes=2)
     for side in (0, 1):
         root = oblique({0: 1.0, 1: -1.0}, 2.0**-40, leaf([1, 0]), leaf([0, 1]), side)
@@ -178,7 +178,7 @@ def test_an_oblique_split_adds_in_double_and_an_undefined_sum_goes_the_missing_w
         assert found == expected
 
 
-def test_the_first_surrogate_that_is_known_decides():
+def test_first_surrogate_with_a_known_value_decides():
     schema = Schema(
         (Column("a"), Column("b"), Column("c", "nominal", ("x", "y", "z"))), classes=("no", "yes")
     )
@@ -190,7 +190,7 @@ def test_the_first_surrogate_that_is_known_decides():
     assert found.tolist() == ["no", "yes", "no", "yes", "no", "yes"]
 
 
-def test_a_row_of_unknown_value_divides_in_proportion_to_the_weight_of_the_branches():
+def test_fractional_instances_are_split_in_proportion_to_branch_weights():
     schema = Schema((Column("c", "nominal", ("x", "y", "z")), Column("n")), classes=("no", "yes"))
     below = threshold("n", 0.5, leaf([3, 0]), leaf([0, 1]))
     root = multiway("c", {"x": below, "y": leaf([0, 4])})
@@ -201,7 +201,7 @@ def test_a_row_of_unknown_value_divides_in_proportion_to_the_weight_of_the_branc
     assert scorer.leaf_indices(model, rows)[:, 0].tolist() == [2, 2, 2, 3, 2]
 
 
-def test_of_equal_parts_the_first_leaf_counts_as_the_leaf_of_the_row():
+def test_leaf_index_of_equal_fractions_is_the_first_leaf():
     schema = numeric_schema(2, n_classes=2)
     below = threshold(1, 0.0, leaf([2, 0]), leaf([0, 2]))
     root = threshold(0, 0.0, below, is_missing(1, leaf([3, 1]), leaf([1, 1])))
@@ -224,7 +224,7 @@ def test_the_label_of_least_expected_cost_may_have_few_votes():
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("n_rows", [1, 7, 8, 9, 255, 256, 257, 600])
-def test_every_block_size_and_remainder_agrees_with_the_oracle(dtype, n_rows):
+def test_every_block_size_and_remainder_equals_the_oracle(dtype, n_rows):
     rng = np.random.default_rng(n_rows)
     schema = numeric_schema(5, dtype)
     model = make_model(schema, [random_tree(rng, schema, n) for n in (0, 1, 40, 90, 3)])
@@ -245,7 +245,7 @@ def test_threads_do_not_change_the_sums_or_the_leaves():
 
 
 @pytest.mark.matrix
-def test_a_forest_that_does_not_fit_the_cache_takes_large_blocks_and_agrees():
+def test_forest_larger_than_the_cache_equals_the_oracle():
     rng = np.random.default_rng(1)
     schema = numeric_schema(4)
     model = make_model(schema, [random_tree(rng, schema, 80_000) for _ in range(2)])
@@ -254,7 +254,7 @@ def test_a_forest_that_does_not_fit_the_cache_takes_large_blocks_and_agrees():
     np.testing.assert_array_equal(scorer.sum_leaf_values(model, matrix), oracle_sums(model, matrix))
 
 
-def test_columns_and_children_beyond_32_bits_take_wide_nodes_and_agree():
+def test_wide_nodes_for_many_columns_and_children_equal_the_oracle():
     rng = np.random.default_rng(2)
     schema = numeric_schema(20_000)
     model = make_model(schema, [random_tree(rng, schema, 40_000)])
@@ -265,7 +265,7 @@ def test_columns_and_children_beyond_32_bits_take_wide_nodes_and_agree():
 
 @pytest.mark.parametrize("depth", [900, pytest.param(5000, marks=pytest.mark.matrix)])
 @pytest.mark.parametrize("n_rows", [3, 40])
-def test_a_chain_is_walked_to_its_end(depth, n_rows):
+def test_deep_chains_equal_the_oracle(depth, n_rows):
     schema = numeric_schema(1, n_classes=2)
     node = leaf([0, 1])
     for at in range(depth, 0, -1):
@@ -325,7 +325,7 @@ def test_a_matrix_of_the_wrong_shape_or_type_is_refused(matrix, words):
         scorer.sum_leaf_values(mixed_model(), matrix)
 
 
-def test_no_threads_are_refused():
+def test_n_threads_0_is_refused():
     with pytest.raises(DataError, match="n_threads is 0"):
         scorer.sum_leaf_values(mixed_model(), np.zeros((3, 2)), n_threads=0)
 
@@ -341,7 +341,7 @@ def test_no_threads_are_refused():
         ({"unknown": "error"}, [1, -1], "row 1: -1.0 is not a code"),
     ],
 )
-def test_the_error_policies_refuse_the_row_by_number_and_column(policies, row, words):
+def test_error_policies_name_the_row_and_column(policies, row, words):
     model = mixed_model(**policies)
     matrix = np.array([[1.0, 0.0], row])
     with pytest.raises(evaluate.Refused):
@@ -350,13 +350,13 @@ def test_the_error_policies_refuse_the_row_by_number_and_column(policies, row, w
         scorer.sum_leaf_values(model, matrix)
 
 
-def test_the_unknown_error_policy_lets_missing_cells_pass():
+def test_unknown_error_accepts_missing_values():
     model = mixed_model(unknown="error")
     matrix = np.array([[NAN, NAN], [1.0, 2.0]])
     np.testing.assert_array_equal(scorer.sum_leaf_values(model, matrix), oracle_sums(model, matrix))
 
 
-def test_equal_votes_go_to_the_first_class_in_schema_order():
+def test_equal_votes_predict_the_first_class_in_schema_order():
     schema = Schema(columns=(Column("x"),), classes=("z", "a", "m"))
     model = make_model(schema, [build_tree(leaf(w), schema) for w in ([0, 1, 0], [0, 0, 1])])
     assert scorer.predict_from_sums(
@@ -377,7 +377,7 @@ def test_equal_votes_go_to_the_first_class_in_schema_order():
         ("好", "🎉"),
     ],
 )
-def test_labels_come_back_as_the_very_values_of_the_schema(classes):
+def test_predicted_labels_keep_value_and_type(classes):
     schema = Schema(columns=(Column("x"),), classes=classes)
     tree = build_tree(threshold(0, 0.0, leaf([1, 0]), leaf([0, 1])), schema)
     model = make_model(schema, [tree])
@@ -457,7 +457,7 @@ def two_columns(**policies) -> Model:
     return make_model(schema, [build_tree(tree, schema)], **policies)
 
 
-def test_a_row_may_be_one_of_a_matrix_a_column_of_one_unaligned_or_read_only():
+def test_scorer_accepts_rows_of_any_memory_layout():
     score = two_columns().scorer()
     row = np.array([1.0, 0.5], np.float32)
     frozen = row.copy()
@@ -490,7 +490,7 @@ def test_invalid_rows_are_refused(row, words):
             ask(row)
 
 
-def test_a_handle_makes_rows_of_a_table_and_goes_to_another_process():
+def test_scorer_encodes_tables_and_is_pickled():
     colour = Column("colour", "nominal", ("blue", "red"))
     schema = Schema((Column("x"), colour), classes=("no", "yes"))
     tree = threshold("x", 0.0, leaf([3, 1]), subset("colour", ["red"], leaf([1, 9]), leaf([1, 0])))
@@ -514,7 +514,7 @@ def one_node_a_column(columns: range) -> Node:
 
 
 @pytest.mark.matrix
-def test_nodes_of_64_bits_take_a_row_of_32():
+def test_scorer_with_64_bit_nodes_accepts_float32_rows():
     columns = range(20_000)
     schema = Schema(tuple(Column(f"x{i}") for i in columns), classes=(0, 1))
     model = make_model(schema, [build_tree(one_node_a_column(columns), schema)] * 2)
@@ -526,7 +526,7 @@ def test_nodes_of_64_bits_take_a_row_of_32():
     ).tolist()
 
 
-def test_many_threads_share_a_handle():
+def test_many_threads_share_a_scorer():
     model = two_columns()
     score = model.scorer()
     rows = np.random.default_rng(1).normal(size=(400, 2)).astype(np.float32)

@@ -124,7 +124,7 @@ def assert_same_tree(a: Tree, b: Tree) -> None:
         np.testing.assert_array_equal(getattr(a, name), getattr(b, name), err_msg=name)
 
 
-def test_a_tree_built_by_hand_holds_every_kind_of_split():
+def test_tree_built_by_hand_contains_every_kind_of_split():
     tree = every_kind()
     assert tree.kind.tolist() == [
         Split.THRESHOLD,
@@ -148,7 +148,7 @@ def test_a_tree_built_by_hand_holds_every_kind_of_split():
 @pytest.mark.parametrize(
     ("highest", "dtype"), [(2, np.int8), (127, np.int8), (128, np.int16), (32_768, np.int32)]
 )
-def test_branches_have_the_smallest_type_that_holds_them(highest, dtype):
+def test_branches_have_the_smallest_sufficient_type(highest, dtype):
     given = [0, 1, -1, highest, 0, 2]
     for wide in (np.int16, np.int32, np.int64) if highest < 2**15 else (np.int32,):
         tree = replace(every_kind(), level_branch=np.array(given, wide))
@@ -156,7 +156,7 @@ def test_branches_have_the_smallest_type_that_holds_them(highest, dtype):
         assert tree.level_branch.tolist() == given
 
 
-def test_an_inner_node_has_the_combined_value_of_its_leaves():
+def test_inner_node_has_the_sum_of_its_leaf_values():
     tree = every_kind()
     assert tree.value[0].tolist() == [8, 10]
     assert tree.weight[0] == 18
@@ -172,7 +172,7 @@ def test_the_arrays_of_a_tree_cannot_be_changed():
             getattr(tree, name)[:1] = 0
 
 
-def test_other_values_leave_the_tree_they_came_from_as_it_was():
+def test_with_value_does_not_change_the_original_tree():
     tree = every_kind()
     twice = tree.with_value(tree.value * 2)
     assert twice.value[0].tolist() == [16, 20]
@@ -224,7 +224,7 @@ MALFORMED = [
 
 
 @pytest.mark.parametrize(("field", "at", "value", "words"), MALFORMED)
-def test_a_malformed_tree_is_refused_by_name(field, at, value, words):
+def test_a_malformed_tree_is_refused(field, at, value, words):
     tree = every_kind()
     check_tree(tree, SCHEMA)
     with pytest.raises(ModelError, match=words):
@@ -237,7 +237,7 @@ def test_a_malformed_tree_is_refused_by_name(field, at, value, words):
 @pytest.mark.parametrize(
     ("tree", "schema"), [(every_kind(), SCHEMA), (with_terms_and_surrogates(), WIDE)]
 )
-def test_an_array_of_the_wrong_length_is_refused_by_name(field, tree, schema):
+def test_an_array_of_the_wrong_length_is_refused(field, tree, schema):
     array = getattr(tree, field)
     with pytest.raises(ModelError, match=field.partition("_")[0]):
         check_tree(
@@ -275,7 +275,7 @@ MALFORMED_WIDE = [
 
 
 @pytest.mark.parametrize(("field", "at", "value", "words"), MALFORMED_WIDE)
-def test_malformed_terms_and_surrogates_are_refused_by_name(field, at, value, words):
+def test_malformed_terms_and_surrogates_are_refused(field, at, value, words):
     tree = with_terms_and_surrogates()
     check_tree(tree, WIDE)
     with pytest.raises(ModelError, match=words):
@@ -293,7 +293,7 @@ def test_surrogates_need_their_missing_policy():
         make_model(WIDE, [with_terms_and_surrogates()])
 
 
-def test_some_nodes_of_a_tree_keep_what_they_own():
+def test_take_keeps_terms_and_surrogates_of_the_kept_nodes():
     tree = with_terms_and_surrogates()
     nodes = np.array([0, 1, 2, 3, 4])
     same = tree.take(nodes, np.zeros(5, dtype=bool))
@@ -306,7 +306,7 @@ def test_some_nodes_of_a_tree_keep_what_they_own():
     assert cut.term_weight.tolist() == [1.5, -2.0]
 
 
-def test_a_node_may_take_the_place_of_one_above_it():
+def test_take_may_replace_a_node_by_its_descendant():
     tree = with_terms_and_surrogates()
     raised = tree.take(np.array([0, 3, 4]), np.zeros(3, dtype=bool), np.array([1, 3, 4]))
     check_tree(raised, WIDE)
@@ -315,7 +315,7 @@ def test_a_node_may_take_the_place_of_one_above_it():
     assert raised.first_child[0] == 1
 
 
-def test_derived_columns_hold_the_own_test_first_and_then_the_surrogates():
+def test_derived_columns_list_the_primary_split_before_surrogates():
     tree = with_terms_and_surrogates()
     model = make_model(WIDE, [tree, tree], missing="surrogate")
     derived = make_derived_columns(model)
@@ -332,7 +332,7 @@ def test_derived_columns_hold_the_own_test_first_and_then_the_surrogates():
     assert derived.level_branch[:3].tolist() == [0, -1, 1]
 
 
-def test_parts_of_a_mass_are_in_proportion_to_the_weights_and_add_up():
+def test_mass_bounds_are_proportional_to_branch_weights_without_gaps():
     tree = every_kind()
     bounds = compute_mass_bounds(tree)
     assert bounds[0].tolist() == [0, 2**24]
@@ -351,7 +351,7 @@ def test_values_of_another_number_of_classes_are_refused():
         check_tree(tree.with_value(np.ones((10, 3))), SCHEMA)
 
 
-def test_a_level_split_of_a_numeric_column_is_refused():
+def test_category_split_of_a_numeric_column_is_refused():
     schema = Schema(columns=(Column("age"),), classes=("no", "yes"))
     tree = build_tree(threshold("age", 1, leaf([1, 0]), leaf([0, 1])), schema)
     tree = changed(changed(tree, "kind", 0, Split.SUBSET), "threshold", 0, np.nan)
@@ -397,7 +397,7 @@ def test_deep_chains_are_built_checked_and_measured(depth):
     assert tree.parent.tolist() == slow_parents(tree)
 
 
-def test_a_tree_deeper_than_the_bound_is_refused_by_name():
+def test_a_tree_deeper_than_the_bound_is_refused():
     with pytest.raises(ModelError, match="deeper than 5000"):
         chain(MAX_DEPTH + 1)
 
@@ -413,7 +413,7 @@ def test_parents_and_depths_equal_the_slow_ones(model):
 
 @settings(max_examples=examples(50))
 @given(models(max_trees=4))
-def test_joined_trees_pass_the_check_and_separate_into_themselves(model):
+def test_concatenated_trees_are_valid_and_split_into_the_same_trees(model):
     nodes, roots = concatenate_trees(model.trees)
     check_forest(nodes, roots, model.schema)
     assert roots.tolist()[-1] == model.n_nodes
@@ -440,7 +440,7 @@ def test_two_trees_that_swap_their_children_are_refused():
 
 
 @pytest.mark.parametrize("group", [1, 15, 10**6])
-def test_all_trees_are_checked_in_groups_of_any_size(group, monkeypatch):
+def test_trees_are_checked_in_groups_of_any_size(group, monkeypatch):
     monkeypatch.setattr(tree_module, "BATCH_NODES", group)
     tree, wrong = every_kind(), changed(every_kind(), "weight", 3, -1)
     check_trees([tree] * 5, SCHEMA)
@@ -449,7 +449,7 @@ def test_all_trees_are_checked_in_groups_of_any_size(group, monkeypatch):
             check_trees([tree] * at + [wrong] + [tree] * (4 - at), SCHEMA)
 
 
-def test_an_array_that_is_too_long_does_not_make_up_for_one_that_is_too_short():
+def test_arrays_of_wrong_lengths_in_two_trees_are_refused():
     tree = every_kind()
     longer = replace(tree, weight=np.append(tree.weight, 1.0))
     shorter = replace(tree, weight=tree.weight[:-1])
@@ -463,7 +463,7 @@ def test_roots_that_do_not_cover_the_nodes_are_refused(roots):
         check_forest(every_kind(), np.array(roots), SCHEMA)
 
 
-def test_a_model_puts_its_leaves_on_the_units_tree_after_tree():
+def test_tree_units_are_stored_tree_after_tree():
     schema = Schema(columns=(Column("x"),), classes=("a", "b"))
     first = build_tree(threshold(0, 0, leaf([1, 0]), leaf([1, 3])), schema)
     model = make_model(schema, [first, build_tree(leaf([1, 1]), schema)])
@@ -492,12 +492,12 @@ def test_models_and_trees_are_compared_by_identity():
         ({"trees": [build_tree(leaf([0, 0], weight=1), SCHEMA)]}, "not all zero"),
     ],
 )
-def test_a_model_that_makes_no_sense_is_refused(arguments, words):
+def test_inconsistent_model_arguments_are_refused(arguments, words):
     with pytest.raises(ModelError, match=words):
         make_model(**({"schema": SCHEMA, "trees": [every_kind()]} | arguments))
 
 
-def test_trees_share_the_starts_of_what_they_do_not_own():
+def test_empty_offset_arrays_are_shared_between_trees():
     stump = build_tree(threshold("age", 2.5, leaf([1, 0]), leaf([0, 1])), SCHEMA)
     starts = [stump.level_offsets, stump.term_offsets, stump.surrogate_offsets]
     own = replace(stump, level_offsets=np.zeros(4, np.int64)).level_offsets
@@ -555,7 +555,7 @@ SPARE = 4_000_000
 """Bytes for what is worked on at once, whatever the size of the model."""
 
 
-def test_packing_takes_the_memory_of_what_is_packed(model):
+def test_packing_a_model_uses_little_extra_memory(model):
     packed, peak = peak_of(lambda: pack_model(model))
     assert packed.trees.table.nbytes == 3 * 200 * 12_001
     assert peak < packed.trees.table.nbytes + packed.trees.nodes.nbytes + SPARE
@@ -567,12 +567,12 @@ def test_exporting_packed_nodes_takes_less_memory_than_the_model(model):
     assert peak < 3 * 200 * 12_001 * 9 // 8 + SPARE
 
 
-def test_checking_takes_hardly_any_memory(model):
+def test_checking_a_model_uses_little_memory(model):
     _, peak = peak_of(lambda: check_model(model))
     assert peak < SPARE
 
 
-def test_saving_and_loading_take_the_memory_of_file_and_model(model, tmp_path):
+def test_saving_and_loading_use_the_memory_of_file_and_model(model, tmp_path):
     path = tmp_path / "m.treekit"
     _, peak = peak_of(lambda: save(model, path))
     size = path.stat().st_size
@@ -584,7 +584,7 @@ def test_saving_and_loading_take_the_memory_of_file_and_model(model, tmp_path):
         np.testing.assert_array_equal(mine.level_branch, other.level_branch)
 
 
-def test_taking_nodes_of_a_tree_takes_the_memory_of_the_new_one(model):
+def test_take_uses_the_memory_of_the_new_tree(model):
     tree = model.trees[0]
     nodes = np.arange(tree.n_nodes)
     same, peak = peak_of(lambda: tree.take(nodes, np.zeros(tree.n_nodes, np.bool_)))
@@ -594,7 +594,7 @@ def test_taking_nodes_of_a_tree_takes_the_memory_of_the_new_one(model):
 
 @pytest.mark.parametrize("entry", [0, 70_000, 2_399_999])
 @pytest.mark.parametrize("branch", [-2, 2, 256])  # 256 would be 0 in the type of the others
-def test_a_branch_that_does_not_exist_is_found_wherever_it_is(entry, branch):
+def test_invalid_branch_is_found_at_any_position(entry, branch):
     tree = many_levels(200, 0)
     wrong = tree.level_branch.astype(np.int32)
     wrong[entry] = branch
@@ -622,7 +622,7 @@ def test_splits_of_more_branches_than_a_byte_counts_score_as_the_oracle(n_branch
     assert sum_leaf_values(model, rows).tolist() == [list(row) for row in expected]
 
 
-def test_slices_of_owners_are_found(monkeypatch):
+def test_iter_chunks_bounds_the_total_size_of_a_chunk(monkeypatch):
     rng = np.random.default_rng(1)
     sizes = rng.integers(0, 5, 40)
     start = np.cumsum(np.append(0, sizes))

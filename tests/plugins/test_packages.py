@@ -54,19 +54,19 @@ def find_requirement(name: str) -> str:
     return found.removeprefix("treekit-ml")
 
 
-def test_each_package_is_in_the_table_in_one_of_two_groups():
+def test_each_package_is_listed_as_contract_or_internals():
     assert set(USES) == {path.parent.name for path in PLUGINS.glob("*/pyproject.toml")}
     assert sorted(CONTRACT + INTERNALS) == sorted(USES)
 
 
-def test_the_number_of_packages_by_contract_is_that_of_the_text():
+def test_stated_number_of_contract_packages_is_correct():
     text = (PLUGINS / "README.md").read_text(encoding="utf-8")
     number = {7: "Seven", 8: "Eight", 9: "Nine", 10: "Ten"}[len(CONTRACT)]
     assert f"\n{number} use only treekit's [contract](CONTRACT.md)" in text
 
 
 @pytest.mark.parametrize("name", CONTRACT)
-def test_a_package_by_contract_uses_the_facades_alone(name: str):
+def test_contract_packages_use_only_the_facades(name: str):
     assert find_private_names(name) == set()
     assert find_requirement(name).startswith(">=")
     text = (PLUGINS / name / "README.md").read_text(encoding="utf-8")
@@ -74,7 +74,7 @@ def test_a_package_by_contract_uses_the_facades_alone(name: str):
 
 
 @pytest.mark.parametrize("name", INTERNALS)
-def test_a_package_that_uses_internals_is_pinned_to_this_version_and_says_so(name: str):
+def test_packages_that_use_internals_are_pinned_and_state_it(name: str):
     assert find_requirement(name) == f"=={treekit.__version__}"
     assert read_project(name)["project"]["version"] == treekit.__version__
     text = (PLUGINS / name / "README.md").read_text(encoding="utf-8")
@@ -83,7 +83,7 @@ def test_a_package_that_uses_internals_is_pinned_to_this_version_and_says_so(nam
 
 
 @pytest.mark.parametrize("name", USES)
-def test_a_package_defines_no_attributes_of_its_modules_on_demand(name: str):
+def test_packages_define_no_module_getattr(name: str):
     for path in list_shipped(name):
         assert "\ndef __getattr__(" not in path.read_text(encoding="utf-8"), path
 
@@ -97,7 +97,7 @@ def test_the_contract_lists_the_facades_for_plugins():
 
 
 @pytest.mark.parametrize("name", ["CONTRACT.md", "TUTORIAL.md"])
-def test_examples_for_authors_use_the_facades_alone(name: str):
+def test_examples_for_authors_use_only_the_facades(name: str):
     text = (PLUGINS / name).read_text(encoding="utf-8")
     blocks = re.findall(r"^```python\n(.*?)^```", text, re.M | re.S)
     assert blocks
@@ -116,5 +116,5 @@ def test_examples_for_authors_use_the_facades_alone(name: str):
         ("import treekit\nfrom treekit_zig import x\ntreekit.train", set()),
     ],
 )
-def test_names_outside_the_facades_are_found(code: str, private: set[str]):
+def test_list_private_names_finds_names_outside_the_facades(code: str, private: set[str]):
     assert list_private_names(code) == private

@@ -98,14 +98,14 @@ TREES = {
 
 
 @pytest.mark.parametrize("case", TREES)
-def test_a_pruner_that_returns_no_tree_of_this_schema_is_named(case):
+def test_pruner_that_returns_an_invalid_tree_is_refused(case):
     function, said = TREES[case]
     for ensemble in ({}, FOREST):
         with pytest.raises(PluginError, match=f"pruner 'faulty' failed in after .*({said})"):
             pruned(lambda tree, context: function(tree), **ensemble)
 
 
-def test_a_pruner_cannot_write_to_what_all_trees_share():
+def test_pruner_gets_read_only_trees_and_statistics():
     shared = {
         "the tree": lambda tree, context: tree.value,
         "the statistics": lambda tree, context: context.stats,
@@ -124,7 +124,7 @@ def test_a_pruner_cannot_write_to_what_all_trees_share():
                 pruned(after, **ensemble)
 
 
-def test_a_pruner_that_raises_or_exits_stops_the_training_and_not_the_process(model):
+def test_pruner_that_raises_or_exits_raises_plugin_error(model):
     def exits(tree, context):
         raise SystemExit(2)
 
@@ -138,7 +138,7 @@ def test_a_pruner_that_raises_or_exits_stops_the_training_and_not_the_process(mo
 @pytest.mark.parametrize(
     "value", [object(), {1: 2}, np.arange(3), b"bytes"], ids=["object", "keys", "array", "bytes"]
 )
-def test_reports_of_a_pruner_that_no_file_can_hold_are_refused_in_training(value):
+def test_pruner_report_that_cannot_be_saved_is_refused_in_training(value):
     def after(tree, context):
         context.report["kept"] = value
         return tree
@@ -147,7 +147,7 @@ def test_reports_of_a_pruner_that_no_file_can_hold_are_refused_in_training(value
         pruned(after)
 
 
-def test_reports_of_a_pruner_may_be_nan_and_are_read_back(tmp_path):
+def test_pruner_report_with_nan_is_saved_and_loaded(tmp_path):
     def after(tree, context):
         context.report["alpha"] = math.nan
         context.report["path"] = [math.inf, {"best": np.float64(0.5)}]
@@ -214,7 +214,7 @@ FILES = {
 
 
 @pytest.mark.parametrize("case", FILES)
-def test_an_exporter_that_returns_no_files_is_named_and_nothing_is_written(model, tmp_path, case):
+def test_exporter_that_returns_no_files_raises_plugin_error(model, tmp_path, case):
     function, said = FILES[case]
     (tmp_path / "m.out").write_bytes(b"before")
     with pytest.raises(PluginError, match=f"exporter 'faulty' .*{said}.*nothing was written"):
@@ -223,7 +223,7 @@ def test_an_exporter_that_returns_no_files_is_named_and_nothing_is_written(model
     assert (tmp_path / "m.out").read_bytes() == b"before"
 
 
-def test_a_folder_in_the_place_of_a_second_file_leaves_the_first_as_it_was(model, tmp_path):
+def test_export_blocked_by_a_folder_leaves_existing_files_unchanged(model, tmp_path):
     (tmp_path / "m.out").write_bytes(b"before")
     (tmp_path / "m.txt").mkdir()
     two = exporter(lambda model, name: {f"{name}.out": b"new", f"{name}.txt": b"new"})
@@ -232,7 +232,7 @@ def test_a_folder_in_the_place_of_a_second_file_leaves_the_first_as_it_was(model
     assert (tmp_path / "m.out").read_bytes() == b"before"
 
 
-def test_an_exporter_may_refuse_a_model_in_words_of_its_own(model, tmp_path):
+def test_export_error_of_an_exporter_is_raised_unchanged(model, tmp_path):
     def refuses(model, name):
         raise ExportError("no more than one leaf fits")
 
@@ -260,7 +260,7 @@ def test_an_exporter_cannot_change_the_model(model, tmp_path):
         treekit.export(model, exporter(writes), tmp_path / "m")
 
 
-def test_a_plugin_that_changes_folder_or_error_state_changes_them_for_itself(model, tmp_path):
+def test_folder_and_numpy_error_state_are_restored_after_a_plugin(model, tmp_path):
     def wanders(model, name):
         os.chdir(tmp_path)
         np.seterr(all="raise")
@@ -311,7 +311,7 @@ MODELS = {
 
 
 @pytest.mark.parametrize("case", MODELS)
-def test_an_importer_that_reads_no_model_is_named(model, importing, case):
+def test_importer_that_returns_no_model_raises_plugin_error(model, importing, case):
     function, said = MODELS[case]
     importing(lambda source: function(model))
     with pytest.raises(
@@ -320,7 +320,7 @@ def test_an_importer_that_reads_no_model_is_named(model, importing, case):
         treekit.read_model(object())
 
 
-def test_an_importer_may_refuse_a_source_in_words_of_its_own(importing):
+def test_model_error_of_an_importer_is_raised_unchanged(importing):
     def refuses(source):
         raise ModelError("this release is too old")
 
@@ -329,7 +329,7 @@ def test_an_importer_may_refuse_a_source_in_words_of_its_own(importing):
         treekit.read_model(object())
 
 
-def test_an_importer_that_fails_to_look_is_passed_over(importing):
+def test_importer_that_fails_to_recognise_a_source_is_skipped(importing):
     def exits(source):
         raise SystemExit(1)
 
@@ -385,7 +385,7 @@ def run(*arguments):
         return CliRunner().invoke(main, list(arguments))
 
 
-def test_the_command_line_reports_a_faulty_plugin_and_writes_nothing(plugin, model):
+def test_command_line_reports_a_faulty_plugin_and_writes_no_file(plugin, model):
     rows = zip(*DATA.values(), strict=True)
     text = "\n".join(",".join(map(str, row)) for row in [tuple(DATA), *rows])
     (plugin / "t.csv").write_text(text, "utf-8")
@@ -446,7 +446,7 @@ def nan_score(parent, children):
     return np.nan
 
 
-def test_a_leaf_value_that_raises_is_named():
+def test_leaf_value_function_that_raises_is_reported():
     def leaf_value(stats):
         raise KeyError("boom")
 
@@ -454,7 +454,7 @@ def test_a_leaf_value_that_raises_is_named():
         treekit.train(NUMBERS, "y", task="regression", criterion=numbers(leaf_value=leaf_value))
 
 
-def test_a_leaf_value_that_is_nan_is_named_with_its_statistics():
+def test_nan_leaf_value_is_reported_with_its_statistics():
     with pytest.raises(PluginError, match="'faulty' returned NaN from leaf_value; the stat"):
         treekit.train(NUMBERS, "y", task="regression", criterion=numbers(leaf_value=nan))
 
@@ -468,7 +468,7 @@ def test_a_leaf_value_cannot_write_to_the_statistics():
         treekit.train(NUMBERS, "y", task="regression", criterion=numbers(leaf_value=leaf_value))
 
 
-def test_an_impurity_that_is_nan_stops_the_training_with_the_node_it_was_given():
+def test_nan_impurity_raises_an_error_with_the_statistics_of_the_node():
     criterion = classes(impurity=nan, score=lambda parent, children: 1.0)
     counts = [float((PLUGIN_FAULTS_DATA["y"] == k).sum()) for k in (0, 1)]
     with pytest.raises(PluginError, match=r"statistics it was given were") as failure:
@@ -505,7 +505,7 @@ def splitter(find):
 
 
 @pytest.mark.matrix
-def test_a_splitter_whose_score_is_nan_is_named_and_not_the_criterion():
+def test_nan_score_of_a_splitter_names_the_splitter_not_the_criterion():
     def find(node, criterion, rng):
         return scored(threshold_split(0, 3), np.nan)
 
@@ -524,7 +524,7 @@ def test_a_plugins_split_with_an_empty_branch_is_refused():
 
 @pytest.mark.matrix
 @pytest.mark.filterwarnings("ignore::treekit.TreekitWarning")
-def test_one_trainings_failure_does_not_stop_another_beside_it():
+def test_failing_training_does_not_stop_a_concurrent_one():
     def find(node, criterion, rng):
         _ = {"a": [1, "b"]}  # numba cannot: called as Python
         time.sleep(0.002)
@@ -568,14 +568,14 @@ def leaves_at(value):
 
 
 @pytest.mark.matrix
-def test_settings_that_are_equal_but_of_other_types_are_compiled_apart():
+def test_equal_settings_of_different_types_are_compiled_separately():
     leaves = leaves_at(1.0)
     assert leaves(1) > 1
     assert leaves(True) == 1
 
 
 @pytest.mark.matrix
-def test_a_maker_that_makes_other_functions_is_compiled_again():
+def test_changed_functions_of_make_are_compiled_again():
     cost = [1.0]
 
     def make():
@@ -773,7 +773,7 @@ def test_invalid_number_is_reported_with_function_and_statistics(record, functio
 )
 @pytest.mark.matrix
 @pytest.mark.parametrize("way", WAYS)
-def test_invalid_order_of_levels_is_reported(record, way):
+def test_invalid_order_of_categories_is_reported(record, way):
     for fault, said in FAULTS.items():
         data = table(ORDER + fault, level=14)
         with pytest.raises(PluginError, match=f"criterion 'faulty' .*({said})"):
@@ -816,7 +816,7 @@ def test_invalid_choice_is_reported(record, way):
     "ignore:.*does not compile and runs as Python.* not a function:treekit.TreekitWarning"
 )
 @pytest.mark.matrix
-def test_a_failure_leaves_the_next_training_as_it_would_have_been(record):
+def test_failing_training_does_not_change_the_next_one(record):
     before = train(record, table(), "a forest of two threads")
     assert before.n_leaves > 60
     for fault in (IMPURITY + NAN, SCORE + READS, PRIORITY + RAISES):
@@ -895,7 +895,7 @@ def test_fractional_choice_is_reported():
     "ignore:.*does not compile and runs as Python.* not a function:treekit.TreekitWarning"
 )
 @pytest.mark.filterwarnings("ignore:.*returns None on some paths:treekit.TreekitWarning")
-def test_occasionally_invalid_result_runs_as_python_and_is_reported():
+def test_criterion_that_sometimes_returns_none_is_reported():
     def forgetful(stats):
         return plugin_guards_gini(stats) if stats.sum() > 50 else None
 
@@ -908,7 +908,7 @@ def test_occasionally_invalid_result_runs_as_python_and_is_reported():
     "ignore:.*does not compile and runs as Python.* not a function:treekit.TreekitWarning"
 )
 @pytest.mark.matrix
-def test_a_plugin_that_exits_stops_the_training_and_not_the_process():
+def test_plugin_that_exits_raises_plugin_error():
     def leaves(stats):
         raise SystemExit(3)
 
@@ -1065,7 +1065,7 @@ def test_invalid_split_is_reported(path, ensemble):
 )
 @pytest.mark.matrix
 @pytest.mark.parametrize("path", SPLITTERS)
-def test_levels_that_a_threshold_does_not_have_are_not_written_anywhere(path):
+def test_threshold_split_of_a_plugin_stores_no_category_branches(path):
     model = treekit.train(columns(207), "y", splitter=SPLITTERS[path], max_depth=1)
     assert model.trees[0].threshold[0] == 49.75
     assert len(model.trees[0].level_branch) == 0
@@ -1075,7 +1075,7 @@ def test_levels_that_a_threshold_does_not_have_are_not_written_anywhere(path):
     "ignore:.*does not compile and runs as Python.* not a function:treekit.TreekitWarning"
 )
 @pytest.mark.matrix
-def test_a_find_called_as_python_may_keep_what_it_is_given_and_not_write_to_it():
+def test_python_splitter_may_keep_its_read_only_arguments():
     kept = []
 
     def keeps(node, criterion, rng):
@@ -1107,7 +1107,7 @@ WRITES = {
     "what",
     ["statistics", *(pytest.param(what, marks=pytest.mark.matrix) for what in ("rows", "codes"))],
 )
-def test_a_find_that_writes_to_its_node_is_stopped(what):
+def test_splitter_that_writes_to_its_node_raises_plugin_error(what):
     array = WRITES[what]
 
     def writes(node, criterion, rng):

@@ -95,7 +95,7 @@ def warned(ask: Callable[[], object]) -> list[str]:
     return [str(entry.message) for entry in caught]
 
 
-def test_a_plugin_is_found_and_traced_to_its_distribution(install: Install):
+def test_plugin_is_found_with_its_distribution(install: Install):
     install("good-one", GOOD.format(name="theirs"), version="2.3")
     found = registry.get("criterion", "theirs")
     assert isinstance(found, Criterion)
@@ -108,7 +108,7 @@ def test_a_plugin_is_found_and_traced_to_its_distribution(install: Install):
     }
 
 
-def test_built_in_components_come_through_the_same_hooks():
+def test_built_in_components_are_registered_by_the_same_hooks():
     component = registry.list("exporter")["c"]
     assert (component.kind, component.distribution) == ("exporter", "treekit")
     assert registry.origin(registry.get("exporter", "c"))["plugin"] == "built-in"
@@ -135,7 +135,7 @@ def test_an_unknown_kind_is_refused():
             ask()
 
 
-def test_plugins_of_this_repository_are_named_where_they_are_absent(
+def test_missing_plugins_of_this_repository_are_named(
     monkeypatch: pytest.MonkeyPatch,
 ):
     folders = {path.parent.name for path in PLUGINS.glob("*/pyproject.toml")}
@@ -150,7 +150,7 @@ def test_plugins_of_this_repository_are_named_where_they_are_absent(
             registry.get(kind, name)
 
 
-def test_a_short_name_with_its_letters_in_another_order_is_close():
+def test_transposed_letters_of_a_short_name_get_a_suggestion():
     assert suggestion("sk", ["gini", "ks"]) == "; did you mean 'ks'?"
     assert suggestion("sk", ["gini", "mdl"]) == ""
 
@@ -229,7 +229,7 @@ BROKEN = {
 
 
 @pytest.mark.parametrize("case", BROKEN)
-def test_a_broken_plugin_is_named_and_the_others_work(install: Install, case: str):
+def test_broken_plugin_warns_and_other_plugins_work(install: Install, case: str):
     code, cause = BROKEN[case]
     install("bad-one", code, version="0.7")
     install("good-one", GOOD.format(name="theirs"))
@@ -241,7 +241,7 @@ def test_a_broken_plugin_is_named_and_the_others_work(install: Install, case: st
 
 
 @pytest.mark.parametrize("case", BROKEN)
-def test_strict_discovery_raises_instead(install: Install, case: str):
+def test_strict_discovery_raises_for_a_broken_plugin(install: Install, case: str):
     code, cause = BROKEN[case]
     install("bad-one", code)
     registry.configure(strict=True)
@@ -258,21 +258,21 @@ def test_strict_mode_can_be_set_by_the_environment(install: Install, monkeypatch
         registry.list("criterion")
 
 
-def test_the_right_hooks_of_a_half_broken_plugin_still_work(install: Install):
+def test_valid_hooks_of_a_partly_broken_plugin_work(install: Install):
     extra = "\n@hookimpl\ndef treekit_prunerz():\n    return []\n"
     install("bad-one", GOOD.format(name="theirs") + extra)
     assert len(warned(list_criteria)) == 1
     assert registry.get("criterion", "theirs").name == "theirs"
 
 
-def test_an_unknown_name_mentions_what_was_left_out(install: Install):
+def test_error_of_an_unknown_name_lists_plugins_left_out(install: Install):
     install("bad-one", "import no_such_library_anywhere")
     warned(list_criteria)
     with pytest.raises(SettingError, match=r"left out: plugin 'plug' of bad-one 1\.0"):
         registry.get("criterion", "theirs")
 
 
-def test_a_malformed_metadata_file_costs_only_its_distribution(install: Install):
+def test_malformed_entry_points_disable_only_their_distribution(install: Install):
     install("bad-one", "", entry_points="[treekit]\nthis is no entry point\n")
     install("good-one", GOOD.format(name="theirs"))
     (message,) = warned(list_criteria)
@@ -280,7 +280,7 @@ def test_a_malformed_metadata_file_costs_only_its_distribution(install: Install)
     assert "theirs" in registry.list("criterion")
 
 
-def test_a_distribution_of_another_tool_is_not_read(install: Install):
+def test_entry_points_of_other_tools_are_not_loaded(install: Install):
     install("other-tool", "raise SystemExit", entry_points="[pytest11]\nx = other_tool\n")
     assert warned(list_criteria) == []
 
@@ -346,7 +346,7 @@ def test_a_plugin_of_two_kinds_has_an_entry_point_for_each(install: Install):
         ),
     ],
 )
-def test_entry_points_that_do_not_fit_the_hooks_are_named(
+def test_entry_points_that_do_not_match_the_hooks_are_reported(
     install: Install, entry_points: str, cause: str
 ):
     install("bad-one", BOTH, entry_points=entry_points)
@@ -355,7 +355,7 @@ def test_entry_points_that_do_not_fit_the_hooks_are_named(
     assert cause in message
 
 
-def test_two_plugins_with_one_name_are_an_error_only_for_that_name(install: Install):
+def test_duplicate_component_names_are_an_error_only_for_that_name(install: Install):
     install("good-one", GOOD.format(name="same"))
     install("other-one", GOOD.format(name="same"), version="5.0")
     install("good-two", GOOD.format(name="free"))
@@ -420,7 +420,7 @@ def test_verify_runs_files_by_the_runner_of_their_exporter(install: Install, tmp
         ("return 3", "runner of exporter 'theirs' (from good-one 1.0) returned int"),
     ],
 )
-def test_a_runner_that_fails_is_named_for_its_own_files_only(
+def test_failing_runner_is_reported_for_its_own_files_only(
     body: str, said: str, install: Install, tmp_path: Path
 ):
     install("good-one", RUN.format(body=body))
@@ -498,7 +498,7 @@ RECORDS = {
 
 
 @pytest.mark.parametrize("case", RECORDS)
-def test_a_malformed_record_is_refused_by_name(case: str):
+def test_a_malformed_record_is_refused(case: str):
     record, cause = RECORDS[case]
     kind = KINDS["exporter" if isinstance(record, Exporter) else "criterion"]
     with pytest.raises(PluginError, match=cause):
@@ -506,7 +506,7 @@ def test_a_malformed_record_is_refused_by_name(case: str):
 
 
 @pytest.mark.parametrize("name", ["gini", "hinge-2.0", "基尼", "entropie_é"])
-def test_names_may_be_words_of_any_script(name: str):
+def test_component_names_may_use_any_script(name: str):
     check_record(Criterion(name, "classification", noop), KINDS["criterion"])
 
 
@@ -523,7 +523,7 @@ def test_make_resolves_the_settings_and_returns_the_functions():
         registry.make(record, {"q": -1.0})
 
 
-def test_extras_are_accepted_as_keywords_of_the_functions():
+def test_criterion_functions_accept_extras_as_keywords():
     made = CriterionFunctions(impurity=min, score=max, choose=max, tolerance=0.5)
     assert made == CriterionFunctions(min, max, extras=CriterionExtras(choose=max, tolerance=0.5))
     assert made.extras.penalty is None
@@ -536,7 +536,7 @@ def test_extras_are_accepted_as_keywords_of_the_functions():
         CriterionFunctions(min, max, max)
 
 
-def test_a_make_that_fails_is_named_with_its_settings():
+def test_make_that_raises_is_reported_with_its_settings():
     record = Criterion("odd", "classification", lambda q: 1 / q, (Setting("q", 0, "x"),))
     said = r"criterion 'odd' failed in make with settings {'q': 0}: Zero"
     with pytest.raises(PluginError, match=said):
@@ -624,7 +624,7 @@ def former(monkeypatch):
     return treekit_former
 
 
-def test_a_plugin_of_this_contract_is_held_to_it(former, monkeypatch):
+def test_plugin_that_declares_this_contract_is_checked_against_it(former, monkeypatch):
     monkeypatch.setattr(former, "treekit_contract", 2, raising=False)
     with pytest.raises(
         PluginError,
@@ -642,7 +642,7 @@ UNSUPPORTED = {
 
 
 @pytest.mark.parametrize("case", UNSUPPORTED)
-def test_a_plugin_of_an_unsupported_contract_is_left_out_by_name(former, monkeypatch, case):
+def test_plugin_of_an_unsupported_contract_is_left_out_with_a_warning(former, monkeypatch, case):
     version, cause = UNSUPPORTED[case]
     monkeypatch.setattr(former, "treekit_contract", version, raising=False)
     with pytest.warns(TreekitWarning, match=f"'former' of treekit-former 1.4.0 .*{cause}") as told:
@@ -665,7 +665,7 @@ def test_a_module_without_a_version_has_the_oldest_contract():
     assert read_contract_version(None) == read_contract_version(pytest) == OLDEST_CONTRACT
 
 
-def test_own_functions_are_made_once_for_each_setting():
+def test_built_in_functions_are_made_once_per_settings():
     record = registry.get("criterion", "quantile")
     first, settings = registry.make(record, {})
     assert registry.make(record, dict(settings))[0] is first

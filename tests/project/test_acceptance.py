@@ -109,7 +109,7 @@ MAKERS = [
 
 
 @pytest.mark.parametrize("make", MAKERS, ids=lambda make: make.__name__)
-def test_every_artifact_of_a_trained_model_is_equal_to_it_bit_for_bit(make, tmp_path):
+def test_every_export_of_a_trained_model_predicts_equal_bits(make, tmp_path):
     need("gcc")
     model = make()
     model.save(tmp_path / "m.treekit")
@@ -122,11 +122,11 @@ def test_every_artifact_of_a_trained_model_is_equal_to_it_bit_for_bit(make, tmp_
 
 
 @pytest.mark.matrix
-def test_a_chain_is_grown_to_its_full_depth():
+def test_chain_tree_is_grown_to_its_full_depth():
     assert chain_of_depth_900().depth == 900
 
 
-def test_many_votes_are_tied_where_ties_are_tried():
+def test_ten_tree_model_has_rows_with_tied_votes():
     model = ten_trees_with_tied_votes()
     rng = np.random.default_rng(2)
     shares = model.predict_proba(columns(rng.integers(0, 4, (2000, 4))))

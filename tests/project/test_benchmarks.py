@@ -22,7 +22,7 @@ NAMES = list(everything())
 @pytest.mark.system
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.filterwarnings("ignore::UserWarning", "ignore::DeprecationWarning:xgboost")
-def test_every_benchmark_has_figures_of_each_side_or_a_reason(
+def test_every_benchmark_reports_figures_or_a_reason_for_each_library(
     name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ):
     benchmark = everything()[name]
@@ -43,7 +43,7 @@ def test_every_benchmark_has_figures_of_each_side_or_a_reason(
     assert results.read(name, tmp_path).cases.keys() == result.cases.keys()
 
 
-def test_the_list_names_every_benchmark_with_its_line(capsys: pytest.CaptureFixture[str]):
+def test_benchmark_list_shows_every_benchmark(capsys: pytest.CaptureFixture[str]):
     main([])
     listed = capsys.readouterr().out
     assert all(one.line in listed for one in everything().values())
@@ -51,14 +51,14 @@ def test_the_list_names_every_benchmark_with_its_line(capsys: pytest.CaptureFixt
         main(["forrest"])
 
 
-def test_an_unknown_side_is_refused_by_name(capsys: pytest.CaptureFixture[str]):
+def test_unknown_library_to_compare_is_refused(capsys: pytest.CaptureFixture[str]):
     with pytest.raises(SystemExit):
         run(everything()["forest"], ["--toy", "--peers", "sklaern"])
     assert "no such side: sklaern" in capsys.readouterr().err
 
 
 @pytest.mark.system
-def test_the_peak_of_a_call_counts_what_it_held_and_gave_back():
+def test_peak_memory_of_a_call_includes_freed_memory():
     cells = 6_000_000
     _, cost = measured(lambda: float(np.ones(cells).sum()))
     if cost.memory is not None:  # the system may not tell
@@ -68,7 +68,7 @@ def test_the_peak_of_a_call_counts_what_it_held_and_gave_back():
 
 
 @pytest.mark.system
-def test_figures_of_a_process_of_its_own_are_those_of_this_one(tmp_path: Path):
+def test_benchmark_in_a_subprocess_gives_the_figures_of_this_process(tmp_path: Path):
     from benchmarks.apart import Failed, ask
     from benchmarks.data import points, save
     from benchmarks.sides import Work
@@ -89,13 +89,13 @@ def of(*rounds: dict[str, float], failed: str = "") -> Measured:
     return Measured(list(rounds), failed)
 
 
-def test_ratios_are_taken_round_by_round():
+def test_ratios_are_medians_over_rounds():
     ours, theirs = (of(*({"cpu": v} for v in own)) for own in ((1.0, 8.0, 3.0), (2.0, 8.0, 12.0)))
     assert ours.ratio(theirs, "cpu") == 0.5
     assert ours.ratio(of(failed="absent"), "cpu") is None
 
 
-def test_work_is_equal_if_leaves_and_accuracy_are_close():
+def test_results_are_comparable_if_leaves_and_accuracy_are_close():
     peer = of({"leaves": 1000, "quality": 0.9})
     assert tables.fairness(of({"leaves": 1090, "quality": 0.9029}), peer) == ""
     assert tables.fairness(of({"leaves": 890, "quality": 0.9}), peer) == "-11% leaves"
@@ -103,7 +103,7 @@ def test_work_is_equal_if_leaves_and_accuracy_are_close():
 
 
 @pytest.mark.system
-def test_the_table_of_probes_is_measured(tmp_path, monkeypatch, capsys):
+def test_table_of_verification_rows_is_regenerated(tmp_path, monkeypatch, capsys):
     copy = tmp_path / "README.md"
     copy.write_text(f"before\n{equality.BEGIN}\nold\n{equality.END}\nafter\n", encoding="utf-8")
     monkeypatch.setattr(equality, "PAGE", copy)
@@ -125,7 +125,7 @@ def aim(**more: object) -> aims.Aim:
     return aims.Aim("row", "work", "b", "a case", 0.5, "half of sklearn's", **more)
 
 
-def test_an_aim_is_met_by_the_ratio_of_rounds_and_only_on_the_same_work():
+def test_performance_target_is_met_by_ratio_on_comparable_results_only():
     def verdict(given: aims.Aim, **sides: Measured) -> str:
         return aims.judged(given, Result("b", {"a case of some": sides}), ANY).verdict
 
@@ -142,7 +142,7 @@ def test_an_aim_is_met_by_the_ratio_of_rounds_and_only_on_the_same_work():
     assert aims.judged(aim(), None, ANY).verdict == "not run"
 
 
-def test_an_aim_is_not_judged_by_a_run_of_another_size():
+def test_performance_target_is_not_evaluated_for_another_data_size():
     sides = {"treekit": of({"cpu": 0.1}), "sklearn": of({"cpu": 1.0})}
     sized = replace(ANY, parameters={"rows": Parameter(100, 9), "depths": Parameter((0, 8), (0,))})
     for rows, verdict in ((100, "yes"), (90, "run at another size: rows 90")):
@@ -151,7 +151,7 @@ def test_an_aim_is_not_judged_by_a_run_of_another_size():
         assert aims.judged(aim(against="sklearn"), found, sized).verdict == verdict
 
 
-def test_every_aim_names_a_figure_and_a_side_of_a_registered_benchmark():
+def test_every_performance_target_refers_to_a_registered_benchmark():
     for one in aims.AIMS:
         benchmark = everything()[one.benchmark]
         assert one.side in benchmark.own
@@ -161,6 +161,6 @@ def test_every_aim_names_a_figure_and_a_side_of_a_registered_benchmark():
     assert len({one.row for one in aims.AIMS}) == len(aims.AIMS)
 
 
-def test_the_page_has_a_place_for_every_benchmark():
+def test_results_page_has_a_section_for_every_benchmark():
     page = (results.RESULTS.parent / "RESULTS.md").read_text(encoding="utf-8")
     assert all(f"<!-- made: {name} -->" in page for name in NAMES)

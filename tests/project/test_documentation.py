@@ -81,7 +81,7 @@ def check_reference(site: Path) -> None:
     assert set(main.commands) - words("generated/commands.html") == set()
 
 
-def test_the_documentation_builds_without_warnings_and_is_complete(tmp_path: Path) -> None:
+def test_documentation_builds_without_warnings_and_is_complete(tmp_path: Path) -> None:
     # One test: a build writes to docs/generated/, which two workers must not do at once.
     paths = [str(ROOT), os.environ.get("PYTHONPATH", "")]
     done = subprocess.run(

@@ -57,11 +57,11 @@ def in_a_folder_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.chdir(tmp_path)
 
 
-def test_the_readme_fits_on_two_screens():
+def test_readme_fits_on_two_screens():
     assert len(TEXT.splitlines()) <= 120
 
 
-def test_the_table_of_equal_bits_has_every_kind_of_model_and_every_target():
+def test_equality_table_covers_every_kind_of_model_and_target():
     page = equality.PAGE.read_text(encoding="utf-8")
     table = page.partition(equality.BEGIN)[2].partition(equality.END)[0].strip().splitlines()
     cells = [[cell.strip() for cell in line.strip("|").split("|")] for line in table]
@@ -73,7 +73,7 @@ def test_the_table_of_equal_bits_has_every_kind_of_model_and_every_target():
     assert f"{len(equality.KINDS)} kinds of model in {len(equality.TARGETS)} targets" in TEXT
 
 
-def test_the_lines_of_python_print_what_is_shown(capsys: pytest.CaptureFixture[str]):
+def test_readme_python_lines_print_the_shown_output(capsys: pytest.CaptureFixture[str]):
     need("gcc")
     lines = block("From Python")
     assert len(lines) <= 11
@@ -87,7 +87,7 @@ def test_the_lines_of_python_print_what_is_shown(capsys: pytest.CaptureFixture[s
     }
 
 
-def test_ten_lines_of_commands_run(monkeypatch: pytest.MonkeyPatch):
+def test_readme_commands_run(monkeypatch: pytest.MonkeyPatch):
     need("gcc")
     shutil.copy(demo_table(), "horses.csv")
     served: list[object] = []
@@ -106,7 +106,7 @@ def test_ten_lines_of_commands_run(monkeypatch: pytest.MonkeyPatch):
     assert served
 
 
-def test_the_plugin_of_fifteen_lines_trains_by_its_name(
+def test_readme_plugin_trains_by_its_name(
     fresh_registry: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     lines = block("A plugin in fifteen lines")
@@ -131,7 +131,7 @@ def test_the_plugin_of_fifteen_lines_trains_by_its_name(
     assert (model.predict(demo_table()) != gini.predict(demo_table())).any()
 
 
-def test_the_map_of_the_code_names_every_room():
+def test_contributing_map_lists_every_subpackage():
     text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
     table = text.partition("## Map of the code")[2].partition("\n## ")[0]
     rooms = re.findall(r"`(\w+)/?`", "".join(re.findall(r"^\| (`.*?) \|", table, re.MULTILINE)))
@@ -294,7 +294,7 @@ class Shell:
 
 @pytest.mark.system
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
-def test_a_page_runs_as_it_stands(page: Path, tmp_path: Path):
+def test_code_of_a_page_runs_as_shown(page: Path, tmp_path: Path):
     text = page.read_text(encoding="utf-8")
     shell = Shell(tmp_path, page)
     for plugin in re.findall(r"^pip install (treekit-(?!ml\b)[\w-]+)$", text, re.MULTILINE):
@@ -318,7 +318,7 @@ def session(step: Step) -> tuple[str, int]:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
-def test_every_block_is_run_or_an_output(page: Path):
+def test_every_code_block_of_a_page_is_run_or_an_output(page: Path):
     text = page.read_text(encoding="utf-8")
     fences = re.findall(r"^```([^\n{]*)(?:\{.*)?$", text, re.MULTILINE)
     assert set(fences) <= {"", "c", "python", "sh", "text"}
@@ -339,7 +339,7 @@ def test_every_block_is_run_or_an_output(page: Path):
         ("...\nb", "a b", False),
     ],
 )
-def test_dots_stand_for_anything(shown: str, printed: str, same: bool):
+def test_dots_in_shown_output_match_anything(shown: str, printed: str, same: bool):
     assert agree(shown, printed) is same
 
 
@@ -358,12 +358,12 @@ def hooks(package: Path) -> list[str]:
     return [kind.name for kind in KINDS.values() if f"def {kind.hook}(" in text]
 
 
-def test_every_package_has_a_line_and_no_other():
+def test_plugin_table_lists_exactly_the_packages():
     assert list(ROWS) == [package.name for package in PACKAGES]
 
 
 @pytest.mark.parametrize("package", PACKAGES, ids=lambda package: package.name)
-def test_a_line_states_kinds_purpose_and_place(package: Path):
+def test_plugin_table_row_states_kinds_group_and_purpose(package: Path):
     kinds, uses, what, seen = (cell.strip() for cell in ROWS[package.name].split(" | "))
     assert kinds.split(", ") == hooks(package)
     assert uses in ("contract", "internals")
@@ -374,7 +374,7 @@ def test_a_line_states_kinds_purpose_and_place(package: Path):
     assert set(project["entry-points"]) == {KINDS[kind].group for kind in hooks(package)}
 
 
-def test_links_lead_to_what_is_there():
+def test_links_of_plugin_pages_are_valid():
     for page in ("README.md", "TUTORIAL.md"):
         text = (PLUGINS / page).read_text(encoding="utf-8")
         for target in re.findall(r"\]\(([^)]+)\)", text):
@@ -388,7 +388,7 @@ def test_links_lead_to_what_is_there():
 
 
 @pytest.mark.parametrize("package", PACKAGES, ids=lambda package: package.name)
-def test_a_figure_of_a_package_is_shown(package: Path):
+def test_figures_of_a_package_are_shown_in_the_table(package: Path):
     figures = [path.name for path in package.rglob("*") if path.suffix in (".svg", ".png")]
     assert not figures or any(name in ROWS[package.name] for name in figures)
 
@@ -471,7 +471,7 @@ def test_treekit_cannot_be_imported_in_isolated_examples(
 
 
 @pytest.mark.system
-def test_nothing_installed_can_be_imported_where_the_rules_are_read(
+def test_rule_reader_program_cannot_import_installed_packages(
     isolated: SimpleNamespace, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ):
     program = tmp_path / "program.py"
@@ -508,7 +508,7 @@ def hostile_table(path: Path) -> None:
 @pytest.mark.system
 @pytest.mark.parametrize("settings", [{}, {"ensemble": "forest", "trees": 3}])
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
-def test_the_reader_of_rules_executes_hostile_names_exactly(
+def test_rule_reader_program_executes_hostile_names_exactly(
     dtype: str, settings: dict, isolated: SimpleNamespace, tmp_path: Path
 ):
     table = tmp_path / "t.csv"
@@ -523,7 +523,7 @@ def test_the_reader_of_rules_executes_hostile_names_exactly(
 
 
 @pytest.mark.system
-def test_the_reader_of_rules_executes_ordered_lists(isolated: SimpleNamespace, tmp_path: Path):
+def test_rule_reader_program_executes_ordered_lists(isolated: SimpleNamespace, tmp_path: Path):
     table = tmp_path / "t.csv"
     hostile_table(table)
     model = treekit.train(table, "y", seed=1)
@@ -545,7 +545,7 @@ def test_the_reader_of_rules_executes_ordered_lists(isolated: SimpleNamespace, t
 @pytest.mark.parametrize(
     ("policy", "row"), [({"missing": "error"}, ",1"), ({"unknown": "error"}, "tin,1")]
 )
-def test_the_reader_of_rules_refuses_what_the_model_refuses(
+def test_rule_reader_program_refuses_what_the_model_refuses(
     policy: dict, row: str, isolated: SimpleNamespace, tmp_path: Path
 ):
     model = treekit.train({"a": ["oak", "elm"], "b": [1, 2], "y": ["p", "q"]}, "y", **policy)

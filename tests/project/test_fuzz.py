@@ -111,14 +111,14 @@ def test_a_damaged_model_file_is_refused_or_predicts_equally(tmp_path, count):
 
 
 @cases(100, 5000)
-def test_a_forged_model_file_is_refused_or_sound(tmp_path, count):
+def test_forged_model_file_is_refused_or_read_as_a_valid_model(tmp_path, count):
     forged = Subject("forged.treekit", FILES, load, assert_sound, broken_zip)
     refused, read = fuzz(forged, tmp_path, count)
     assert refused > read > 0
 
 
 @cases(5, 200)
-def test_any_model_forged_is_refused_or_sound(tmp_path, count):
+def test_any_forged_model_is_refused_or_read_as_a_valid_model(tmp_path, count):
     fuzz(Subject("sound.treekit", FILES, load, assert_sound, broken_zip), tmp_path, 0)  # imports
 
     @settings(
@@ -168,7 +168,7 @@ PROFILES = sorted((Path(__file__).parents[2] / "templates").glob("*/language.tom
 
 
 @cases(100, 3000)
-def test_a_broken_profile_of_a_language_is_refused_or_a_profile(tmp_path, count):
+def test_broken_language_profile_is_refused_or_read(tmp_path, count):
     broken = Subject(
         "language.toml",
         [path.read_bytes() for path in PROFILES],
@@ -197,7 +197,7 @@ def is_a_table(table) -> None:
 
 @cases(30, 1000)
 @pytest.mark.parametrize("ending", ["csv", "tsv", "csv.gz", "parquet", "feather"])
-def test_a_broken_table_is_refused_or_a_table(ending, tmp_path, count):
+def test_broken_table_is_refused_or_read(ending, tmp_path, count):
     seeds = [written(TABLE, ending, tmp_path), written("a\n1\n\n2\n", ending, tmp_path)]
     text = ending in ("csv", "tsv")
     ways = mixed(broken_text, broken_bytes) if text else broken_bytes

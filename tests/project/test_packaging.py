@@ -110,7 +110,7 @@ def install_wheel(wheel: Path, home: Path) -> Path:
     return python
 
 
-def test_the_wheel_holds_templates_tables_and_type_information(wheel: Path):
+def test_wheel_contains_templates_tables_and_type_information(wheel: Path):
     names = set(zipfile.ZipFile(wheel).namelist())
     assert "treekit/py.typed" in names
     shipped = [
@@ -130,7 +130,7 @@ def files(folder: Path) -> list[Path]:
     return [path for path in found if "__pycache__" not in path.parts and path.name[0] != "."]
 
 
-def test_the_wheel_exports_away_from_the_checkout(python: Path, tmp_path: Path):
+def test_wheel_exports_outside_the_checkout(python: Path, tmp_path: Path):
     command = [str(python), "-I", "-c", EXPORT]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
@@ -294,7 +294,7 @@ main()
 """
 
 
-def test_the_runtime_scores_explains_and_serves_without_the_libraries_of_training(tmp_path: Path):
+def test_runtime_install_scores_explains_and_serves_without_training_libraries(tmp_path: Path):
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     small = tomllib.loads((ROOT / "tools/runtime/pyproject.toml").read_text(encoding="utf-8"))
     left = set(project["dependencies"]) - set(small["project"]["dependencies"])

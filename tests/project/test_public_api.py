@@ -24,7 +24,7 @@ SHOWN = 60
 
 
 @pytest.mark.parametrize("name", sorted(SNAPSHOTS.keys() - {"artifacts.txt"}))
-def test_the_public_face_equals_its_snapshot(name: str):
+def test_public_api_equals_its_snapshot(name: str):
     path = FOLDER / name
     committed = path.read_text(encoding="utf-8") if path.is_file() else ""
     found = SNAPSHOTS[name]()
@@ -74,7 +74,7 @@ def test_the_estimators_import_numba_at_the_first_fit():
 
 
 @pytest.mark.parametrize("name", dir(treekit))
-def test_every_public_name_is_there(name: str):
+def test_every_public_name_is_an_attribute(name: str):
     assert getattr(treekit, name) is not None
 
 
@@ -90,7 +90,7 @@ def test_type_checkers_see_the_same_names():
     assert seen == set(dir(treekit))
 
 
-def test_a_star_brings_every_public_name():
+def test_star_import_provides_every_public_name():
     names: dict[str, object] = {}
     exec("from treekit import *", names)
     assert all(names[name] is getattr(treekit, name) for name in treekit.__all__)
@@ -109,18 +109,18 @@ def test_a_name_that_is_not_public_is_an_attribute_error():
 
 @pytest.mark.system
 @pytest.mark.parametrize("first", ["treekit", "treekit.export, treekit.verify", "treekit.cli"])
-def test_a_module_named_as_its_function_is_callable_in_any_import_order(first: str):
+def test_submodule_named_like_its_function_is_callable_in_any_import_order(first: str):
     calls = "print(*map(callable, (treekit.export, treekit.verify)))"
     assert run(f"import {first}; import treekit; {calls}") == "True True"
 
 
-def test_a_room_named_as_its_function_is_called_when_it_is_a_module_already():
+def test_imported_submodules_named_like_functions_stay_callable():
     for room in ("export", "verify"):
         assert callable(importlib.import_module(f"treekit.{room}"))
         assert callable(getattr(treekit, room))
 
 
-def test_a_callable_room_passes_its_arguments_on():
+def test_callable_submodule_passes_its_arguments_to_the_function():
     with pytest.raises(TypeError, match=r"export\(\) missing"):
         treekit.export()
     from treekit.export import export
@@ -128,16 +128,16 @@ def test_a_callable_room_passes_its_arguments_on():
     assert treekit.export.export is export
 
 
-def test_the_version_is_the_distribution_s():
+def test_version_equals_the_distribution():
     assert treekit.__version__ == metadata.version("treekit-ml")
 
 
-def test_the_replacement_of_the_bootstrap_is_named() -> None:
+def test_removed_bootstrap_names_its_replacement() -> None:
     with pytest.raises(AttributeError, match=r"use scipy\.stats\.bootstrap"):
         treekit.bootstrap  # noqa: B018
 
 
-def test_the_plugin_of_a_name_that_moved_is_named() -> None:
+def test_moved_name_names_its_plugin() -> None:
     with pytest.raises(
         AttributeError, match="install treekit-plot', then use 'from treekit_plot import"
     ):

@@ -34,7 +34,7 @@ def read(name: str) -> dict:
         ("vendor.citation-file-format", "CITATION.cff"),
     ],
 )
-def test_files_for_the_forge_fit_their_schemas(schema: str, names: str):
+def test_ci_and_repository_files_are_valid_against_their_schemas(schema: str, names: str):
     from check_jsonschema import main
     from click.testing import CliRunner
 
@@ -64,7 +64,7 @@ def test_workflows_have_read_permissions_unless_a_job_requests_more(path: Path):
     assert workflow["permissions"] == {"contents": "read"}
 
 
-def test_the_releases_of_python_are_those_of_the_classifiers():
+def test_tested_python_versions_equal_the_classifiers():
     prefix = "Programming Language :: Python :: 3."
     named = [c.removeprefix(prefix) for c in PROJECT["classifiers"] if c.startswith(prefix)]
     wanted = [f"3.{minor}" for minor in named]
@@ -74,7 +74,7 @@ def test_the_releases_of_python_are_those_of_the_classifiers():
         assert jobs[job]["strategy"]["matrix"]["python"] == wanted
 
 
-def test_the_recipe_of_conda_needs_what_the_distribution_needs():
+def test_conda_recipe_has_the_requirements_of_the_distribution():
     recipe = read("conda/recipe.yaml")
     assert recipe["package"]["name"] == PROJECT["name"]
     python, *run = recipe["requirements"]["run"]
@@ -107,12 +107,12 @@ def repository(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_the_notes_of_a_release_are_its_section_of_the_changelog(repository: Path):
+def test_release_notes_are_the_section_of_the_changelog(repository: Path):
     notes = release_notes.make_notes(f"v{treekit.__version__}", repository)
     assert notes == "### Added\n\n- Trees.\n"
 
 
-def test_a_tag_that_fits_no_file_or_section_is_refused(repository: Path):
+def test_tag_without_matching_version_or_section_is_refused(repository: Path):
     with pytest.raises(ValueError, match=r"tag is v9.9.9, but treekit/_version.py states"):
         release_notes.make_notes("v9.9.9", repository)
     (repository / "CHANGELOG.md").write_text("## [Unreleased]\n\n- Trees.\n", encoding="utf-8")

@@ -63,7 +63,7 @@ def deep(at: float, *, swapped: bool = False) -> Model:
 
 
 @given(models(kinds=ALL_KINDS))
-def test_a_model_does_not_differ_from_itself(model):
+def test_comparing_a_model_with_itself_shows_no_difference(model):
     rules = model.rules()
     same = compare_rules(rules, rules)
     assert same is not None
@@ -93,7 +93,7 @@ def test_the_order_of_conditions_is_not_a_change():
     assert (found.unchanged, found.changes) == (3, ())
 
 
-def test_added_and_removed_rules_mirror_each_other():
+def test_swapping_the_models_swaps_added_and_removed_rules():
     one, other = deep(0.5).rules(), classes(2.0).rules()
     there, back = compare_rules(one, other), compare_rules(other, one)
     assert there.unchanged == back.unchanged == 0
@@ -105,7 +105,7 @@ def test_added_and_removed_rules_mirror_each_other():
     assert marks == {"-", "+"}
 
 
-def test_the_order_of_a_list_counts():
+def test_rule_order_is_compared_in_ordered_lists_only():
     text = str(classes(2.0).rules())
     text = text.replace("rule 1", "rule\n  if sugar > 9\n  then yes\n\nrule 1", 1)
     listed = revise_model(classes(2.0), read_edited(text)).rules()
@@ -139,7 +139,7 @@ def test_forests_of_other_sizes_are_not_compared_rule_by_rule():
 # ---------------------------------------------------------------- predictions
 
 
-def test_rows_that_switch_are_named_and_counted():
+def test_rows_with_changed_predictions_are_listed_and_counted():
     (change,) = compare_predictions(classes(2.5), classes(1.5), TABLE)
     assert change.changed == [1]
     assert change.switches == (("no", "yes", [1]),)
@@ -157,7 +157,7 @@ def test_an_edit_without_changed_predictions_is_reported():
     assert change.lines()[0] == "ripe: the prediction changes for 0 of 4 rows"
 
 
-def test_a_table_without_the_target_still_shows_what_switches():
+def test_table_without_the_target_shows_changed_predictions():
     rows = {"age": [2.0, 3.0], "sugar": [None, None], "colour": [None, None]}
     (change,) = compare_predictions(classes(3.5), classes(1.5), rows)
     assert change.changed == [0, 1]
@@ -165,7 +165,7 @@ def test_a_table_without_the_target_still_shows_what_switches():
     assert len(change.lines()) == 2
 
 
-def test_rows_whose_target_is_missing_are_not_judged():
+def test_rows_with_a_missing_target_are_not_scored():
     rows = {**TABLE, "ripe": [None, "yes", None, "yes"]}
     (change,) = compare_predictions(classes(2.5), classes(1.5), rows)
     assert change.scores[:2] == (0.5, 1.0)
@@ -173,7 +173,7 @@ def test_rows_whose_target_is_missing_are_not_judged():
     assert change.scores is None
 
 
-def test_changes_of_numbers_are_measured():
+def test_changes_of_regression_predictions_are_measured():
     (change,) = compare_predictions(numbers(3.0), numbers(5.0), TABLE)
     assert change.changed == [2, 3]
     assert (change.largest, change.mean) == (2.0, 1.0)
@@ -183,7 +183,7 @@ def test_changes_of_numbers_are_measured():
     assert change.scores[2:] == pytest.approx((0.5, 0.5 - half, 0.5 + half))
 
 
-def test_the_interval_of_a_paired_difference_is_that_of_the_literature():
+def test_interval_of_a_paired_difference_equals_the_literature():
     # A. Agresti, Categorical Data Analysis, 2nd ed. 2002, section 10.1.1: of 1,600 people 794
     # approve twice, 150 only first, 86 only then, 570 never; the difference of the shares is
     # -0.04 with a 95% interval of -0.06 to -0.02.
@@ -206,7 +206,7 @@ def test_the_interval_of_a_paired_difference_is_that_of_the_literature():
     assert change.scores[3:] == pytest.approx((-0.0586, -0.0213), abs=1e-4)
 
 
-def test_groups_are_the_rows_of_each_cell():
+def test_comparison_by_a_column_groups_rows_by_its_values():
     (change,) = compare_predictions(classes(2.5), classes(1.5), TABLE, "colour")
     assert {name: parts[:2] for name, parts in change.groups.items()} == {
         "colour=red": (2, 1),

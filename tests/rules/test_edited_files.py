@@ -42,7 +42,7 @@ GROUPED = (
 
 @pytest.mark.parametrize("written", GROUPED)
 @pytest.mark.parametrize("regression", [False, True])
-def test_advice_names_only_numbers_of_the_text(written, regression):
+def test_advice_of_errors_quotes_only_numbers_of_the_text(written, regression):
     model = pay_model(regression=regression)
     text = text_of(model)
     old, new = ("then 1050.5", "then ") if regression else ("pay <= 1050", "pay <= ")
@@ -83,7 +83,7 @@ def test_invalid_numbers_are_refused(written, regression):
         *(("1.5E+03", 1500), ("2E−3", 0.002), ("1050.0", 1050), ("05", 5)),
     ],
 )
-def test_other_signs_of_a_number_are_read(written, read):
+def test_alternative_notations_of_numbers_are_read(written, read):
     text = text_of(pay_model()).replace("1050", written)
     schema = read_edited(text).schema
     bounds = [rule.conditions[0] for rule in read_edited(text)]
@@ -211,7 +211,7 @@ def test_ascii_signs_are_read_in_chinese():
     read_as(text.replace("≤", "<="), model)
 
 
-def test_several_editors_after_one_another_are_read():
+def test_changes_of_several_editors_in_sequence_are_read():
     model = quoted_model()
     text = text_of(model)
     for editor in ("capitals", "curly_quotes", "no_break_spaces", "minus", "arrow", "crlf", "bom"):
@@ -314,12 +314,12 @@ def test_files_in_unicode_are_read(encoding, tmp_path):
         (b"sep=;\nrule;tree;node;if;then\n", "a table of rules"),
     ],
 )
-def test_other_files_are_refused_by_name(content, said, tmp_path):
+def test_other_files_are_refused(content, said, tmp_path):
     with pytest.raises(DataError, match=said):
         loaded(content, tmp_path)
 
 
-def test_a_table_of_rules_is_refused_whatever_wrote_it(tmp_path):
+def test_csv_table_of_rules_is_refused_as_edited_rules(tmp_path):
     path = tmp_path / "rules.csv"
     treekit.write_rules(rules_edited_melons(), path)
     for content in (path.read_bytes(), path.read_bytes().replace(b",", b";")):

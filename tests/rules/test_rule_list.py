@@ -80,7 +80,7 @@ def worked_example():
     return make_model(schema, [build_tree(root, schema)])
 
 
-def test_the_text_of_a_small_tree_reads_as_an_auditor_expects():
+def test_text_of_a_small_tree_has_the_expected_lines():
     text = str(rules(worked_example()))
     body = text[text.index("\n\nrule 3") + 2 : text.index("\n\nrule 4")]
     assert body.splitlines() == [
@@ -92,7 +92,7 @@ def test_the_text_of_a_small_tree_reads_as_an_auditor_expects():
     ]
 
 
-def test_the_notes_state_all_that_every_rule_relies_on():
+def test_notes_of_the_text_state_policies_votes_and_columns():
     text = str(rules(worked_example()))
     head, notes = text[: text.index("\n\nrule 1")], text[text.index("\n\nHow to read this") :]
     assert head == ('treekit rules, format 4\nPredicts income: one of "<=50K", ">50K". Rules: 5.')
@@ -117,7 +117,7 @@ def test_a_forest_states_how_its_trees_vote():
 
 @given(st.data())
 @settings(max_examples=examples(60))
-def test_the_text_alone_sums_to_what_the_model_sums_to(data):
+def test_rules_parsed_from_text_give_the_sums_of_the_model(data):
     model = data.draw(models())
     rows = data.draw(matrices(model))
     text = str(rules(model))
@@ -128,7 +128,7 @@ def test_the_text_alone_sums_to_what_the_model_sums_to(data):
 
 @given(st.data())
 @settings(max_examples=examples(40))
-def test_in_each_tree_exactly_one_rule_fits_a_row_and_the_fast_sums_are_the_slow_ones(data):
+def test_one_rule_per_tree_matches_a_row_and_sums_equal_the_oracle(data):
     model = data.draw(models())
     listed = rules(model)
     rows = data.draw(matrices(model, max_rows=6))
@@ -139,7 +139,7 @@ def test_in_each_tree_exactly_one_rule_fits_a_row_and_the_fast_sums_are_the_slow
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("classes", [("a", "b", "c"), ()])
-def test_models_of_every_split_kind_run_from_their_text(dtype, classes):
+def test_models_of_every_split_kind_predict_from_their_text(dtype, classes):
     model = random_model(5, mixed_schema(classes, dtype=dtype), n_trees=4, n_splits=60)
     rows = np.array(probe_rows(model, n_random=400))
     read = parse_rules(export_rules(model, "m")["m.rules.txt"].decode())
@@ -155,7 +155,7 @@ def test_overlapping_rules_are_summed_as_stated_in_the_text():
 
 
 @pytest.mark.matrix
-def test_more_rules_than_a_block_holds_are_all_executed():
+def test_rules_beyond_one_block_are_all_executed():
     schema = Schema((Column("x"),), task="regression")
     model = chain(4900, schema)
     rows = np.linspace(-2, 4902, 501)[:, None]
@@ -172,7 +172,7 @@ def test_a_chain_of_depth_900_is_written_and_run():
     assert np.array_equal(read.sums(rows), sum_leaf_values(model, rows))
 
 
-def test_records_hold_labels_shares_levels_and_bounds():
+def test_rule_records_contain_labels_shares_categories_and_bounds():
     rule = rules(worked_example())[2]
     assert (rule.tree, rule.leaf, rule.support, rule.label) == (0, 8, 1204.0, ">50K")
     assert rule.units == (5197593, 11579623)
@@ -192,7 +192,7 @@ def test_a_rule_list_is_a_sequence_of_rules():
         listed[5]
 
 
-def test_a_rule_that_no_row_can_match_states_so():
+def test_unsatisfiable_rule_is_marked():
     schema = adult_like()
     root = threshold("age", 5, threshold("age", 9, leaf([1, 0]), leaf([0, 1])), leaf([1, 1]))
     listed = rules(make_model(schema, [build_tree(root, schema)]))
@@ -201,7 +201,7 @@ def test_a_rule_that_no_row_can_match_states_so():
     assert [c.known or c.missing for c in listed[1].conditions] == [False]
 
 
-def test_a_refused_row_is_refused_by_the_text_too():
+def test_row_refused_by_the_model_is_refused_by_the_text():
     schema = adult_like()
     tree = build_tree(
         multiway("workclass", {"Private": leaf([1, 0]), "State-gov": leaf([0, 1])}), schema
@@ -221,12 +221,12 @@ def test_a_refused_row_is_refused_by_the_text_too():
                 read.sums(rows)
 
 
-def test_rows_of_the_wrong_width_are_named():
+def test_rows_of_the_wrong_width_are_refused():
     with pytest.raises(DataError, match="2 columns; the rules need 3"):
         rules(worked_example()).sums([[1, 2]])
 
 
-def test_hostile_names_neither_break_nor_forge_a_line():
+def test_hostile_names_are_quoted_within_a_line():
     n = len(HOSTILE)
     columns = tuple(
         Column(name, "nominal", tuple(HOSTILE)) if i % 2 else Column(name)
@@ -262,7 +262,7 @@ def test_labels_keep_their_type(labels):
 
 
 @given(st.text())
-def test_any_text_reads_back_from_its_quotes(text):
+def test_any_text_is_unquoted_unchanged(text):
     assert unquote_text(quote_text(text)) == text
     assert parse_name(quote_name(text)) == text
     assert parse_label(quote_label(text)) == text
@@ -270,13 +270,13 @@ def test_any_text_reads_back_from_its_quotes(text):
 
 
 @pytest.mark.parametrize("token", ['"\\x41"', '"a"b"', '"\\u0041"', '"\n"', '"\\"'])
-def test_a_text_quoted_otherwise_is_not_read(token):
+def test_improperly_quoted_text_is_refused(token):
     with pytest.raises(ValueError, match="properly quoted"):
         unquote_text(token)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
-def test_numerals_are_short_and_read_back(dtype):
+def test_numbers_are_written_shortly_and_parsed_equal(dtype):
     @given(finite(dtype))
     def check(x):
         (text,) = format_numbers(np.array([x]), dtype)
@@ -290,7 +290,7 @@ def test_numerals_are_short_and_read_back(dtype):
 
 
 @given(st.integers(1, 2**53), st.data())
-def test_shares_are_the_shortest_decimals_that_read_back_to_the_votes(total, data):
+def test_shares_are_the_shortest_decimals_that_restore_the_votes(total, data):
     units = data.draw(st.integers(0, total))
     text = format_share(units, total)
     assert parse_share(text, total) == units
@@ -336,7 +336,7 @@ def broken_texts():
 
 
 @pytest.mark.parametrize(("text", "said"), list(broken_texts()))
-def test_a_text_that_is_not_exactly_a_rule_list_is_refused_with_its_line(text, said):
+def test_invalid_rule_text_is_refused_with_its_line(text, said):
     with pytest.raises(ModelFileError, match=r"line \d+ of the rules") as caught:
         parse_rules(text)
     assert said in str(caught.value)
@@ -345,7 +345,7 @@ def test_a_text_that_is_not_exactly_a_rule_list_is_refused_with_its_line(text, s
 @pytest.mark.parametrize("reader", [parse_rules, read_edited])
 @pytest.mark.parametrize("evil", ['"' + '\\"' * 50_000, '"  \\' * 25_000])
 @pytest.mark.parametrize("start", ["Predicts ", "  then "])
-def test_quotes_that_nothing_closes_are_refused_at_once(start, evil, reader):
+def test_unclosed_quotes_are_refused_quickly(start, evil, reader):
     text = str(rules(worked_example()))
     at = text.index(start) + len(start)
     began = time.perf_counter()
@@ -354,7 +354,7 @@ def test_quotes_that_nothing_closes_are_refused_at_once(start, evil, reader):
     assert time.perf_counter() - began < 5  # a minute, if each quote were looked for anew
 
 
-def test_an_edited_tie_of_an_odd_number_of_votes_keeps_its_label():
+def test_edited_tie_of_an_odd_number_of_votes_keeps_its_label():
     listed = random_model(1, mixed_schema(), n_trees=3).rules()
     pattern = r"(then no   support \S+   ).*(\n\nHow)"
     text = re.sub(pattern, r"\1no: 0.5, yes: 0.5\2", str(listed))
@@ -391,7 +391,7 @@ def test_regression_rules_name_exact_numbers():
     assert np.array_equal(parse_rules(text).sums(rows), sum_leaf_values(model, np.array(rows)))
 
 
-def test_conditions_name_the_missing_values_that_meet_them():
+def test_conditions_state_whether_missing_values_match():
     schema = adult_like()
     apart = is_missing("capital gain", leaf([4, 4]), leaf([373, 831]))
     inner = threshold("age", 61, apart, leaf([3, 1]), missing=0)
@@ -446,7 +446,7 @@ def body(listed):
 
 @given(st.data())
 @settings(max_examples=examples(40))
-def test_a_joined_list_sums_as_the_model_does_is_never_longer_and_reads_back(data):
+def test_merged_rules_sum_as_the_model_and_are_never_more(data):
     model = few_answers(data.draw, data.draw(models(kinds=ALL_KINDS)))
     rows = data.draw(matrices(model, max_rows=8))
     leaves, short = rules(model), joined_rules(model)
@@ -482,7 +482,7 @@ def test_a_split_with_equal_leaves_is_removed():
     assert training_measures(joined_rules(model)).coverage.tolist() == [0.8, 0.2]
 
 
-def test_branches_with_equal_predictions_are_joined_as_one_set_of_values():
+def test_branches_with_equal_predictions_are_merged():
     branches = {"green": leaf(YES), "white": leaf(NO), "black": leaf(YES), "red": leaf([1, 1])}
     model = model_of(multiway("colour", branches, missing=2))
     assert [lines[0] for lines in body(joined_rules(model))] == [
@@ -494,7 +494,7 @@ def test_branches_with_equal_predictions_are_joined_as_one_set_of_values():
     assert joined_rules(model)[0].support == 8.0
 
 
-def test_a_leaf_for_missing_values_joins_its_niece():
+def test_leaf_of_missing_values_is_merged_with_an_equal_leaf():
     known = threshold("density", 2.0, leaf(YES), leaf(NO))
     model = model_of(is_missing("density", leaf(YES), known))
     assert [lines[0] for lines in body(joined_rules(model))] == [
@@ -503,7 +503,7 @@ def test_a_leaf_for_missing_values_joins_its_niece():
     ]
 
 
-def test_intervals_that_touch_join_and_those_apart_do_not():
+def test_adjacent_intervals_are_merged_and_separate_ones_are_not():
     upper = threshold("density", 3.0, leaf(YES), leaf(NO))
     model = model_of(
         threshold("density", 1.0, leaf(NO), threshold("density", 2.0, leaf(YES), upper))
@@ -515,7 +515,7 @@ def test_intervals_that_touch_join_and_those_apart_do_not():
     ]
 
 
-def test_rows_that_divide_keep_one_range_of_their_mass():
+def test_merged_rules_of_fractional_instances_keep_their_sums():
     branches = {"green": leaf(YES), "black": leaf(YES), "white": leaf([4, 0]), "red": leaf(YES)}
     model = model_of(multiway("colour", branches), missing="fractional")
     short = joined_rules(model)
@@ -528,7 +528,7 @@ def test_rows_that_divide_keep_one_range_of_their_mass():
     assert short.sums(rows).tolist() == [evaluate.sums(model, row) for row in rows]
 
 
-def test_a_test_that_may_be_unknown_is_kept_where_missing_values_are_refused():
+def test_oblique_condition_that_may_be_undefined_is_kept_with_missing_error():
     split = oblique({"density": 1.0, "sugar": -1.0}, 0.0, leaf(YES), leaf(NO), missing=1)
     outer = oblique({"density": 1.0, "sugar": 1.0}, 0.0, split, leaf(NO), missing=0)
     model = model_of(outer, missing="error")
@@ -539,7 +539,7 @@ def test_a_test_that_may_be_unknown_is_kept_where_missing_values_are_refused():
 
 @given(st.data())
 @settings(max_examples=examples(25))
-def test_decisions_give_the_labels_of_the_model_in_no_more_rules(data):
+def test_decisions_predict_the_labels_of_the_model_with_no_more_rules(data):
     model = data.draw(models())
     if model.schema.task == "regression" or model.n_trees > 1:
         return
@@ -560,7 +560,7 @@ def test_decisions_give_the_labels_of_the_model_in_no_more_rules(data):
         assert labels == np.reshape(wanted, (len(rows), -1)).tolist()
 
 
-def test_decisions_join_different_shares_with_a_note():
+def test_decisions_merge_rules_of_different_shares_with_a_note():
     root = threshold("density", 0.5, leaf([1, 3]), threshold("sugar", 1.0, leaf([0, 5]), leaf(NO)))
     model = model_of(root)
     short = model.rules(decisions=True)
@@ -584,7 +584,7 @@ def test_decisions_join_different_shares_with_a_note():
     assert training_measures(two).confidence[:, 0].tolist() == [8 / 9, 1.0]
 
 
-def test_costs_decide_a_label_once():
+def test_decisions_apply_costs_once():
     root = threshold("density", 0.5, leaf([4, 1]), leaf([9, 1]))
     model = model_of(root, costs=[[0, 1], [5, 0]])
     short = model.rules(decisions=True)
@@ -592,7 +592,7 @@ def test_costs_decide_a_label_once():
     assert short.costs is None
 
 
-def test_several_targets_are_decided_together():
+def test_decisions_of_several_targets_are_merged_together():
     schema = melons(more=(Output("size", (1, 2)),))
     root = threshold("density", 0.5, leaf([1, 3, 2, 0]), leaf([0, 3, 3, 1]))
     (rule,) = model_of(root, schema).rules(decisions=True)
@@ -667,7 +667,7 @@ def rules_wide_body(model, number):
 @pytest.mark.matrix
 @given(st.data())
 @settings(max_examples=examples(60))
-def test_the_text_of_any_model_alone_sums_to_what_the_model_means(data):
+def test_rules_parsed_from_any_model_text_give_the_reference_sums(data):
     model = data.draw(models(kinds=ALL_KINDS))
     rows = data.draw(matrices(model, max_rows=8))
     text = str(rules(model))
@@ -679,7 +679,7 @@ def test_the_text_of_any_model_alone_sums_to_what_the_model_means(data):
 
 @given(st.data())
 @settings(max_examples=examples(40))
-def test_in_each_tree_the_parts_of_a_row_add_up_to_its_mass(data):
+def test_fractions_of_a_row_sum_to_its_mass_in_each_tree(data):
     model = data.draw(models(kinds=ALL_KINDS))
     listed = rules(model)
     for row in data.draw(matrices(model, max_rows=4)):
@@ -689,7 +689,7 @@ def test_in_each_tree_the_parts_of_a_row_add_up_to_its_mass(data):
         assert oracle.sums(listed, row) == listed.sums(row[None])[0].tolist()
 
 
-def test_infinities_that_cancel_are_unknown_even_where_missing_values_are_refused():
+def test_undefined_sum_of_infinities_is_unknown_with_missing_error():
     split = oblique({"density": 1.0, "sugar": -1.0}, 0.0, leaf([3, 1]), leaf([0, 4]), missing=1)
     model = make_model(fruit(), [build_tree(split, fruit())], missing="error")
     rows = [[INF, INF, 0.0], [1.0, 2.0, 0.0], [-INF, 3.0, 0.0]]
@@ -714,7 +714,7 @@ def test_an_oblique_rule_shows_its_inequality():
     )
 
 
-def test_a_long_sum_stands_in_the_header_alone():
+def test_long_oblique_sum_is_written_only_in_the_header():
     schema = Schema(tuple(Column(f"measurement {i}") for i in range(6)), classes=("a", "b"))
     weights = {f"measurement {i}": 0.1 * (i + 1) for i in range(6)}
     split = oblique(weights, 1 / 3, leaf([1, 0]), leaf([0, 1]))
@@ -759,7 +759,7 @@ def test_conditions_of_divided_rules_are_not_merged():
     assert listed.sums(row).tolist() == [evaluate.sums(model, row[0])]
 
 
-def test_rules_of_equal_numbers_are_not_joined_if_parts_are_rounded():
+def test_rules_of_equal_numbers_are_not_merged_if_fractions_are_rounded():
     schema = fruit(task="regression", classes=())
     same = threshold("sugar", 0.5, leaf(-0.1, weight=3.0), leaf(-0.1, weight=7.0))
     root = threshold("density", 2.5, same, leaf(0.3, weight=6.0))
@@ -768,7 +768,7 @@ def test_rules_of_equal_numbers_are_not_joined_if_parts_are_rounded():
     assert model.rules().sums([row]).tolist() == [evaluate.sums(model, row)]
 
 
-def test_the_question_whether_a_value_is_missing_divides_no_row():
+def test_missing_value_splits_do_not_divide_fractional_instances():
     tree = build_tree(is_missing("colour", leaf([1, 0]), leaf([0, 3])), fruit())
     model = make_model(fruit(), [tree], missing="fractional")
     assert [rules_wide_body(model, number)[0] for number in (1, 2)] == [
@@ -791,14 +791,14 @@ def test_costs_are_a_table_and_decide_each_rule():
     assert read[0].label == "ripe"
 
 
-def test_a_rule_of_a_hard_vote_has_one_vote():
+def test_rule_of_hard_voting_has_one_vote():
     text = str(rules(oblique_model(voting="hard")))
     assert "votes    1\n" in text
     assert "  then unripe   support 4   unripe: 1\n" in text
     assert parse_rules(text).voting == "hard"
 
 
-def test_each_of_several_targets_has_its_line():
+def test_each_of_several_targets_has_its_own_line():
     schema = fruit(more=(Output("size", (1, 2, 3)), Output("sort", ("a b", "c"))))
     split = threshold("density", 0.5, leaf([0, 1, 0, 1, 3, 1, 1]), leaf([1, 3, 3, 1, 0, 0, 2]))
     model = make_model(schema, [build_tree(split, schema)])
@@ -824,7 +824,7 @@ def test_several_numbers_are_stated_exactly():
     assert [answer.value for answer in read[1].answers] == [1.5, -2.0]
 
 
-def test_a_leaf_without_training_rows_predicts_as_above():
+def test_leaf_without_training_rows_states_that_it_predicts_as_its_parent():
     below = multiway("colour", {"red": leaf([3, 1]), "green": leaf([3, 1], 0)})
     other = subset("colour", ["red"], leaf([1, 0], 0), leaf([1, 1]))
     trees = [threshold("density", 0.5, below, other)]
@@ -879,13 +879,13 @@ def rules_wide_broken_texts():
 
 
 @pytest.mark.parametrize(("text", "said"), list(rules_wide_broken_texts()))
-def test_a_text_of_the_new_kinds_is_read_as_strictly(text, said):
+def test_invalid_text_of_every_rule_kind_is_refused_with_its_line(text, said):
     with pytest.raises(ModelFileError, match=r"line \d+ of the rules") as caught:
         parse_rules(text)
     assert said in str(caught.value)
 
 
-def test_hostile_names_stay_inside_their_quotes_in_tests_and_targets():
+def test_hostile_names_are_quoted_in_conditions_and_targets():
     names = ["a * b", "test 1 holds", "x; if that is unknown: y", "1 + 1", "rather than"]
     columns = (*(Column(name) for name in names), Column("c", "nominal", ("}", '"', "; if")))
     more = (Output("then\n", ("a: 1", ", b")),)

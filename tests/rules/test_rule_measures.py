@@ -59,7 +59,7 @@ def slow_pairs(listed, rows):
 
 @given(st.data())
 @settings(max_examples=examples(40))
-def test_the_rules_that_answer_a_row_are_those_of_the_oracle_in_any_order_of_list(data):
+def test_matching_rules_of_a_row_equal_the_oracle_for_any_list_order(data):
     model = data.draw(models(kinds=ALL_KINDS))
     rows = data.draw(matrices(model, max_rows=6))
     listed = rules(model)
@@ -90,7 +90,7 @@ def without_last_conditions(listed):
 
 @given(st.data())
 @settings(max_examples=examples(25))
-def test_measures_of_a_table_are_those_counted_pair_by_pair(data):
+def test_measures_of_a_table_equal_the_pairwise_oracle(data):
     model = data.draw(models(kinds=ALL_KINDS))
     rows = data.draw(matrices(model, max_rows=8))
     listed = rules(model)
@@ -170,7 +170,7 @@ def test_a_table_is_read_by_the_names_of_its_columns_and_labels_are_texts():
     assert again.confidence[1, 0] == 0.25
 
 
-def test_the_spread_of_numbers_far_from_zero_does_not_cancel():
+def test_spread_of_numbers_far_from_zero_is_exact():
     schema = melons(task="regression", classes=())
     model = make_model(schema, [build_tree(leaf(1e9), schema)])
     y = 1e9 + np.tile([-0.5, 0.5], 3000)  # more than a block of rows
@@ -179,7 +179,7 @@ def test_the_spread_of_numbers_far_from_zero_does_not_cancel():
     assert math.isclose(found.spread[0, 0], 0.5)
 
 
-def test_shapes_and_weights_that_do_not_match_are_named():
+def test_mismatched_shapes_and_weights_are_refused():
     ordered = replace(without_last_conditions(rules(melon_model())), order="first")
     with pytest.raises(DataError, match="one weight for each row"):
         table_measures(ordered, [[0.1, 0.0]], [[0, 1]])
@@ -187,7 +187,7 @@ def test_shapes_and_weights_that_do_not_match_are_named():
         table_measures(ordered, [[0.1, 0.0]], [0], [-1.0])
 
 
-def test_several_targets_are_measured_each_by_its_own_column():
+def test_measures_of_several_targets_use_their_own_columns():
     schema = melons(more=(Output("size", (1, 2)),))
     root = is_missing("density", leaf([1, 0, 0, 1]), leaf([0, 3, 3, 0]))
     listed = rules(make_model(schema, [build_tree(root, schema)]))

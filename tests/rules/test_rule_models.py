@@ -160,7 +160,7 @@ def has_vacuous_rules(listed: RuleList) -> bool:
 
 @given(st.data())
 @settings(max_examples=examples(40))
-def test_a_list_is_the_model_that_it_was_read_from(data):
+def test_rule_list_converts_to_a_model_of_equal_sums(data):
     model = data.draw(lists())
     listed = model.rules()
     if all(tree.n_leaves == 1 for tree in model.trees):
@@ -181,7 +181,7 @@ def test_a_list_is_the_model_that_it_was_read_from(data):
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_every_sort_of_condition_comes_back(name):
+def test_every_kind_of_condition_is_kept_by_the_model_of_a_list(name):
     model = MODELS[name]()
     listed = model.rules()
     again = listed.model({"rules": 6}, {"made": "by hand"})
@@ -195,7 +195,7 @@ def test_every_sort_of_condition_comes_back(name):
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_a_text_that_was_read_is_a_model(name):
+def test_rules_parsed_from_text_convert_to_a_model(name):
     model = MODELS[name]()
     text = str(model.rules())
     read = parse_rules(text)
@@ -245,7 +245,7 @@ def nothing(schema: Schema, rows: int) -> dict[str, list[None]]:
 # ------------------------------------------------------------------ files
 
 
-def test_a_list_is_saved_and_other_models_are_saved_as_before(tmp_path):
+def test_rule_list_model_is_saved_and_format_of_other_models_is_unchanged(tmp_path):
     model = classes_model()
     model.save(tmp_path / "list.treekit")
     same(load(tmp_path / "list.treekit").rules(), model.rules())
@@ -268,7 +268,7 @@ def stamp(path) -> tuple[int, bool]:
 # ------------------------------------------------------------------ refusals
 
 
-def test_invalid_lists_are_refused_by_name():
+def test_invalid_lists_are_refused():
     schema = mixed_schema()
     chain = build_tree(ordered_short(schema), schema)
     for field, at, value, words in (
@@ -301,7 +301,7 @@ def ordered_short(schema: Schema) -> Node:
     return rule([above("size", 1.0), one_of(schema, "colour", "red")], leaf([0, 5]), node)
 
 
-def test_conditions_that_lists_cannot_express_are_refused_by_name():
+def test_conditions_unsupported_by_rule_lists_are_refused():
     schema = mixed_schema()
     split = oblique({"size": 0.5, "age": -1.25}, 0.875, leaf([3, 1]), leaf([0, 4]))
     with pytest.raises(ModelError, match=r"rule 1 has a test of several columns.*without oblique"):
@@ -332,7 +332,7 @@ def thousands(n: int) -> Model:
     return make_model(schema, trees)
 
 
-def test_thousands_of_rules_are_one_list_and_more_are_refused():
+def test_lists_of_thousands_of_rules_are_accepted_up_to_a_limit():
     model = thousands(MAX_DEPTH)
     assert (model.depth, len(model.rules())) == (MAX_DEPTH, MAX_DEPTH + 1)
     same(model.rules().model().rules(), model.rules())
@@ -350,7 +350,7 @@ def test_thousands_of_rules_are_exported_without_recursion(target, tmp_path):
     assert treekit.export(thousands(1500), target, tmp_path / "deep")[0].stat().st_size > 10_000
 
 
-def test_training_like_a_list_is_refused():
+def test_train_like_a_rule_list_is_refused():
     with pytest.raises(SettingError, match="is a rule list, which has no training settings"):
         treekit.train({"x": [1, 2], "y": ["a", "b"]}, "y", like=classes_model())
 
@@ -376,7 +376,7 @@ WITH_OTHERS = [
 
 
 @pytest.mark.parametrize("name", WITH_OTHERS)
-def test_lists_are_equal_in_python_c_onnx_and_rules(name, tmp_path):
+def test_rule_lists_predict_equally_in_python_c_onnx_and_rules(name, tmp_path):
     need("gcc")
     targets = [("python", {"form": "table"}), ("c", {"form": "table"}), ("onnx", {}), ("rules", {})]
     proved_equal(MODELS[name](), tmp_path, targets)
@@ -385,7 +385,7 @@ def test_lists_are_equal_in_python_c_onnx_and_rules(name, tmp_path):
 @pytest.mark.parametrize(
     "name", ["ordered", pytest.param("weighted sum", marks=pytest.mark.matrix)]
 )
-def test_lists_are_equal_in_nested_tests(name, tmp_path):
+def test_rule_lists_predict_equally_in_nested_if_statements(name, tmp_path):
     need("gcc")
     nested = {"form": "if_else"}
     proved_equal(MODELS[name](), tmp_path, [("python", nested), ("c", nested)])
@@ -397,6 +397,6 @@ def test_lists_are_equal_in_nested_tests(name, tmp_path):
     ("target", "program"),
     [("javascript", "node"), ("java", "javac"), ("rust", "rustc"), ("go", "go")],
 )
-def test_lists_are_equal_in_other_languages(name, target, program, tmp_path):
+def test_rule_lists_predict_equally_in_other_languages(name, target, program, tmp_path):
     need(program)
     proved_equal(MODELS[name](), tmp_path, [(target, {})])

@@ -66,7 +66,7 @@ def body(listed, words):
 
 
 @pytest.mark.parametrize("code", LANGUAGES)
-def test_every_sort_of_rule_is_read_back_as_it_was_written(code):
+def test_every_kind_of_rule_is_parsed_and_written_unchanged(code):
     words = LANGUAGES[code]
     for listed in make_samples():
         text = said(listed, words)
@@ -76,7 +76,7 @@ def test_every_sort_of_rule_is_read_back_as_it_was_written(code):
 
 
 @pytest.mark.parametrize("code", LANGUAGES)
-def test_the_text_alone_executes_to_what_the_model_means(code):
+def test_rules_parsed_from_text_in_any_language_give_the_reference_sums(code):
     words = LANGUAGES[code]
 
     @given(st.data())
@@ -93,7 +93,7 @@ def test_the_text_alone_executes_to_what_the_model_means(code):
 
 @pytest.mark.matrix
 @pytest.mark.parametrize("code", ["en", "zh"])
-def test_names_that_are_words_of_any_language_are_quoted_where_they_could_be_taken(code):
+def test_names_equal_to_keywords_of_a_language_are_quoted(code):
     words = LANGUAGES[code]
     keywords = {word for each in LANGUAGES.values() for word in each.words}
     phrases = {text for each in LANGUAGES.values() for text in each.phrases.values()}
@@ -128,7 +128,7 @@ def test_the_languages_have_the_same_phrases_and_fields():
     assert set(LANGUAGES["zh"].phrases) == set(english)
 
 
-def test_the_samples_need_every_phrase_that_a_trained_model_can_need():
+def test_sample_rules_use_every_phrase_of_the_catalogue():
     asked = set()
 
     class Heard(dict):
@@ -161,7 +161,7 @@ def test_the_samples_need_every_phrase_that_a_trained_model_can_need():
 # ------------------------------------------------------------------ how it reads
 
 
-def test_chinese_rules_read_as_a_chinese_auditor_writes_them():
+def test_chinese_rules_have_the_expected_lines():
     assert body(melons(), "zh") == [
         "规则 1/3，结点 3",
         "  若 色泽 为 青绿 或 乌黑",
@@ -186,7 +186,7 @@ def test_conditions_are_written_in_english_by_default():
     assert render_conditions(listed, 1, 2, LANGUAGES["zh"]) == ["density ≤ 0.3815"]
 
 
-def test_a_name_is_quoted_only_in_the_language_whose_word_it_is():
+def test_names_are_quoted_only_in_the_language_of_the_keyword():
     listed = melons(("规则", "rule"))
     assert "  if  规则 is 青绿 or 乌黑" in body(listed, "en")
     assert '  and "rule" <= 0.3815' in body(listed, "en")
@@ -271,7 +271,7 @@ def test_an_edited_text_of_format_3_states_missing_values_by_column():
         read_edited(text.replace("counts as blue", "counts as bleu"))
 
 
-def test_an_unknown_language_is_named():
+def test_unknown_language_is_refused():
     with pytest.raises(SettingError, match=r"unknown language 'xx'; known: en, zh"):
         load_language("xx")
 
@@ -289,12 +289,12 @@ FAULTS = {
 
 
 @pytest.mark.parametrize("code", LANGUAGES)
-def test_a_language_is_unambiguous(code):
+def test_phrases_of_each_language_are_unambiguous(code):
     check_language(LANGUAGES[code])
 
 
 @pytest.mark.parametrize("name", FAULTS)
-def test_phrases_that_could_mislead_are_found(name):
+def test_ambiguous_phrases_of_a_language_are_refused(name):
     changes, expected = FAULTS[name]
     with pytest.raises(ValueError, match=expected):
         check_language(Language("en", LANGUAGES["en"].phrases | changes))
@@ -369,11 +369,11 @@ def assert_same(one: Model, other: Model) -> None:
 
 @settings(max_examples=examples(25), deadline=None)
 @given(model=models(kinds=ALL_KINDS), joined=st.booleans())
-def test_a_text_that_was_not_edited_is_the_model_bit_for_bit(model, joined):
+def test_unedited_text_gives_the_model_bit_for_bit(model, joined):
     assert_same(revise_model(model, read_edited(str(model.rules(join=joined)))), model)
 
 
-def test_a_leaf_below_the_finest_step_keeps_the_grid_of_its_model():
+def test_revising_a_denormal_leaf_keeps_the_grid_of_the_model():
     schema = Schema((Column("x"),), task="regression")
     model = make_model(schema, [build_tree(leaf(5e-324), schema)])
     assert_same(revise_model(model, read_edited(text_of(model))), model)
@@ -381,14 +381,14 @@ def test_a_leaf_below_the_finest_step_keeps_the_grid_of_its_model():
 
 @settings(max_examples=examples(20), deadline=None)
 @given(model=models(kinds=ALL_KINDS))
-def test_json_that_was_not_edited_is_the_model_bit_for_bit(model):
+def test_unedited_json_gives_the_model_bit_for_bit(model):
     assert_same(
         revise_model(model, read_json("".join(render_listing("json", make_listing(model))))), model
     )
 
 
 @pytest.mark.parametrize("words", ["zh"])
-def test_a_text_in_another_language_is_read_with_its_words(words):
+def test_text_in_another_language_is_read_with_its_catalogue(words):
     text = text_of(rules_edited_melons(), language=words)
     assert_same(
         revise_model(rules_edited_melons(), read_edited(text, load_language(words))),
@@ -396,7 +396,7 @@ def test_a_text_in_another_language_is_read_with_its_words(words):
     )
 
 
-def test_changes_by_editors_do_not_matter():
+def test_comments_and_white_space_of_editors_are_ignored():
     text = "# signed by A. Person\n\n" + text_of(rules_edited_melons()).replace(
         "  then", "\t then  "
     )
@@ -406,7 +406,7 @@ def test_changes_by_editors_do_not_matter():
     )
 
 
-def test_rules_that_were_moved_leave_a_tree_as_it_was():
+def test_reordered_disjoint_rules_give_the_same_tree():
     model = rules_edited_melons()
     moved = take_rules(model.rules(), np.array([3, 1, 0, 2]))
     assert_same(revise_model(model, read_edited(str(moved))), model)
@@ -415,7 +415,7 @@ def test_rules_that_were_moved_leave_a_tree_as_it_was():
 # ------------------------------------------------------------------ answers
 
 
-def test_another_answer_leaves_the_tree_and_the_other_leaves_as_they_were():
+def test_changed_prediction_of_a_rule_changes_only_its_leaf():
     model = rules_edited_melons()
     after = edited(model, ("yes   support 4   yes: 1", "no   support 4"))
     (old,), (new,) = model.trees, after.trees
@@ -429,7 +429,7 @@ def test_another_answer_leaves_the_tree_and_the_other_leaves_as_they_were():
     assert after.provenance == {**model.provenance, **from_model}
 
 
-def test_a_label_of_a_joined_rule_is_that_of_all_its_leaves():
+def test_edited_label_of_a_merged_rule_applies_to_all_its_leaves():
     same = threshold("size", 5, leaf([3, 1]), leaf([3, 1]))
     model = make_model(SCHEMA, [build_tree(threshold("sugar", 1, same, leaf([0, 1])), SCHEMA)])
     after = edited(model, ("then no   support 8   no: 0.75, yes: 0.25", "then yes"))
@@ -447,7 +447,7 @@ def test_supports_and_numbers_may_be_left_out():
     assert_same(revise_model(rules_edited_melons(), read_edited(text)), rules_edited_melons())
 
 
-def test_categories_may_be_written_by_either_side():
+def test_categories_may_be_listed_or_excluded():
     model = rules_edited_melons()
     assert_same(edited(model, ("colour is red or green\n", "colour is any but blue\n")), model)
     assert_same(edited(model, ("colour is blue, or", "colour is any but red or green, or")), model)
@@ -473,7 +473,7 @@ def test_shares_that_contradict_are_refused_with_their_line(shares, said):
         raise AssertionError(found)
 
 
-def test_shares_that_were_rounded_by_hand_are_all_votes():
+def test_edited_shares_are_rounded_to_the_total_units():
     after = edited(
         rules_edited_melons(), ("no: 0.3333333, yes: 0.6666667", "no: 0.3333333, yes: 0.6666663")
     )
@@ -485,7 +485,7 @@ def test_shares_that_were_rounded_by_hand_are_all_votes():
 
 @pytest.mark.parametrize("number", ["3", "0.3", "-1e-7", "7.1", "1e6", "0"])
 @pytest.mark.parametrize("form", ["text", "json"])
-def test_an_edited_number_is_predicted_to_half_a_step(number, form):
+def test_edited_number_is_predicted_within_half_a_step(number, form):
     model = weights()
     if form == "text":
         after = edited(model, ("then -2.5 ", f"then {number} "))
@@ -507,7 +507,7 @@ def test_an_edited_number_is_predicted_to_half_a_step(number, form):
     assert after.trees[0].n_nodes == model.trees[0].n_nodes
 
 
-def test_margins_are_edited_too():
+def test_edited_margins_are_applied():
     three = Schema(COLUMNS, "ripe", classes=("no", "half", "yes"))
     root = threshold("sugar", 0.25, leaf([1, 0, -1]), leaf([0, 2, 0.5]))
     model = make_model(
@@ -519,7 +519,7 @@ def test_margins_are_edited_too():
     assert after.rules()[3].answers[0].margins == (0.0, 2.0, 0.5)
 
 
-def test_each_of_several_targets_is_edited_apart():
+def test_each_of_several_targets_is_edited_separately():
     schema = Schema(COLUMNS, "ripe", classes=("no", "yes"), more=(Output("size", (1, 2)),))
     root = threshold("sugar", 0.25, leaf([3, 1, 0, 1]), leaf([0, 1, 1, 0]))
     model = make_model(schema, [build_tree(root, schema)])
@@ -532,7 +532,7 @@ def test_each_of_several_targets_is_edited_apart():
 # ------------------------------------------------------------------ conditions
 
 
-def test_a_threshold_may_move_where_the_rules_still_answer_every_row():
+def test_edited_threshold_is_accepted_if_rules_cover_every_row():
     model = rules_edited_melons()
     text = text_of(model).replace("sugar <= 0.25", "sugar <= 0.1").replace("> 0.25", "> 0.1")
     after = revise_model(model, read_edited(text))
@@ -541,7 +541,7 @@ def test_a_threshold_may_move_where_the_rules_still_answer_every_row():
     assert predict_from_sums(after, sum_leaf_values(after, rows)).tolist() == ["no", "yes", "yes"]
 
 
-def test_an_uncovered_row_is_named_and_matches_no_rule():
+def test_error_of_uncovered_rows_shows_a_row_that_matches_no_rule():
     model = rules_edited_melons()
     blocks = text_of(model).split("\n\n")
     listed = read_edited("\n\n".join(blocks[:2] + blocks[3:]))
@@ -575,7 +575,7 @@ def _fits(rule, cells) -> bool:
     return True
 
 
-def test_a_rule_on_top_comes_before_all_others():
+def test_rule_added_at_the_top_matches_first():
     top = "rule 1\n  if size > 100\n  and colour is blue\n  and colour is known\n  then no\n"
     top += "\nrule 1 of 4, node 3"
     after = edited(rules_edited_melons(), ("rule 1 of 4, node 3", top))
@@ -584,7 +584,7 @@ def test_a_rule_on_top_comes_before_all_others():
     assert len(after.rules()) == 5
 
 
-def test_rules_may_end_in_one_for_all_others():
+def test_rules_may_end_with_a_default_rule():
     model = rules_edited_melons()
     above, notes = cut(text_of(model), "rule 3")
     after = revise_model(model, read_edited(f"{above}rule\n  otherwise\n  then yes\n\n{notes}"))
@@ -592,14 +592,14 @@ def test_rules_may_end_in_one_for_all_others():
     assert after.rules().support.tolist() == [0, 0, 0]  # other rows may come to them
 
 
-def test_a_rule_behind_one_for_all_is_refused():
+def test_rule_after_a_default_rule_is_refused():
     before = "rule\n  otherwise\n  then no\n\nrule 2 of 4, node 4"
     assert "rule 2, not the last one, has no conditions" in refusal(
         rules_edited_melons(), ("rule 2 of 4, node 4", before)
     )
 
 
-def test_conditions_on_one_column_are_met_together():
+def test_conditions_on_one_column_are_intersected():
     after = edited(
         rules_edited_melons(),
         ("  and colour is red or green\n", "  and sugar > 0.1\n  and colour is red or green\n"),
@@ -613,7 +613,7 @@ def test_conditions_on_one_column_are_met_together():
     assert "no value satisfies all conditions on one column; delete the rule" in said
 
 
-def test_a_level_may_be_added():
+def test_category_may_be_added_to_a_condition():
     after = edited(
         rules_edited_melons(), ("colour is red or green\n", "colour is red, green or blue\n"),
     )  # fmt: skip
@@ -634,7 +634,7 @@ def test_missing_values_may_be_moved_to_another_rule():
     assert "colour=missing" in said
 
 
-def test_other_trees_of_a_forest_answer_as_before():
+def test_editing_one_tree_does_not_change_the_other_trees():
     root = build_tree(threshold("sugar", 0.5, leaf([2, 1]), leaf([0, 1])), SCHEMA)
     model = make_model(SCHEMA, [rules_edited_melons().trees[0], root])
     text = text_of(model).replace("sugar <= 0.5", "sugar <= 0.6").replace("> 0.5", "> 0.6")
@@ -656,7 +656,7 @@ def test_other_trees_of_a_forest_answer_as_before():
         read_edited(gone)
 
 
-def test_a_list_stays_one_when_it_is_edited_again():
+def test_edited_rule_list_can_be_edited_again():
     listed = edited(
         rules_edited_melons(), ("rule 1 of 4, node 3", "rule\n  if size > 9\n  then no\n\nrule 1")
     )
@@ -666,7 +666,7 @@ def test_a_list_stays_one_when_it_is_edited_again():
     assert_same(revise_model(listed, read_edited(text_of(listed))), listed)
 
 
-def test_decisions_keep_the_shares_of_labels_that_stay():
+def test_edited_decisions_keep_the_shares_of_unchanged_labels():
     model = rules_edited_melons()
     text = str(model.rules(decisions=True))
     assert_same(revise_model(model, read_edited(text)), model)
@@ -719,7 +719,7 @@ def test_a_text_without_rules_is_refused(text):
         read_edited(text)
 
 
-def test_edited_conditions_of_models_without_list_form_are_refused_by_name():
+def test_edited_conditions_of_models_without_list_form_are_refused():
     divided = rules_edited_melons(missing="fractional")
     assert "missing='fractional'" in refusal(divided, ("rule 1 of 4, node 3\n  if  sugar <= 0.25",
                                                         "rule\n  if  sugar <= 0.125"))  # fmt: skip
@@ -733,7 +733,7 @@ def test_edited_conditions_of_models_without_list_form_are_refused_by_name():
     assert np.array_equal(after.trees[0].kind, divided.trees[0].kind)
 
 
-def test_names_that_look_like_rules_are_edited_as_any_other():
+def test_names_that_look_like_keywords_can_be_edited():
     name, level = "# otherwise\n", 'red or "then"'
     schema = Schema(
         (Column(name), Column("if", "nominal", (level, "is missing"))), classes=("then", "rule 1")
@@ -807,14 +807,14 @@ def test_edits_are_reported_rule_by_rule():
 
 
 @pytest.mark.parametrize(("form", "name"), [("json", "rules.txt"), ("text", "rules.json")])
-def test_edited_rules_are_read_by_their_content(form, name, tmp_path):
+def test_format_of_edited_rules_is_detected_by_content(form, name, tmp_path):
     model = rules_edited_melons()
     path = treekit.write_rules(model, tmp_path / name, form)
     assert_same(treekit.revise(model, str(path)), model)
 
 
 @pytest.mark.parametrize("form", ["rules.txt", "rules.json"])
-def test_python_writes_edits_and_reads_back_in_three_lines(form, tmp_path):
+def test_python_api_writes_and_reads_edited_rules(form, tmp_path):
     model = rules_edited_melons()
     path = treekit.write_rules(model, tmp_path / form)
     assert_same(treekit.revise(model, path), model)
@@ -838,7 +838,7 @@ ROWS = {
 }
 
 
-def test_a_share_written_by_hand_is_not_a_confidence():
+def test_edited_share_does_not_change_the_confidence():
     model = rules_edited_melons()
     after = edited(model, ("no: 0.75, yes: 0.25", "no: 0.99, yes: 0.01"))
     measures = training_measures(after.rules())
@@ -847,7 +847,7 @@ def test_a_share_written_by_hand_is_not_a_confidence():
 
 
 @pytest.mark.parametrize("model", [rules_edited_melons(), weights()])
-def test_rules_with_new_conditions_are_measured_only_with_rows(model):
+def test_edited_conditions_have_support_only_if_rows_are_given(model):
     old = "sugar <= 0.25"
     text = text_of(model).replace(old, "sugar <= 0.125")
     answer = "no" if model.schema.task == "classification" else "1"

@@ -56,11 +56,11 @@ def rows_of(table: dict[str, list[Any]]) -> list[dict[str, Any]]:
     return [dict(zip(table, cells, strict=True)) for cells in zip(*table.values(), strict=True)]
 
 
-def test_model_lists_the_columns_that_it_tests(model: Model) -> None:
+def test_model_lists_the_columns_it_uses(model: Model) -> None:
     assert model.tested.tolist() == [False, True, False, True]
 
 
-def test_columns_that_no_tree_tests_may_be_absent(model: Model) -> None:
+def test_columns_unused_by_the_model_may_be_absent(model: Model) -> None:
     expected = model.predict(WHOLE).tolist()
     assert model.predict(TESTED).tolist() == expected == ["no", "no", "yes"]
     assert (model.predict_proba(TESTED) == model.predict_proba(WHOLE)).all()
@@ -73,7 +73,7 @@ def test_columns_that_no_tree_tests_may_be_absent(model: Model) -> None:
         assert "Missing" not in found.text()
 
 
-def test_tested_columns_that_are_absent_are_an_error_by_name(model: Model) -> None:
+def test_absent_columns_used_by_the_model_raise_an_error(model: Model) -> None:
     for call in (model.predict, model.predict_proba, model.scorer().rows):
         with pytest.raises(DataError, match=r"the table has no column 'town'.*absent='missing'"):
             call(WITHOUT_TOWN)
@@ -83,7 +83,7 @@ def test_tested_columns_that_are_absent_are_an_error_by_name(model: Model) -> No
         model.predict(WITHOUT_TOWN, absent="skip")
 
 
-def test_absent_columns_are_missing_if_asked() -> None:
+def test_absent_missing_fills_absent_columns_with_missing_values() -> None:
     model = make_town_model()
     expected = model.predict(AS_MISSING).tolist()
     assert model.predict(WITHOUT_TOWN, absent="missing").tolist() == expected
@@ -93,13 +93,13 @@ def test_absent_columns_are_missing_if_asked() -> None:
     assert make_town_model("error").explain({"age": 41.0}, absent="missing").refused
 
 
-def test_evaluation_needs_only_tested_columns(model: Model) -> None:
+def test_evaluation_needs_only_used_columns(model: Model) -> None:
     target = {"target": ["no", "no", "no"]}
     part, whole = (treekit.evaluate(model, {**rows, **target}) for rows in (TESTED, WHOLE))
     assert part.scores == whole.scores
 
 
-def test_command_line_has_the_same_rule(tmp_path: Path) -> None:
+def test_command_line_accepts_absent_unused_columns(tmp_path: Path) -> None:
     model = make_town_model()
     model.save(tmp_path / "m.treekit")
     (tmp_path / "r.csv").write_text("town,age\nBonn,41\nUlm,20\n")
@@ -121,7 +121,7 @@ def test_command_line_has_the_same_rule(tmp_path: Path) -> None:
     assert "town is missing" in call(*command, "--absent", "missing").output
 
 
-def test_category_that_is_not_known_comes_first_with_the_nearest() -> None:
+def test_explanation_starts_with_an_unseen_category_and_suggestion() -> None:
     found = make_town_model().explain({"age": 41, "town": "Bon", "colour": "sea green"})
     lines = found.text().splitlines()
     unseen = "a category not seen in training: treated as missing"
@@ -139,7 +139,7 @@ def app(tmp_path: Path) -> Any:
     return gated(service_of(tmp_path))
 
 
-def test_json_rows_have_the_same_rule(app: Any) -> None:
+def test_json_rows_accept_absent_unused_columns(app: Any) -> None:
     model = make_town_model()
     whole = ask(app, "POST", "/predict", json=rows_of(WHOLE)).json()
     assert ask(app, "POST", "/predict", json=rows_of(TESTED)).json() == whole
@@ -156,7 +156,7 @@ def test_json_rows_have_the_same_rule(app: Any) -> None:
     assert "did you mean 'town'?" in unknown.json()["error"]
 
 
-def test_explanations_of_the_server_have_the_same_rule(app: Any) -> None:
+def test_server_explanations_accept_absent_unused_columns(app: Any) -> None:
     row = {"age": 41}
     assert "has no column 'town'" in ask(app, "POST", "/explain", json={"row": row}).json()["error"]
     answer = ask(app, "POST", "/explain", json={"row": row, "absent": "missing"}).json()
@@ -177,7 +177,7 @@ def inputs_of(table: dict[str, list[Any]]) -> list[dict[str, Any]]:
     ]
 
 
-def test_protocol_inputs_have_the_same_rule(app: Any) -> None:
+def test_protocol_inputs_accept_absent_unused_columns(app: Any) -> None:
     model = make_town_model()
 
     def infer(table: dict[str, list[Any]], **parameters: str) -> Any:
@@ -193,7 +193,7 @@ def test_protocol_inputs_have_the_same_rule(app: Any) -> None:
     assert json.loads(metadata["untested"]) == ["size", "colour"]
 
 
-def test_numeric_inputs_have_the_same_rule() -> None:
+def test_numeric_inputs_accept_absent_unused_columns() -> None:
     schema = Schema((Column("a"), Column("b"), Column("c")), classes=("no", "yes"))
     tree = build_tree(threshold("b", 0.5, leaf([3, 1]), leaf([0, 9]), missing=1), schema)
     served = Served("m", "1", "0" * 64, make_model(schema, [tree], missing="error"))
@@ -209,7 +209,7 @@ def test_numeric_inputs_have_the_same_rule() -> None:
         served.parse_inputs([], "missing")
 
 
-def test_remote_predictions_have_the_same_rule(tmp_path: Path) -> None:
+def test_remote_predictions_accept_absent_unused_columns(tmp_path: Path) -> None:
     make_town_model().save(tmp_path / "m.treekit")
     with server_thread(tmp_path) as url:
         client = Client(url)

@@ -67,7 +67,7 @@ def general(served: Served, body: bytes) -> bytes | None:
 
 
 @pytest.mark.parametrize("name", NAMES[:6])
-def test_outputs_in_blocks_of_rows_are_those_of_all_rows(
+def test_outputs_computed_in_blocks_equal_those_of_all_rows(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     served = served_of(name)
@@ -87,7 +87,7 @@ def test_outputs_in_blocks_of_rows_are_those_of_all_rows(
         assert own.cells.tolist() == other.cells.tolist()
 
 
-def test_a_refused_row_is_counted_from_the_first_row_in_blocks_too(
+def test_refused_row_is_numbered_over_all_blocks(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     table = {"x": [0.0, 1.0, 2.0, 3.0], "y": ["a", "b", "a", "b"]}
@@ -156,7 +156,7 @@ def requests(draw: st.DrawFn) -> tuple[str, dict[str, Any]]:
 
 @settings(max_examples=examples(400), suppress_health_check=list(HealthCheck))
 @given(requests())
-def test_the_fast_path_answers_as_the_general_path_or_not_at_all(asked):
+def test_fast_path_responds_as_the_general_path_or_declines(asked):
     name, request = asked
     served, body = served_of(name), json.dumps(request).encode()
     with np.errstate(over="ignore"):
@@ -167,7 +167,7 @@ def test_the_fast_path_answers_as_the_general_path_or_not_at_all(asked):
 
 @pytest.mark.parametrize("datatype", ["FP32", "FP64"])
 @pytest.mark.parametrize("name", NAMES)
-def test_fast_and_general_path_agree_on_the_hardest_rows(name, datatype):
+def test_fast_and_general_path_respond_equally_on_extreme_rows(name, datatype):
     served = served_of(name)
     model = served.model
     rows = extreme_rows(model, most=20)
@@ -228,7 +228,7 @@ def columns(x: Any = 1.5, town: Any = "Bonn") -> dict[str, Any]:
         },
     ],
 )
-def test_the_commonest_requests_take_the_short_way(request_):
+def test_common_requests_take_the_fast_path(request_):
     served = two_columns()
     body = json.dumps(request_).encode()
     said = served.fast_path.try_answer(body, 1000)
@@ -298,7 +298,7 @@ def numbers_model(values: tuple[float, float]) -> Model:
     return make_model(schema, [build_tree(tree, schema)])
 
 
-def test_a_number_is_written_with_all_its_digits():
+def test_fast_path_writes_numbers_with_all_digits():
     served = Served("n", "1", "0" * 64, numbers_model((0.1, -3e300)))
     for x in (-1, 1):
         body = json.dumps(tensor(x, 0)).encode()
@@ -372,7 +372,7 @@ def asked(port: int, *parts: bytes, answers: int = 1, pause: float = 0.02) -> by
         return heard(connection, answers)
 
 
-def test_a_request_in_pieces_is_answered(port):
+def test_request_sent_in_pieces_is_answered(port):
     whole = request()
     right = asked(port, whole)
     assert b'"label"' in right
@@ -506,23 +506,23 @@ async def asked_for(app: Any, receive: Any) -> tuple[int, bytes]:
     "parts",
     [(b"abc",), (0.01, b"abc"), (b"a", b"bc"), (0.01, b"a", 0.01, b"b", b"c"), (b"", b"abc")],
 )
-def test_a_body_is_read_whole_at_once_or_as_it_comes(parts):
+def test_body_is_read_in_one_or_several_pieces(parts):
     assert body_of(*parts) == b"abc"
 
 
 @pytest.mark.parametrize("parts", [(30, b"abc"), (b"a", 30, b"bc"), (0.01, b"a", 30, b"bc")])
-def test_a_slow_body_times_out_wherever_it_stops(parts):
+def test_slow_body_times_out_at_any_position(parts):
     with pytest.raises(RefusedError, match=r"408.*within 0\.2 s"):
         body_of(*parts)
 
 
-def test_a_trickle_of_bytes_does_not_begin_the_time_anew():
+def test_slowly_sent_bytes_do_not_restart_the_time_limit():
     with pytest.raises(RefusedError, match="408"):
         body_of(*(0.05, b"a") * 40)
 
 
 @pytest.mark.parametrize("parts", [(None,), (0.01, None), (b"a", None), (0.01, b"a", 0.01, None)])
-def test_a_client_that_goes_leaves_no_body(parts):
+def test_body_of_a_disconnected_client_is_refused(parts):
     with pytest.raises(RefusedError, match=r"400.*the client disconnected"):
         body_of(*parts)
 
@@ -530,7 +530,7 @@ def test_a_client_that_goes_leaves_no_body(parts):
 @pytest.mark.parametrize(
     "parts", [(b"abcd",), (0.01, b"abcd"), (b"ab", b"cd"), (0.01, b"ab", b"cd")]
 )
-def test_a_body_beyond_the_limit_is_refused_however_it_comes(parts):
+def test_body_beyond_the_limit_is_refused_in_any_pieces(parts):
     with pytest.raises(RefusedError, match=r"413.*longer than 3 bytes"):
         body_of(*parts, body_bytes=3)
 
@@ -576,7 +576,7 @@ class Slow(Served):
 ONE = np.zeros((1, 2), np.float32)
 
 
-def test_an_answer_that_takes_too_long_is_503_and_its_thread_stays_taken():
+def test_slow_prediction_returns_503_and_keeps_its_thread_busy():
     slow, runner = Slow(), Runner(Limits(seconds=0.1), threads=1, queued=1)
 
     async def work() -> None:
@@ -613,7 +613,7 @@ def test_requests_beyond_the_queue_are_refused_at_once_and_accepted_later():
         runner.close()
 
 
-def test_a_runner_that_is_closed_takes_no_more_and_drops_what_waits():
+def test_closed_runner_refuses_new_work_and_drops_waiting_work():
     slow, runner = Slow(), Runner(Limits(), threads=1)
 
     async def work() -> None:
@@ -664,7 +664,7 @@ async def posted(app: Any, path: str, body: bytes) -> tuple[int, bytes]:
     return answer.status_code, answer.content
 
 
-def test_explanations_wait_for_threads_in_bounds_and_give_their_places_back():
+def test_explanations_wait_in_a_bounded_queue_and_release_it():
     async def run() -> None:
         runner, go = Runner(Limits(), threads=1, queued=2), threading.Event()
         under_way = [asyncio.create_task(runner.run_explanation(go.wait, 20)) for _ in range(3)]
@@ -680,7 +680,7 @@ def test_explanations_wait_for_threads_in_bounds_and_give_their_places_back():
     asyncio.run(run())
 
 
-def test_an_explanation_that_is_given_up_gives_its_place_back():
+def test_timed_out_explanation_releases_its_place_in_the_queue():
     async def run() -> None:
         runner, go = Runner(Limits(seconds=0.05), threads=1, queued=1), threading.Event()
         for _ in range(2):

@@ -173,7 +173,7 @@ def request_of(model: str = "echo", **fields: Any) -> Any:
 # ------------------------------------------------------------------ the description
 
 
-def test_the_description_is_that_of_the_proto(tmp_path: Path):
+def test_stored_descriptor_equals_the_compiled_proto(tmp_path: Path):
     from grpc_tools import protoc
 
     source, out = DESCRIPTION_FILE.with_suffix(".proto"), tmp_path / "inference.binpb"
@@ -200,7 +200,7 @@ def _forget_oneofs(*messages: Any) -> None:
             field.ClearField("oneof_index")
 
 
-def test_the_messages_are_those_of_tritonclient_on_the_wire():
+def test_messages_have_the_wire_format_of_tritonclient():
     theirs, ours = (
         FileDescriptorProto(),
         FileDescriptorSet.FromString(DESCRIPTION_FILE.read_bytes()).file[0],
@@ -252,7 +252,7 @@ def test_tritonclient_reads_health_and_metadata(server: SimpleNamespace):
     assert client.get_model_metadata("mixed", served.version) == model
 
 
-def test_a_server_that_closes_is_live_and_not_ready(folder: Path):
+def test_closing_server_is_live_and_not_ready(folder: Path):
     service = service_of(folder / "whole.treekit")
     service.closing = True
     with grpc_server(service) as port, triton.InferenceServerClient(f"127.0.0.1:{port}") as client:
@@ -318,7 +318,7 @@ def test_probes_read_the_health_without_a_token(folder: Path):
             assert list(other) == []
 
 
-def test_tools_list_services_and_messages_with_the_token_of_the_server(folder: Path):
+def test_server_reflection_requires_the_token(folder: Path):
     def check(given: bytes | None) -> None:
         if given != b"Bearer word":
             raise UnauthorisedError("give the token")
@@ -386,7 +386,7 @@ def test_responses_equal_the_model_and_rest_bit_for_bit(
         )
 
 
-def test_columns_are_inputs_of_their_own_with_texts_and_missing_cells(
+def test_one_input_per_column_accepts_texts_and_missing_values(
     server: SimpleNamespace, folder: Path
 ):
     model = treekit.load(folder / "mixed.treekit")
@@ -409,7 +409,7 @@ def test_requested_outputs_come_in_the_requested_order(server: SimpleNamespace, 
     assert said.as_numpy("leaf").dtype == np.int32
 
 
-def test_parameters_that_change_nothing_are_accepted(server: SimpleNamespace, rows: Any):
+def test_unknown_parameters_are_accepted(server: SimpleNamespace, rows: Any):
     said = server.client.infer(
         "whole",
         [given("input", rows)],
@@ -445,7 +445,7 @@ def same(ours: Any, theirs: Any) -> bool:
 
 
 @pytest.mark.parametrize("datatype", DATATYPES)
-def test_every_datatype_passes_raw_as_it_is(datatype: str, server: SimpleNamespace):
+def test_every_datatype_is_transferred_as_raw_contents(datatype: str, server: SimpleNamespace):
     cells = extremes(datatype)
     sent = cells
     if datatype == "BYTES":
@@ -478,7 +478,7 @@ def typed(name: str, datatype: str, shape: Sequence[int], values: list[Any]) -> 
 
 
 @pytest.mark.parametrize("datatype", TYPED)
-def test_every_datatype_passes_in_the_field_of_its_type(datatype: str, server: SimpleNamespace):
+def test_every_datatype_is_transferred_in_its_typed_field(datatype: str, server: SimpleNamespace):
     cells = extremes(datatype)
     values = cells.ravel().tolist()
     if datatype == "BYTES":
@@ -495,7 +495,9 @@ def test_every_datatype_passes_in_the_field_of_its_type(datatype: str, server: S
     assert (said.id, said.model_name, said.model_version) == ("i", "echo", "7")
 
 
-def test_an_output_without_a_field_makes_the_answer_raw(server: SimpleNamespace, monkeypatch: Any):
+def test_output_type_without_a_typed_field_makes_the_response_raw(
+    server: SimpleNamespace, monkeypatch: Any
+):
     half = Tensor("h", "FP16", np.array([1.5, 2], np.float16))
     monkeypatch.setattr(server.echo, "say", lambda given: [*given, half], raising=False)
     request = request_of(inputs=[typed("x", "INT8", [2], [1, -2])])
@@ -504,7 +506,7 @@ def test_an_output_without_a_field_makes_the_answer_raw(server: SimpleNamespace,
     assert not any(output.HasField("contents") for output in said.outputs)
 
 
-def test_large_requests_are_read_beside_the_event_loop(server: SimpleNamespace, monkeypatch: Any):
+def test_large_requests_are_decoded_in_a_worker_thread(server: SimpleNamespace, monkeypatch: Any):
     names = []
 
     def noted(*arguments: Any) -> Any:
@@ -529,7 +531,7 @@ def test_requests_may_be_compressed(server: SimpleNamespace, rows: Any):
 # ----------------------------------------------------------------------- what is refused
 
 
-def test_wrong_names_are_refused_with_those_that_are_near(server: SimpleNamespace, rows: Any):
+def test_unknown_names_are_refused_with_suggestions(server: SimpleNamespace, rows: Any):
     client, inputs = server.client, [given("input", rows)]
     assert refused(client.infer, "wole", inputs) == (
         "NOT_FOUND",
@@ -664,7 +666,7 @@ HOSTILE = {
 
 
 @pytest.mark.parametrize("case", HOSTILE)
-def test_hostile_tensors_are_refused_and_named(case: str, server: SimpleNamespace):
+def test_malicious_tensors_are_refused_with_their_name(case: str, server: SimpleNamespace):
     fields, text = HOSTILE[case]
     data = request_of(**fields).SerializeToString()
     code, said = refused(call, server.address, "ModelInfer", data)
@@ -683,7 +685,7 @@ def test_bytes_that_are_not_a_message_are_refused(server: SimpleNamespace, rows:
     assert call(server.address, "ModelInfer", good).model_name == "echo"
 
 
-def test_a_thousand_mutated_requests_leave_the_server_as_it_was(server: SimpleNamespace, rows: Any):
+def test_server_works_after_a_thousand_mutated_requests(server: SimpleNamespace, rows: Any):
     rng = np.random.default_rng(5)
     inputs = [typed("n", "FP32", [1], [1]), typed("kind of tree", "BYTES", [1], [b"oak"])]
     cells = {"inputs": [raw("input", "FP32", [2, 3])], "raw_input_contents": [rows[:2].tobytes()]}
@@ -709,7 +711,7 @@ def test_a_thousand_mutated_requests_leave_the_server_as_it_was(server: SimpleNa
     assert said.as_numpy("label").tolist() == model.predict(rows).tolist()
 
 
-def test_calls_without_a_message_with_two_or_of_an_unknown_method_fail_alone(
+def test_calls_with_no_or_two_messages_or_an_unknown_method_fail(
     server: SimpleNamespace,
 ):
     with grpc.insecure_channel(server.address) as channel:
@@ -723,7 +725,7 @@ def test_calls_without_a_message_with_two_or_of_an_unknown_method_fail_alone(
         assert found.value.code() is grpc.StatusCode.UNIMPLEMENTED
 
 
-def test_a_message_of_an_error_fits_in_a_trailer(server: SimpleNamespace):
+def test_long_error_message_is_truncated_to_fit_a_trailer(server: SimpleNamespace):
     request = request_of("行" * 40_000, inputs=[typed("x", "INT8", [1], [1])])
     code, text = refused(call, server.address, "ModelInfer", request.SerializeToString())
     assert code == "NOT_FOUND"
@@ -801,7 +803,7 @@ MANY = {
 
 
 @pytest.mark.parametrize("case", MANY)
-def test_more_parts_than_a_model_has_are_refused_before_they_are_read(
+def test_too_many_inputs_or_outputs_are_refused_before_decoding(
     case: str, server: SimpleNamespace, monkeypatch: Any
 ):
     monkeypatch.setattr("treekit.serve.grpc.server.decode_tensors", lambda *_: pytest.fail("read"))
@@ -828,7 +830,7 @@ def test_fields_are_counted_without_contents_and_skipping_unknown_ones():
 @pytest.mark.parametrize(
     "end", [b"\x2a", b"\x2a\xff", b"\x2a\xff\xff\xff\xff\x0f", b"\xff" * 9, b"\x0d"]
 )
-def test_counting_fields_ends_at_invalid_bytes(end: bytes):
+def test_counting_fields_stops_at_invalid_bytes(end: bytes):
     check_fields(ONE + end, 20)
     check_fields(end, 20)
 
@@ -883,14 +885,14 @@ def test_calls_are_counted_with_the_requests_over_http(slow: SimpleNamespace):
 
 
 @pytest.mark.parametrize("slow", [0.2], indirect=True)
-def test_an_answer_that_takes_too_long_is_unavailable(slow: SimpleNamespace):
+def test_slow_prediction_returns_unavailable(slow: SimpleNamespace):
     with grpc_server(slow.service) as port:
         code, text = refused(call, f"127.0.0.1:{port}", "ModelInfer", ONE)
         assert (code, "longer than 0.2 s" in text) == ("UNAVAILABLE", True)
 
 
 @pytest.mark.parametrize("slow", [0.2], indirect=True)
-def test_a_message_that_does_not_come_is_not_waited_for(slow: SimpleNamespace):
+def test_message_that_does_not_arrive_times_out(slow: SimpleNamespace):
     never = threading.Event()
 
     def nothing() -> Iterator[bytes]:
@@ -910,7 +912,7 @@ def test_a_message_that_does_not_come_is_not_waited_for(slow: SimpleNamespace):
         assert call(f"127.0.0.1:{port}", "ModelInfer", ONE).model_name == "echo"  # places are free
 
 
-def test_a_client_that_goes_gives_its_place_back(slow: SimpleNamespace):
+def test_cancelled_call_releases_its_place_in_the_queue(slow: SimpleNamespace):
     with grpc_server(slow.service) as port:
         address = f"127.0.0.1:{port}"
         for _ in range(3):
@@ -923,7 +925,7 @@ def test_a_client_that_goes_gives_its_place_back(slow: SimpleNamespace):
         assert call(address, "ModelInfer", ONE).model_name == "echo"
 
 
-def test_the_work_of_a_client_that_goes_ends(slow: SimpleNamespace):
+def test_work_of_a_cancelled_call_is_stopped(slow: SimpleNamespace):
     ended = threading.Event()
 
     def work(given: Any) -> Any:
@@ -943,9 +945,7 @@ def test_the_work_of_a_client_that_goes_ends(slow: SimpleNamespace):
         assert ended.wait(5)
 
 
-def test_an_answer_that_is_not_taken_keeps_its_place_no_longer_than_its_connection(
-    folder: Path, monkeypatch: Any
-):
+def test_unread_response_is_released_when_its_connection_ends(folder: Path, monkeypatch: Any):
     monkeypatch.setattr("treekit.serve.grpc.server._MAX_CONNECTION_SECONDS", 1)
     service = service_of(folder / "whole.treekit", requests=1, seconds=0.5)
     put_in_service(service.repository, Echo())
@@ -1020,9 +1020,7 @@ def test_tls_uses_the_certificate_of_the_settings(folder: Path, rows: Any, tmp_p
 # -------------------------------------------------------------------------- repository
 
 
-def test_models_are_loaded_and_unloaded_where_that_is_allowed(
-    folder: Path, tmp_path: Path, rows: Any
-):
+def test_models_are_loaded_and_unloaded_with_control(folder: Path, tmp_path: Path, rows: Any):
     for name in ("whole", "text"):
         (tmp_path / f"{name}.treekit").write_bytes((folder / f"{name}.treekit").read_bytes())
     (tmp_path / "bad.treekit").write_bytes(b"no model")
@@ -1063,7 +1061,7 @@ def test_models_are_loaded_and_unloaded_where_that_is_allowed(
         assert (code, "'r'" in text) == ("INVALID_ARGUMENT", True)
 
 
-def test_models_stay_as_they_are_where_it_is_not(server: SimpleNamespace):
+def test_loading_and_unloading_is_refused_without_control(server: SimpleNamespace):
     for work in (server.client.load_model, server.client.unload_model):
         code, text = refused(work, "whole")
         assert (code, "--control" in text) == ("PERMISSION_DENIED", True)
@@ -1073,7 +1071,7 @@ def test_models_stay_as_they_are_where_it_is_not(server: SimpleNamespace):
 # -------------------------------------------------------------------- start and stop
 
 
-def test_a_stop_lets_calls_in_the_works_end(slow: SimpleNamespace):
+def test_stopping_waits_for_running_calls(slow: SimpleNamespace):
     with event_loop() as run, ThreadPoolExecutor(2) as pool:
         server, port = run(start_grpc(slow.service, ServeSettings(("-",), grpc_port=0)))
         address = f"127.0.0.1:{port}"
@@ -1088,7 +1086,7 @@ def test_a_stop_lets_calls_in_the_works_end(slow: SimpleNamespace):
         stopping.result(5)
 
 
-def test_a_stop_waits_no_longer_than_its_grace(slow: SimpleNamespace):
+def test_stopping_cancels_calls_after_the_grace_period(slow: SimpleNamespace):
     with event_loop() as run, ThreadPoolExecutor(1) as pool:
         server, port = run(start_grpc(slow.service, ServeSettings(("-",), grpc_port=0)))
         work = pool.submit(call, f"127.0.0.1:{port}", "ModelInfer", ONE)
@@ -1141,7 +1139,7 @@ def test_a_port_in_use_is_reported(server: SimpleNamespace):
         asyncio.run(start_grpc(server.service, settings))
 
 
-def test_without_grpcio_the_extra_is_named(monkeypatch: Any):
+def test_missing_grpcio_names_the_extra_to_install(monkeypatch: Any):
     monkeypatch.setitem(sys.modules, "grpc", None)
     monkeypatch.delitem(sys.modules, "treekit.serve.grpc")
     with pytest.raises(MissingExtraError, match=r"treekit-ml\[grpc\]"):
@@ -1234,7 +1232,7 @@ MODELS = ("whole", "bool", "real", "double", "number", "mixed", "split", "both",
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_the_file_is_the_same_to_the_byte(
+def test_remote_predict_writes_the_bytes_of_local_predict(
     name: str, serve_rpc_client_server: str, serve_rpc_client_folder: Path, table: Path
 ):
     for options in ([], ["--proba"])[: 1 if name in ("number", "sums") else 2]:
@@ -1279,7 +1277,7 @@ def test_rows_refused_by_the_model_are_refused_with_its_message(
     assert predict("strict", rows, "--url", serve_rpc_client_server).out == b""
 
 
-def test_a_file_is_written_whole_or_not_at_all(
+def test_remote_predict_writes_a_complete_file_or_none(
     serve_rpc_client_server: str, table: Path, tmp_path: Path
 ):
     out = tmp_path / "new" / "out.csv"
@@ -1292,7 +1290,7 @@ def test_a_file_is_written_whole_or_not_at_all(
 
 
 @pytest.mark.parametrize("limits", [{"rows": 7}, {"body_bytes": 600}])
-def test_a_server_that_takes_little_is_given_little(
+def test_remote_predict_respects_the_limits_of_the_server(
     limits: dict[str, int], serve_rpc_client_folder: Path, table: Path
 ):
     here = predict(serve_rpc_client_folder / "mixed.treekit", table, "--proba").out
@@ -1300,7 +1298,7 @@ def test_a_server_that_takes_little_is_given_little(
         assert predict("mixed", table, "--url", f"http://{place}", "--proba").out == here
 
 
-def test_many_rows_go_in_parts(
+def test_remote_predict_sends_many_rows_in_parts(
     serve_rpc_client_server: str, serve_rpc_client_folder: Path, table: Path, monkeypatch: Any
 ):
     sizes = []
@@ -1324,7 +1322,7 @@ def test_many_rows_go_in_parts(
 # ----------------------------------------------------------------- what cannot be done
 
 
-def test_a_name_that_is_not_there_gets_those_that_are_near(
+def test_unknown_model_of_a_remote_server_gets_suggestions(
     serve_rpc_client_server: str, table: Path
 ):
     assert refusal("mixd", table, "--url", serve_rpc_client_server) == (
@@ -1374,7 +1372,7 @@ def test_an_unreachable_server_is_reported(table: Path):
     )
 
 
-def test_a_certificate_is_trusted_where_its_file_is_given(
+def test_remote_predict_trusts_the_given_certificate(
     serve_rpc_client_folder: Path, table: Path, tmp_path: Path
 ):
     cert, key = certificate(tmp_path)
@@ -1411,7 +1409,7 @@ def guarded(app: Any, refuse: Callable[[Any], tuple[int, dict[str, str]] | None]
     return guard
 
 
-def test_the_token_of_a_file_opens_the_server(
+def test_remote_predict_sends_the_token_of_a_file(
     serve_rpc_client_folder: Path, table: Path, tmp_path: Path
 ):
     def check(scope: Any) -> tuple[int, dict[str, str]] | None:
@@ -1460,7 +1458,7 @@ def test_a_busy_server_is_retried_after_the_stated_time(
     assert waits == [2, 1, 30]
 
 
-def test_a_server_that_stays_busy_is_left_alone(serve_rpc_client_folder: Path):
+def test_retries_of_a_busy_server_end_after_a_limit(serve_rpc_client_folder: Path):
     waits: list[float] = []
     app = guarded(None, lambda scope: (503, {}))
     with app_server(app) as port:
@@ -1471,7 +1469,7 @@ def test_a_server_that_stays_busy_is_left_alone(serve_rpc_client_folder: Path):
     assert waits == [0.5, 1, 2, 4, 8]
 
 
-def test_other_refusals_are_final(serve_rpc_client_folder: Path):
+def test_other_error_responses_are_not_retried(serve_rpc_client_folder: Path):
     app = guarded(None, lambda scope: (int(scope["path"].removeprefix("/v2/")), {}))
     with app_server(app) as port:
         client = Client(f"http://127.0.0.1:{port}", sleep=lambda seconds: pytest.fail("waits"))
@@ -1487,7 +1485,7 @@ def said(body: bytes, *headers: str, status: str = "200 OK") -> bytes:
     return "\r\n".join(lines).encode() + body
 
 
-def test_a_kept_connection_that_was_closed_is_made_anew():
+def test_closed_kept_alive_connection_is_reopened():
     good = said(b'{"name": "x"}')
     with scripted_server([good, good], [good]) as port:
         client = Client(f"http://127.0.0.1:{port}")
@@ -1495,7 +1493,7 @@ def test_a_kept_connection_that_was_closed_is_made_anew():
         client.close()
 
 
-def test_a_refusal_before_all_has_been_sent_is_read():
+def test_early_error_response_is_read_while_sending():
     refusal = said(b'{"error": "too much"}', status="413 Content Too Large")
     large = Tensor("x", "UINT8", np.zeros(8 << 20, np.uint8))
     with scripted_server([refusal]) as port:
@@ -1506,7 +1504,7 @@ def test_a_refusal_before_all_has_been_sent_is_read():
     assert found.value.status == 413
 
 
-def test_a_model_that_is_replaced_meanwhile_gives_no_mixed_file(
+def test_model_replaced_during_remote_prediction_writes_no_file(
     serve_rpc_client_folder: Path, table: Path, tmp_path: Path, monkeypatch: Any
 ):
     place = tmp_path / "bool.treekit"
@@ -1597,7 +1595,7 @@ def two_rows(tmp_path: Path) -> Path:
     return table_of(tmp_path / "t.csv", ("a",), [(1,), (2,)])
 
 
-def test_a_good_answer_by_the_same_script_is_taken(two_rows: Path):
+def test_valid_response_of_the_scripted_server_is_accepted(two_rows: Path):
     with scripted_server(answer(b"\1\0\0\0q\1\0\0\0p")) as port:
         assert predict("m", two_rows, "--url", f"http://127.0.0.1:{port}").out == b"y\nq\np\n"
 
@@ -1612,7 +1610,7 @@ def test_invalid_server_address_exits_with_one_line(case: str, two_rows: Path, t
     assert not out.exists()
 
 
-def test_an_answer_without_end_is_not_read_to_it(monkeypatch: Any):
+def test_response_beyond_the_size_limit_is_refused(monkeypatch: Any):
     monkeypatch.setattr("treekit.serve.client._MAX_RESPONSE_BYTES", 1000)
     with scripted_server([said(b" " * 1000 + b"{}")]) as port:
         client = Client(f"http://127.0.0.1:{port}")
@@ -1633,7 +1631,7 @@ def test_the_client_needs_no_server_installed():
     assert done.stdout == "set()\n"
 
 
-def test_without_httpx_the_extra_is_named(monkeypatch: Any):
+def test_missing_httpx_names_the_extra_to_install(monkeypatch: Any):
     monkeypatch.setitem(sys.modules, "httpx", None)
     monkeypatch.delitem(sys.modules, "treekit.serve.client")
     with pytest.raises(MissingExtraError, match=r"treekit-ml\[client\]"):
@@ -1660,7 +1658,7 @@ def test_tls_of_the_client_checks_names(
 
 
 @pytest.mark.parametrize("face", ["http", "grpc"])
-def test_the_program_of_the_examples_with_tritonclient_runs(
+def test_tritonclient_example_program_runs(
     face: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ):
     text = (EXAMPLES / "README.md").read_text(encoding="utf-8")
@@ -1684,7 +1682,7 @@ def test_the_program_of_the_examples_with_tritonclient_runs(
     assert shares.strip() == str(model.predict_proba(first)[0])
 
 
-def test_the_example_of_the_standard_library_is_ten_lines_and_names_a_refusal(
+def test_standard_library_client_example_is_short_and_reports_errors(
     serve_rpc_client_server: str,
 ):
     program = EXAMPLES / "standalone" / "ask_server.py"

@@ -150,7 +150,7 @@ def test_predictions_include_the_matching_rule(service: Service, folder: Path) -
     assert given["rows"][1]["rule"] == "pulse > 60.5; and pain is severe, or is missing"
 
 
-def test_a_bare_list_names_its_model_in_the_url(service: Service) -> None:
+def test_model_of_a_bare_list_of_rows_is_named_in_the_url(service: Service) -> None:
     rows = [{"pulse": None, "pain": None}]
     answer = ask(service, "POST", "/predict?model=pulse", rows)
     assert answer.json()["rows"][0]["rule"] == "pulse <= 60.5, or is missing"
@@ -181,7 +181,7 @@ def test_nan_is_null_and_infinity_a_number(service: Service) -> None:
         strict.convert_rows(nan)
 
 
-def test_numbers_and_several_targets_have_shapes_of_their_own(service: Service) -> None:
+def test_responses_of_regression_and_several_targets_have_their_fields(service: Service) -> None:
     rows = [{"x": 1, "y": 0}]
     answer = ask(service, "POST", "/predict", {"model": "dose", "rows": rows})
     assert answer.json()["rows"] == [{"value": -0.25}]
@@ -232,7 +232,7 @@ def test_unknown_outputs_are_refused(service: Service, outputs: Any, said: str) 
     assert said in refusal(ask(service, "POST", "/predict", body))
 
 
-def test_rules_are_left_out_of_more_rows_than_may_be_explained(service: Service) -> None:
+def test_rules_are_omitted_beyond_the_limit_of_explained_rows(service: Service) -> None:
     row = {"pulse": 70, "pain": "mild"}
     answer = ask(service, "POST", "/predict", {"model": "pulse", "rows": [row] * 5})
     assert [*answer.json()["rows"][4]] == ["label", "probabilities"]
@@ -242,7 +242,7 @@ def test_rules_are_left_out_of_more_rows_than_may_be_explained(service: Service)
     assert "takes 3,000 at once" in refusal(ask(service, "POST", "/predict", body), 413)
 
 
-def test_bodies_of_far_too_many_objects_are_refused_before_they_are_read(
+def test_bodies_of_too_many_json_objects_are_refused_before_parsing(
     service: Service,
 ) -> None:
     for unread, said in (
@@ -260,7 +260,7 @@ def test_bodies_of_far_too_many_objects_are_refused_before_they_are_read(
         assert "unknown model" in refusal(ask(service, "POST", "/predict", text.encode()), 404)
 
 
-def test_a_large_body_is_answered_as_small_ones_are(service: Service) -> None:
+def test_large_body_gets_the_response_of_small_ones(service: Service) -> None:
     rng = np.random.default_rng(0)
     rows = [
         {"pulse": x, "pain": ["mild", "severe", None][k]}
@@ -272,14 +272,14 @@ def test_a_large_body_is_answered_as_small_ones_are(service: Service) -> None:
     assert labels == MODELS["pulse"]().predict(rows).tolist()
 
 
-def test_one_row_outside_a_list_gets_advice(service: Service) -> None:
+def test_row_outside_a_list_is_refused_with_advice(service: Service) -> None:
     said = refusal(ask(service, "POST", "/predict?model=pulse", ROW))
     assert "unknown field `pulse`; there are: 'model', 'version', 'absent', 'rows'" in said
     assert "did you mean 'rows'" in refusal(ask(service, "POST", "/predict", {"row": [ROW]}))
     assert "the body is empty" in refusal(ask(service, "POST", "/predict?model=pulse"))
 
 
-def test_all_missing_columns_of_a_row_are_named_at_once(service: Service) -> None:
+def test_all_absent_columns_of_a_row_are_named_in_one_error(service: Service) -> None:
     said = refusal(ask(service, "POST", "/predict?model=pulse", [{}]))
     assert "has no column 'pulse', 'pain'" in said
     assert "give null where a value is missing" in said
@@ -310,7 +310,7 @@ ROW = {"pulse": 70, "pain": "mild"}
         (None, "Expected `object`, got `null` - at `$.rows[1]`"),
     ],
 )
-def test_a_row_that_does_not_fit_is_refused_by_row_column_and_value(
+def test_invalid_row_is_refused_with_row_column_and_value(
     service: Service, row: Any, said: str
 ) -> None:
     answer = ask(service, "POST", "/predict", {"model": "pulse", "rows": [ROW, row]})
@@ -342,7 +342,7 @@ def test_an_invalid_body_is_refused(service: Service, body: bytes, said: str) ->
     assert said in refusal(ask(service, "POST", "/predict", body))
 
 
-def test_models_and_versions_that_are_not_there_are_named(service: Service) -> None:
+def test_unknown_models_and_versions_are_refused_with_suggestions(service: Service) -> None:
     rows = [ROW]
     answer = ask(service, "POST", "/predict", {"model": "pulze", "rows": rows})
     assert "did you mean 'pulse'" in refusal(answer, 404)
@@ -358,7 +358,7 @@ def test_models_and_versions_that_are_not_there_are_named(service: Service) -> N
     assert "cannot be read" in refusal(ask(service, "POST", "/predict?model=%ff", rows))
 
 
-def test_policies_that_refuse_name_the_cell() -> None:
+def test_missing_and_unknown_error_policies_name_the_cell() -> None:
     strict = RowConverter(pulse_model(missing="error", unknown="error"), "m")
     assert len(strict.convert_rows([ROW])) == 1
     for row, said in (
@@ -423,7 +423,7 @@ def reading_model(dtype: Any, marks: list[str], missing: Any, unknown: Any) -> M
 @example((1 / 3e6, "3.5", 2, True, None), "float64", ["NA"], "direction", "missing")
 @example((2**64 - 1, 3, 1.0, False, ""), "float64", [""], "error", "error")
 @pytest.mark.filterwarnings("ignore:overflow encountered")
-def test_a_row_is_read_as_predict_reads_it(
+def test_json_row_is_encoded_as_by_predict(
     cells: Any, dtype: Any, marks: list[str], missing: Any, unknown: Any
 ) -> None:
     model = reading_model(dtype, marks, missing, unknown)
@@ -465,7 +465,7 @@ TENSORS = st.tuples(
     st.booleans(),
 )
 @pytest.mark.filterwarnings("ignore:overflow encountered")
-def test_columns_are_read_as_predict_reads_them(
+def test_json_columns_are_encoded_as_by_predict(
     cells: Any, rows: int, dtype: Any, missing: Any, unknown: Any, has_gap: bool
 ) -> None:
     """Columns of one type each, as tensors have them; a text column may have a missing cell."""
@@ -491,7 +491,7 @@ def test_columns_are_read_as_predict_reads_them(
 
 @settings(max_examples=examples(50))
 @given(st.lists(ROWS, min_size=1, max_size=5))
-def test_a_row_is_read_equally_in_any_batch(several: list[Any]) -> None:
+def test_json_row_is_encoded_equally_in_any_batch(several: list[Any]) -> None:
     reader = RowConverter(reading_model("float64", ["NA"], "direction", "missing"), "m")
     rows = [dict(zip((c.name for c in COLUMNS), cells, strict=True)) for cells in several]
 
@@ -511,7 +511,7 @@ def test_a_row_is_read_equally_in_any_batch(several: list[Any]) -> None:
 
 @given(st.recursive(PLAIN, lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner)))
 @settings(max_examples=examples(60))
-def test_json_is_read_as_it_was_written(value: Any) -> None:
+def test_parse_json_returns_the_written_value(value: Any) -> None:
     for ascii_only in (True, False):
         text = json.dumps(value, ensure_ascii=ascii_only)
         assert parse_json(text.encode()) == value
@@ -521,7 +521,7 @@ def test_json_is_read_as_it_was_written(value: Any) -> None:
 
 
 @pytest.mark.usefixtures("without_plugins")
-def test_an_explanation_is_that_of_the_library(service: Service) -> None:
+def test_explanation_equals_that_of_the_library(service: Service) -> None:
     row = {"pulse": "70", "pain": "severe"}
     body = {"model": "pulse", "row": row, "fixed": ["pain"]}
     answer = ask(service, "POST", "/explain", body)
@@ -554,7 +554,7 @@ def test_rows_that_the_model_refuses_are_explained(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("without_plugins")
-def test_a_request_without_its_plugin_is_refused_by_name(service: Service) -> None:
+def test_a_request_without_its_plugin_is_refused(service: Service) -> None:
     body = {"model": "pulse", "row": ROW, "wish": "home"}
     assert "pip install treekit-counterfactuals" in refusal(ask(service, "POST", "/explain", body))
 
@@ -579,7 +579,7 @@ def test_a_request_without_its_plugin_is_refused_by_name(service: Service) -> No
         ({"fixed": "pulse"}, "got `str` - at `$.fixed`, got 'pulse'"),
     ],
 )
-def test_an_unanswerable_request_is_refused(
+def test_invalid_explain_request_is_refused(
     service: Service, other: dict[str, Any], said: str
 ) -> None:
     assert said in refusal(ask(service, "POST", "/explain", {"model": "pulse", "row": ROW} | other))
@@ -592,9 +592,7 @@ def test_large_requests_are_not_explained(service: Service) -> None:
     assert ask(service, "POST", "/explain", body).status_code == 200
 
 
-def test_an_explanation_that_takes_too_long_is_given_up(
-    service: Service, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_slow_explanation_times_out(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
     release = threading.Event()
     monkeypatch.setattr("treekit.explain.explain", lambda *_, **__: release.wait(20) and None)
     hasty = Service(service.repository, Runner(Limits(seconds=0.2)))
@@ -642,7 +640,7 @@ def test_models_are_described_with_columns_levels_and_thresholds(service: Servic
     assert [target["classes"] for target in both["targets"]] == [["a", "b"], ["1", "2", "3"]]
 
 
-def test_models_that_are_not_loaded_give_the_reason(tmp_path: Path) -> None:
+def test_unloaded_models_return_the_reason(tmp_path: Path) -> None:
     for version in ("1", "2"):
         place = tmp_path / "pulse" / version
         place.mkdir(parents=True)
@@ -685,7 +683,7 @@ def test_rules_are_paged_and_searched(service: Service) -> None:
     assert (none["found"], none["rules"]) == (0, [])
 
 
-def test_pages_of_a_forest_are_parts_of_its_rules(
+def test_pages_of_a_forest_concatenate_to_its_rules(
     service: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(plain_rules, "_BLOCK_RULES", 7)
@@ -713,7 +711,7 @@ def test_pages_of_a_forest_are_parts_of_its_rules(
     assert then.startswith(f"  then {page['says']}   support {page['weight']:g}")
 
 
-def test_lists_state_otherwise_and_names_of_several_targets(service: Service) -> None:
+def test_rules_pages_of_lists_show_otherwise_and_target_names(service: Service) -> None:
     page = ask(service, "GET", "/models/weighted/rules").json()
     assert [one["text"] for one in page["rules"][:2]] == ["x > 1", "otherwise"]
     page = ask(service, "GET", "/models/both/rules?search=first%3A+b").json()
@@ -734,13 +732,13 @@ def test_lists_state_otherwise_and_names_of_several_targets(service: Service) ->
         ("version=9", 404, "no version '9'"),
     ],
 )
-def test_pages_that_are_not_there_are_refused(
+def test_pages_out_of_range_are_refused(
     service: Service, query: str, status: int, said: str
 ) -> None:
     assert said in refusal(ask(service, "GET", f"/models/pulse/rules?{query}"), status)
 
 
-def test_rules_are_cached_by_model_and_evicted_in_turn(
+def test_rules_are_cached_by_model_and_least_recent_evicted(
     service: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made: list[Model] = []
@@ -776,7 +774,7 @@ def test_models_of_too_many_rules_are_not_listed(
     assert "too many" in refusal(ask(service, "GET", "/models/pulse/rules"), 413)
 
 
-def test_a_search_beyond_what_is_kept_finds_the_same(
+def test_rule_search_beyond_the_cache_finds_the_same_rules(
     service: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(plain_rules, "_BLOCK_RULES", 7)
@@ -793,7 +791,7 @@ def test_a_search_beyond_what_is_kept_finds_the_same(
 # ----------------------------------------------------------------------------- hostility
 
 
-def test_hostile_names_are_texts_of_json_and_nothing_else(tmp_path: Path) -> None:
+def test_hostile_names_are_escaped_in_json(tmp_path: Path) -> None:
     column, level, label = '"}], <script>\u202e', "a; and b > 1\n", "</script>"
     schema = Schema(
         (Column(column), Column("\x00\u2028", "nominal", (level, "b"))), classes=(label, "ok")
@@ -822,7 +820,7 @@ def test_hostile_names_are_texts_of_json_and_nothing_else(tmp_path: Path) -> Non
     assert "<script>" in refusal(ask(service, "POST", "/predict", [{}]))
 
 
-def test_methods_that_are_not_there_are_refused_as_json(service: Service) -> None:
+def test_unsupported_methods_are_refused_as_json(service: Service) -> None:
     for method, path in (("GET", "/predict"), ("POST", "/models"), ("PUT", "/explain")):
         assert refusal(ask(service, method, path), 405)
 
@@ -959,7 +957,7 @@ def test_a_list_returns_the_matching_rule_or_otherwise() -> None:
     ]
 
 
-def test_sums_of_columns_and_surrogates_are_written_completely() -> None:
+def test_rules_with_oblique_splits_and_surrogates_are_written_completely() -> None:
     schema = Schema((Column("x"), Column("y")), task="regression")
     root = oblique({"x": 0.1, "y": -2.0}, 1.25, leaf(1.0), leaf(2.0), missing=0)
     model = make_model(schema, [build_tree(root, schema)])
@@ -975,7 +973,7 @@ def test_sums_of_columns_and_surrogates_are_written_completely() -> None:
     assert second == "(x <= 30.5; if that is unknown: y > 3.5) fails, or is unknown"
 
 
-def test_a_divided_row_returns_its_largest_part() -> None:
+def test_rule_of_fractional_instances_is_that_of_the_largest_fraction() -> None:
     model = serve_reasons_pulse_model(missing="fractional")
     whole, divided = rule_texts(model, [50.0, NAN], [NAN, 1.0])
     assert "of the row" not in whole[0]
@@ -1063,7 +1061,7 @@ def text_cells(model: Model, row: np.ndarray) -> dict[str, Any]:
 @settings(max_examples=examples(30))
 @given(st.data())
 @pytest.mark.filterwarnings("ignore:overflow encountered")
-def test_contributions_are_those_of_the_explanation(data: st.DataObject) -> None:
+def test_contributions_equal_those_of_the_explanation(data: st.DataObject) -> None:
     model = data.draw(models(kinds=ALL_KINDS))
     matrix = data.draw(matrices(model, 3))
     why = Explanations(model)
@@ -1113,7 +1111,7 @@ def test_contributions_of_sums_are_before_the_link(model: Model) -> None:
 
 @settings(max_examples=examples(30))
 @given(st.data())
-def test_climbing_all_trees_at_once_adds_what_walking_each_row_does(data: st.DataObject) -> None:
+def test_vectorised_contributions_equal_those_row_by_row(data: st.DataObject) -> None:
     model = data.draw(models(kinds={"outputs", "hard", "costs"}))
     matrix = data.draw(matrices(model))
     added = contributions.FeatureContributions(model)
@@ -1125,7 +1123,7 @@ def test_climbing_all_trees_at_once_adds_what_walking_each_row_does(data: st.Dat
     ).all()
 
 
-def test_contributions_of_a_hand_made_tree_are_the_changes_along_the_way() -> None:
+def test_contributions_of_a_small_tree_are_the_changes_along_the_path() -> None:
     model = serve_reasons_pulse_model()
     why = Explanations(model)
     matrix = np.array([[70.0, 1.0]], dtype=np.float32)
@@ -1140,7 +1138,9 @@ def test_contributions_of_a_hand_made_tree_are_the_changes_along_the_way() -> No
     assert total == pytest.approx(model.predict_proba([{"pulse": 70, "pain": "severe"}])[0])
 
 
-def test_contributions_that_do_not_add_up_are_omitted(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_contributions_that_do_not_sum_to_the_prediction_are_omitted(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     model = serve_reasons_pulse_model()
     added = contributions.FeatureContributions(model)
     climb = added._forest_climber
@@ -1150,7 +1150,7 @@ def test_contributions_that_do_not_add_up_are_omitted(monkeypatch: pytest.Monkey
         added.compute_contributions(np.array([[70.0, 1.0]], dtype=np.float32))
 
 
-def test_sums_beyond_64_bits_are_walked_in_whole_numbers() -> None:
+def test_contributions_beyond_64_bits_use_python_integers() -> None:
     model = random_model(8, mixed_schema(("no", "yes")))
     units = contributions.FeatureContributions(model)._units
     assert contributions._can_climb(model, units)

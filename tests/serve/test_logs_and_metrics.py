@@ -68,7 +68,7 @@ def _record(request_id: str = "id-1", **facts: Any) -> RequestRecord:
     return record
 
 
-def test_a_request_is_a_line_of_json(service: Any) -> None:
+def test_request_is_logged_as_a_json_line(service: Any) -> None:
     lines = Lines()
     app = gated(service, lines, log="json")
     ask(app, "POST", INFER + "?secret=1", json=rows(1, 2, 3), headers={"X-Request-Id": "r-1"})
@@ -114,7 +114,7 @@ def test_times_have_milliseconds(seconds: float, expected: str) -> None:
     assert lines.text == [f"{expected} error   late"]
 
 
-def test_a_request_is_a_line_for_people(service: Any) -> None:
+def test_request_is_logged_as_a_text_line(service: Any) -> None:
     lines = Lines()
     app = gated(service, lines, log="text")
     ask(app, "POST", INFER, json=rows(1), headers={"X-Request-Id": "r-1"})
@@ -129,7 +129,7 @@ def test_a_request_is_a_line_for_people(service: Any) -> None:
     assert re.search(r"info    200 GET /v2 \d+\.\d ms \[192\.0\.2\.7 r-2\]$", second)
 
 
-def test_a_quiet_log_has_failures_and_changes_alone(service: Any) -> None:
+def test_quiet_log_contains_failures_and_model_changes_only(service: Any) -> None:
     lines = Lines()
     lines.collect("quiet")
     for status in (200, 404, 429, 503):
@@ -140,7 +140,7 @@ def test_a_quiet_log_has_failures_and_changes_alone(service: Any) -> None:
     assert [line.split(" ", 1)[1][:7] for line in lines.text] == ["error  ", "info   "]
 
 
-def test_requests_of_a_quiet_server_have_no_lines_but_failures(service: Any) -> None:
+def test_quiet_server_logs_only_failed_requests(service: Any) -> None:
     lines = Lines()
     app = gated(service, lines, log="quiet")
     ask(app, "GET", "/v2")
@@ -184,7 +184,7 @@ def test_a_long_path_is_cut() -> None:
     assert 300 < len(lines.text[0]) < 1000
 
 
-def test_changes_of_models_are_lines(service: Any) -> None:
+def test_model_changes_are_logged(service: Any) -> None:
     lines = Lines()
     gated(service, lines, log="json")
     service.repository.unload("twice")
@@ -199,7 +199,7 @@ def test_changes_of_models_are_lines(service: Any) -> None:
     assert line["message"] == "model 'm' v1 is kept, as its new file was rejected: it is no model"
 
 
-def test_a_log_of_another_kind_is_refused() -> None:
+def test_unknown_log_format_is_refused() -> None:
     with pytest.raises(SettingError, match="text, json, quiet"):
         LineHandler("xml")
 
@@ -232,7 +232,7 @@ def joined(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
 
 
 @pytest.mark.parametrize("mode", ["json", "text"])
-def test_tracebacks_and_warnings_are_lines_of_the_same_form(joined: Any, mode: str) -> None:
+def test_tracebacks_and_warnings_are_logged_in_the_same_format(joined: Any, mode: str) -> None:
     lines = joined(mode)
     assert joined(mode) is lines
     assert sum(isinstance(h, LineHandler) for h in logging.getLogger().handlers) == 1
@@ -269,7 +269,7 @@ def test_warnings_are_printed_without_source_lines(joined: Any) -> None:
     assert [line["message"] for line in lines.json] == ["so: it is", "/a/b.py:5: UserWarning: w"]
 
 
-def test_a_quiet_log_has_no_warnings_of_loggers(joined: Any) -> None:
+def test_quiet_log_omits_warnings_of_other_loggers(joined: Any) -> None:
     lines = joined("quiet")
     logging.getLogger("uvicorn.error").warning("Invalid HTTP request received.")
     logging.getLogger("uvicorn.error").error("broken")
@@ -293,7 +293,7 @@ def log_many(count: int, length: int = 1) -> None:
 
 
 @pytest.mark.parametrize("length", [10, 200, 5000])
-def test_lines_of_many_requests_are_whole_in_their_order_and_in_pieces(length: int) -> None:
+def test_log_lines_of_many_requests_are_written_complete_and_in_order(length: int) -> None:
     """In pieces that a pipe takes as a whole, so that lines of two processes do not mix."""
     lines, pieces = Lines(), []
     lines.collect("text", lambda data: pieces.append(data) or len(data))
@@ -306,7 +306,7 @@ def test_lines_of_many_requests_are_whole_in_their_order_and_in_pieces(length: i
     assert all(len(piece) <= 4096 or piece.count(b"\n") == 1 for piece in pieces)
 
 
-def test_a_blocked_stderr_loses_only_lines_and_counts_them(
+def test_blocked_stderr_drops_log_lines_and_counts_them(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("treekit.serve.http.logs._MAX_LINES", 100)
@@ -335,7 +335,7 @@ def test_a_blocked_stderr_loses_only_lines_and_counts_them(
     assert told[-1]["message"] == "after"
 
 
-def test_a_stderr_that_is_closed_costs_lines_alone() -> None:
+def test_closed_stderr_loses_only_log_lines() -> None:
     reader, pipe = os.pipe()
     os.close(reader)
     lines = Lines()
@@ -360,7 +360,7 @@ def test_partial_writes_are_continued() -> None:
     assert [line.split(" ", 1)[1] for line in lines.text] == ["info    0123456789abcdef"]
 
 
-def test_a_reader_that_is_slow_gets_what_waits_at_the_end() -> None:
+def test_slow_reader_gets_all_queued_log_lines_at_close() -> None:
     lines = Lines()
 
     def slow(data: bytes) -> int:
@@ -397,7 +397,7 @@ def test_queued_lines_are_written_at_exit() -> None:
 
 
 @pytest.mark.system
-def test_a_process_ends_although_nobody_reads_its_stderr() -> None:
+def test_process_ends_if_nobody_reads_its_stderr() -> None:
     work = """
 from treekit.serve.http import logs
 logs._FLUSH_SECONDS = 0.5
@@ -413,7 +413,7 @@ for _ in range(100):
 
 
 @pytest.mark.system
-def test_a_process_that_was_begun_without_stderr_writes_into_nothing_else(tmp_path: Path) -> None:
+def test_process_started_without_stderr_does_not_write_to_another_file(tmp_path: Path) -> None:
     # Descriptor 2 is what is opened first, then.
     script = SCRIPT.format(work="log_event('event', 'x')")
     path = tmp_path / "file"
@@ -493,7 +493,9 @@ def test_requests_rows_errors_and_models_are_counted(serve_gate_metrics_service:
     assert any(name == "treekit_build_info" for name, *_ in found)
 
 
-def test_times_fall_into_their_buckets(serve_gate_metrics_service: Any) -> None:
+def test_request_durations_are_counted_in_histogram_buckets(
+    serve_gate_metrics_service: Any,
+) -> None:
     metrics = Metrics(serve_gate_metrics_service)
     for seconds in (0.0001, 0.001, 0.0011, 60.0):
         metrics.count_request("infer", record("m", "1", 1), seconds)
@@ -507,7 +509,7 @@ def test_times_fall_into_their_buckets(serve_gate_metrics_service: Any) -> None:
     assert reached == [1, 2, 3, 3, 4]
 
 
-def test_requests_in_the_works_are_seen(serve_gate_metrics_service: Any) -> None:
+def test_requests_in_progress_are_counted(serve_gate_metrics_service: Any) -> None:
     hold = threading.Event()
     next(serve_gate_metrics_service.repository.served).meanwhile = lambda: hold.wait(10)
     app = gated(serve_gate_metrics_service)
@@ -539,7 +541,7 @@ def test_changes_of_models_are_counted(serve_gate_metrics_service: Any) -> None:
     assert any(name == "treekit_model_info" for name, *_ in found)
 
 
-def test_a_file_that_cannot_be_used_is_seen_until_it_is_mended(tmp_path: Path) -> None:
+def test_metrics_report_an_unusable_file_until_it_is_repaired(tmp_path: Path) -> None:
     (tmp_path / "bad.treekit").write_bytes(b"no model")
     repository = Repository([tmp_path])
     repository.refresh()
@@ -566,14 +568,16 @@ def test_openmetrics_is_returned_on_request(serve_gate_metrics_service: Any) -> 
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_names_of_models_stay_labels(serve_gate_metrics_service: Any, name: str) -> None:
+def test_hostile_model_names_are_escaped_in_metric_labels(
+    serve_gate_metrics_service: Any, name: str
+) -> None:
     metrics = Metrics(serve_gate_metrics_service)
     metrics.count_request("infer", record(name, "1", 2), 0.1)
     found = samples(metrics.render()[0].decode())
     assert value(found, "treekit_rows_total", model=name, version="1") == 2
 
 
-def test_unknown_models_make_no_metric_labels(serve_gate_metrics_service: Any) -> None:
+def test_unknown_models_create_no_metric_labels(serve_gate_metrics_service: Any) -> None:
     app = gated(serve_gate_metrics_service)
     ask(app, "GET", "/metrics")
     before = samples(ask(app, "GET", "/metrics").text)
@@ -590,7 +594,7 @@ def test_unknown_models_make_no_metric_labels(serve_gate_metrics_service: Any) -
     }  # fmt: skip
 
 
-def test_a_model_that_is_made_anew_for_ever_keeps_a_bounded_number_of_versions(
+def test_number_of_versions_in_metrics_is_bounded(
     serve_gate_metrics_service: Any,
 ) -> None:
     metrics = Metrics(serve_gate_metrics_service)
@@ -602,7 +606,7 @@ def test_a_model_that_is_made_anew_for_ever_keeps_a_bounded_number_of_versions(
     assert value(found, "treekit_rows_total", model="m", version="v999") == 1
 
 
-def test_paths_are_of_few_kinds(serve_gate_metrics_service: Any) -> None:
+def test_request_paths_are_grouped_into_few_endpoints(serve_gate_metrics_service: Any) -> None:
     app = gated(serve_gate_metrics_service)
     for path, kind in (
         ("/v2/models/twice/versions/1/infer", "infer"),
@@ -654,7 +658,9 @@ for line in sys.stdin:
 
 @pytest.mark.system
 @pytest.mark.skipif(sys.platform != "linux", reason="of processes Linux alone tells here")
-def test_workers_add_up_their_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_metrics_sum_the_counts_of_all_workers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from treekit.serve.http.metrics import FOLDER_VARIABLE, forget_process, shared_metrics
 
     monkeypatch.delenv(FOLDER_VARIABLE, raising=False)
@@ -716,7 +722,7 @@ def _resident(pid: int) -> int:
 
 
 @pytest.mark.system
-def test_a_missing_library_is_named_with_its_extra() -> None:
+def test_missing_server_libraries_name_the_extra_to_install() -> None:
     code = """
 import importlib, sys
 for pair in sys.argv[1:]:
@@ -742,7 +748,7 @@ for pair in sys.argv[1:]:
         assert "treekit-ml[serve]" in told
 
 
-def test_a_closed_log_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_flushing_a_closed_log_does_not_block(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("treekit.serve.http.logs._FLUSH_SECONDS", 60.0)
     handler = LineHandler("text", write=len)
     handler.close()

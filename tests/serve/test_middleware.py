@@ -70,7 +70,7 @@ def token_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     "host",
     ["localhost", "LOCALHOST:8080", "localhost.", "127.0.0.1:80", "[::1]:8080", "models.example"],
 )
-def test_a_request_to_a_name_of_the_server_passes(service: Any, host: str) -> None:
+def test_request_with_an_allowed_host_is_accepted(service: Any, host: str) -> None:
     app = gated(service, allow_hosts=("models.example",))
     for _ in range(2):  # the second time it is known
         assert ask(app, "GET", "/v2", headers={"Host": host}).status_code == 200
@@ -87,7 +87,7 @@ def test_a_request_to_a_name_of_the_server_passes(service: Any, host: str) -> No
         "xlocalhost",
     ],
 )
-def test_a_request_to_a_rebound_name_is_refused_with_the_remedy(service: Any, host: str) -> None:
+def test_request_with_an_unknown_host_is_refused_with_a_remedy(service: Any, host: str) -> None:
     app = gated(service)
     ask(app, "GET", "/v2")
     answer = ask(app, "GET", "/v2", headers={"Host": host})
@@ -103,7 +103,7 @@ def test_an_invalid_host_is_refused(service: Any, host: str) -> None:
     assert ask(gated(service), "GET", "/v2", headers={"Host": host}).status_code == 400
 
 
-def test_two_hosts_are_refused_though_one_is_right(service: Any) -> None:
+def test_two_host_headers_are_refused(service: Any) -> None:
     app = gated(service)
     for hosts in (("evil.example", "localhost"), ("localhost", "evil.example")):
         answer = ask(app, "GET", "/v2", headers=[("Host", host) for host in hosts])
@@ -112,7 +112,7 @@ def test_two_hosts_are_refused_though_one_is_right(service: Any) -> None:
     assert ask(app, "GET", "/v2", headers=twice).status_code == 200
 
 
-def test_two_origins_are_refused_though_one_is_right(service: Any) -> None:
+def test_two_origin_headers_are_refused(service: Any) -> None:
     app = gated(service, allow_origins=("https://good.example",))
     twice = [("Origin", "https://evil.example"), ("Origin", "https://good.example")]
     answer = ask(app, "GET", "/v2", headers=twice)
@@ -120,7 +120,7 @@ def test_two_origins_are_refused_though_one_is_right(service: Any) -> None:
     assert "more than one Origin header" in answer.json()["error"]
 
 
-def test_a_server_on_all_addresses_accepts_addresses_and_refuses_unknown_host_names(
+def test_server_on_all_addresses_accepts_ip_hosts_and_refuses_unknown_names(
     service: Any,
 ) -> None:
     for bound in ("0.0.0.0", "::", ""):
@@ -131,7 +131,7 @@ def test_a_server_on_all_addresses_accepts_addresses_and_refuses_unknown_host_na
             assert ask(app, "GET", "/v2", headers={"Host": host}).status_code == 403
 
 
-def test_the_bound_host_is_a_name_of_the_server(service: Any) -> None:
+def test_bound_host_is_allowed(service: Any) -> None:
     for bound, host in (("box.lan", "Box.lan:9"), ("10.0.0.5", "10.0.0.5:9"), ("::5", "[::5]:9")):
         app = gated(service, host=bound)
         assert ask(app, "GET", "/v2", headers={"Host": host}).status_code == 200
@@ -143,7 +143,7 @@ def test_any_host_is_accepted_if_configured_or_embedded(service: Any) -> None:
         assert ask(app, "GET", "/v2", headers={"Host": "whatever.example"}).status_code == 200
 
 
-def test_health_is_answered_whatever_the_host(service: Any, token_file: Path) -> None:
+def test_health_is_answered_for_any_host(service: Any, token_file: Path) -> None:
     app = gated(service, token_file=str(token_file))
     for path in ("/v2/health/live", "/v2/health/ready"):
         answer = ask(app, "GET", path, headers={"Host": "10.2.3.4:8080", "Origin": "null"})
@@ -157,7 +157,7 @@ def test_an_invalid_allowed_host_is_refused_at_startup(host: str) -> None:
         Access(ServeSettings(("-",), allow_hosts=(host,)))
 
 
-def test_many_spellings_of_a_host_are_not_all_kept(service: Any) -> None:
+def test_cache_of_checked_hosts_is_bounded(service: Any) -> None:
     access = Access(ServeSettings(("-",)))
     for port in range(5000):
         access.check_source("http", b"localhost:%d" % port, None, None, None)
@@ -168,7 +168,7 @@ def test_many_spellings_of_a_host_are_not_all_kept(service: Any) -> None:
 
 
 @pytest.mark.parametrize("origin", ["https://evil.example", "null", "http://localhost:3000", ""])
-def test_a_page_of_another_origin_is_refused(service: Any, origin: str) -> None:
+def test_requests_of_another_origin_are_refused(service: Any, origin: str) -> None:
     ran = threading.Event()
     next(service.repository.served).meanwhile = ran.set
     answer = ask(gated(service), "POST", INFER, json=rows(1), headers={"Origin": origin})
@@ -178,7 +178,7 @@ def test_a_page_of_another_origin_is_refused(service: Any, origin: str) -> None:
     assert not ran.is_set()
 
 
-def test_a_page_of_the_server_may_send_requests(service: Any) -> None:
+def test_requests_of_the_server_page_are_accepted(service: Any) -> None:
     app = gated(service)
     headers = {"Host": "localhost:8080", "Origin": "http://localhost:8080"}
     headers["Sec-Fetch-Site"] = "same-origin"
@@ -189,7 +189,7 @@ def test_a_page_of_the_server_may_send_requests(service: Any) -> None:
     assert ask(app, "POST", INFER, json=rows(1), headers=headers).status_code == 403
 
 
-def test_the_name_of_a_proxy_is_not_a_name_of_the_server(service: Any) -> None:
+def test_x_forwarded_host_does_not_allow_a_host(service: Any) -> None:
     headers = {"Host": "evil.example", "X-Forwarded-Host": "localhost:8080"}
     app = gated(service)
     assert ask(app, "POST", INFER, json=rows(1), headers=headers).status_code == 403
@@ -256,7 +256,9 @@ def test_an_invalid_allowed_origin_is_refused_at_startup(origin: str) -> None:
 # ------------------------------------------------------------------------------ token
 
 
-def test_all_but_health_and_the_pages_files_need_the_token(service: Any, token_file: Path) -> None:
+def test_all_paths_except_health_and_page_files_require_the_token(
+    service: Any, token_file: Path
+) -> None:
     app = gated(service, token_file=str(token_file))
     for path in ("/v2", "/v2/models/twice", "/metrics", "/nothing", "/page.html", "/page.js/"):
         answer = ask(app, "GET", path)
@@ -283,7 +285,7 @@ def test_all_but_health_and_the_pages_files_need_the_token(service: Any, token_f
         ("", 401),
     ],
 )
-def test_only_the_whole_token_passes(
+def test_only_the_complete_token_is_accepted(
     service: Any, token_file: Path, value: str, status: int
 ) -> None:
     app = gated(service, token_file=str(token_file))
@@ -291,7 +293,7 @@ def test_only_the_whole_token_passes(
     assert ask(app, "GET", "/v2", headers=headers).status_code == status
 
 
-def test_grpc_checks_the_same_token(token_file: Path) -> None:
+def test_grpc_access_checks_the_same_token(token_file: Path) -> None:
     access = Access(ServeSettings(("-",), token_file=str(token_file)))
     access.check_token(f"Bearer {TOKEN}".encode())
     with pytest.raises(UnauthorisedError):
@@ -305,7 +307,7 @@ def test_grpc_checks_the_same_token(token_file: Path) -> None:
      ("a b" * 9, "valid token"), ("x" * 20 + "\n" + "y" * 20, "valid token"),
      ("é" * 20, "valid token"), ("x" * 9000, "valid token")],
 )  # fmt: skip
-def test_a_token_file_that_holds_none_is_refused(tmp_path: Path, text: str, says: str) -> None:
+def test_token_file_without_a_valid_token_is_refused(tmp_path: Path, text: str, says: str) -> None:
     path = tmp_path / "token"
     path.write_text(text)
     path.chmod(0o600)
@@ -314,19 +316,19 @@ def test_a_token_file_that_holds_none_is_refused(tmp_path: Path, text: str, says
     assert "xxxx" not in str(caught.value)
 
 
-def test_a_token_file_that_is_not_there_is_refused_by_name(tmp_path: Path) -> None:
+def test_missing_token_file_is_refused(tmp_path: Path) -> None:
     with pytest.raises(SettingError, match="cannot read the token file"):
         BearerToken(tmp_path / "absent")
 
 
 @pytest.mark.skipif(os.name != "posix", reason="modes of files are POSIX'")
-def test_a_token_that_everybody_can_read_is_warned_of(token_file: Path) -> None:
+def test_world_readable_token_file_warns(token_file: Path) -> None:
     token_file.chmod(0o644)
     with pytest.warns(TreekitWarning, match="chmod o-r"):
         BearerToken(token_file)
 
 
-def test_a_token_is_replaced_by_its_file_and_an_unfit_one_is_not_taken(
+def test_token_is_reloaded_from_its_file_unless_invalid(
     token_file: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr("treekit.serve.http.auth._CHECK_SECONDS", 0.0)
@@ -357,7 +359,7 @@ def test_a_token_is_replaced_by_its_file_and_an_unfit_one_is_not_taken(
 # ---------------------------------------------------------------------- ids and headers
 
 
-def test_a_request_has_the_id_it_brings_or_one_of_its_own(service: Any) -> None:
+def test_request_id_is_taken_from_the_header_or_generated(service: Any) -> None:
     app = gated(service)
     given = ask(app, "GET", "/v2", headers={"X-Request-Id": "Req-1_a.b"})
     assert given.headers["x-request-id"] == "Req-1_a.b"
@@ -378,7 +380,7 @@ def test_responses_carry_security_headers(service: Any) -> None:
     assert ask(app, "POST", INFER, json=rows(1)).headers["x-content-type-options"] == "nosniff"
 
 
-def test_an_endpoints_own_headers_stay(service: Any) -> None:
+def test_headers_set_by_an_endpoint_are_kept(service: Any) -> None:
     async def page(request: Request) -> Reply:
         headers = ((b"cache-control", b"max-age=60"), (b"x-content-type-options", b"nosniff"))
         return Reply(b"page", headers=headers)
@@ -406,7 +408,7 @@ def test_unknown_paths_return_json_errors(service: Any) -> None:
 # ----------------------------------------------------------------- how much, and the end
 
 
-def test_one_request_beyond_the_limit_gets_retry_after(service: Any) -> None:
+def test_request_beyond_the_limit_gets_retry_after(service: Any) -> None:
     hold, twice = threading.Event(), next(service.repository.served)
     twice.meanwhile = lambda: hold.wait(10)
     app = gated(service)
@@ -429,7 +431,7 @@ def test_one_request_beyond_the_limit_gets_retry_after(service: Any) -> None:
     assert len(service.working.records) == 0
 
 
-def test_a_closing_server_still_answers_and_is_not_ready(service: Any) -> None:
+def test_closing_server_answers_requests_and_is_not_ready(service: Any) -> None:
     app = gated(service)
     service.closing = True
     assert ask(app, "POST", INFER, json=rows(1)).status_code == 200
@@ -470,7 +472,7 @@ def test_an_unexpected_error_returns_only_its_id_to_the_client(service: Any) -> 
     assert (line["status"], line["level"]) == (500, "error")
 
 
-def test_a_cancelled_request_is_counted_no_more(service: Any) -> None:
+def test_cancelled_request_is_no_longer_counted_in_progress(service: Any) -> None:
     async def wait(request: Request) -> Reply:
         await asyncio.sleep(60)
         return Reply(b"")
@@ -512,7 +514,7 @@ def test_a_websocket_is_closed(service: Any) -> None:
     assert [message["type"] for message in sent] == ["websocket.close"]
 
 
-def test_a_request_leaves_no_cycle_behind(service: Any) -> None:
+def test_requests_create_no_reference_cycles(service: Any) -> None:
     import gc
 
     app = gated(service)
@@ -608,7 +610,7 @@ def hasty(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 
 @pytest.mark.parametrize("chunked", [False, True])
 @pytest.mark.parametrize("size", [300_001, 5_000_000])
-def test_a_body_that_is_too_long_is_413(server: Server, size: int, chunked: bool) -> None:
+def test_body_beyond_the_limit_returns_413(server: Server, size: int, chunked: bool) -> None:
     body: Any = b" " * size
     answer = server.post(iter([body[: size // 2], body[size // 2 :]]) if chunked else body)
     assert answer.status_code == 413
@@ -616,12 +618,12 @@ def test_a_body_that_is_too_long_is_413(server: Server, size: int, chunked: bool
     assert server.post().status_code == 200
 
 
-def test_a_body_of_just_the_limit_is_read(server: Server) -> None:
+def test_body_of_exactly_the_limit_is_accepted(server: Server) -> None:
     assert server.post(GOOD.ljust(300_000)).status_code == 200
 
 
 @pytest.mark.system
-def test_a_body_that_never_ends_is_taken_no_longer_than_the_limit_of_time(hasty: Server) -> None:
+def test_endless_body_is_read_no_longer_than_the_time_limit(hasty: Server) -> None:
     start = time.monotonic()
     with connect(hasty.port) as connection:
         connection.sendall(request(b"", "Transfer-Encoding: chunked"))
@@ -632,14 +634,14 @@ def test_a_body_that_never_ends_is_taken_no_longer_than_the_limit_of_time(hasty:
     assert 0.3 < time.monotonic() - start < 5
 
 
-def test_too_many_rows_are_413(server: Server) -> None:
+def test_too_many_rows_return_413(server: Server) -> None:
     assert server.post(json.dumps(rows(*range(10))).encode()).status_code == 200
     answer = server.post(json.dumps(rows(*range(11))).encode())
     assert answer.status_code == 413
     assert "this server takes 10" in answer.json()["error"]
 
 
-def test_too_many_rows_to_explain_are_413(server: Server) -> None:
+def test_too_many_rows_to_explain_return_413(server: Server) -> None:
     assert server.post(json.dumps(rows(1, 2, outputs=["why"])).encode()).status_code == 200
     answer = server.post(json.dumps(rows(1, 2, 3, outputs=["why"])).encode())
     assert answer.status_code == 413
@@ -647,7 +649,7 @@ def test_too_many_rows_to_explain_are_413(server: Server) -> None:
 
 
 @pytest.mark.system
-def test_a_body_that_does_not_arrive_is_408_and_the_connection_ends(hasty: Server) -> None:
+def test_body_that_does_not_arrive_returns_408_and_closes_the_connection(hasty: Server) -> None:
     start = time.monotonic()
     answer = spoken(hasty.port, request(GOOD[:-5], f"Content-Length: {len(GOOD)}"))
     assert statuses(answer) == [408]
@@ -656,7 +658,7 @@ def test_a_body_that_does_not_arrive_is_408_and_the_connection_ends(hasty: Serve
 
 
 @pytest.mark.system
-def test_an_answer_that_takes_too_long_is_503(hasty: Server) -> None:
+def test_slow_prediction_returns_503(hasty: Server) -> None:
     end = threading.Event()
     hasty.model.meanwhile = lambda: end.wait(5)
     answer = hasty.post()
@@ -669,7 +671,9 @@ def test_an_answer_that_takes_too_long_is_503(hasty: Server) -> None:
 
 @pytest.mark.system
 @pytest.mark.parametrize("is_gone", [True, False])
-def test_work_ends_with_its_connection_or_deadline(tmp_path: Path, is_gone: bool) -> None:
+def test_prediction_stops_when_its_client_disconnects_or_time_ends(
+    tmp_path: Path, is_gone: bool
+) -> None:
     begun, ended = threading.Event(), threading.Event()
 
     def work() -> None:
@@ -695,7 +699,7 @@ def test_work_ends_with_its_connection_or_deadline(tmp_path: Path, is_gone: bool
 
 
 @pytest.mark.system
-def test_a_search_of_rules_ends_with_its_connection(
+def test_rule_search_stops_when_its_client_disconnects(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     begun, ended = threading.Event(), threading.Event()
@@ -722,7 +726,7 @@ def test_a_search_of_rules_ends_with_its_connection(
 
 
 @pytest.mark.system
-def test_more_requests_than_the_limit_are_429_and_the_others_are_answered(tmp_path: Path) -> None:
+def test_requests_beyond_the_limit_return_429_and_others_are_answered(tmp_path: Path) -> None:
     with served(tmp_path, requests=3, seconds=10.0) as small:
         hold, begun = threading.Event(), threading.Semaphore(0)
 
@@ -745,7 +749,7 @@ def test_more_requests_than_the_limit_are_429_and_the_others_are_answered(tmp_pa
         assert small.post().status_code == 200
 
 
-def test_more_connections_than_the_limit_are_turned_away(tmp_path: Path) -> None:
+def test_connections_beyond_the_limit_are_refused(tmp_path: Path) -> None:
     with served(tmp_path, most=4, seconds=10.0) as small:
         held = [connect(small.port) for _ in range(3)]
         for connection in held:
@@ -788,7 +792,7 @@ def test_a_client_that_does_not_read_its_responses_is_dropped(tmp_path: Path, lo
 
 
 @pytest.mark.system
-def test_a_client_that_takes_its_time_for_a_large_answer_gets_it_whole(server: Server) -> None:
+def test_slow_client_gets_a_large_response_completely(server: Server) -> None:
     """Slow, and within the limit."""
     body = json.dumps(rows(*range(10))).encode()
     with connect(server.port) as connection:
@@ -847,7 +851,7 @@ def test_64_slow_clients_do_not_block_others(hasty: Server) -> None:
 # ------------------------------------------------------------------------- hardly HTTP
 
 
-def test_a_head_that_is_too_long_is_431(server: Server) -> None:
+def test_headers_beyond_the_size_limit_return_431(server: Server) -> None:
     long = [f"X-{number}: {'a' * 3000}" for number in range(90)]
     assert statuses(spoken(server.port, request(GOOD, *long, LAST))) == [431]
     assert statuses(spoken(server.port, request(path=f"/{'a' * 65_530}", method="GET"))) == [431]
@@ -855,7 +859,7 @@ def test_a_head_that_is_too_long_is_431(server: Server) -> None:
     assert statuses(spoken(server.port, request(GOOD, *fits, LAST))) == [200]
 
 
-def test_too_many_headers_are_431(server: Server) -> None:
+def test_too_many_headers_return_431(server: Server) -> None:
     answer = spoken(server.port, request(GOOD, *[f"X-{n}: a" for n in range(150)]))
     assert statuses(answer) == [431]
     assert b"more than 100 headers" in answer
@@ -897,7 +901,7 @@ def test_ambiguous_framing_is_refused_and_ends_the_connection(server: Server, ba
     assert server.post().status_code == 200
 
 
-def test_chunks_are_read(server: Server) -> None:
+def test_chunked_bodies_are_read(server: Server) -> None:
     body = (
         b"".join(b"%x;ext=1\r\n%s\r\n" % (len(p), p) for p in (GOOD[:7], GOOD[7:])) + b"0\r\n\r\n"
     )
@@ -954,14 +958,14 @@ def test_a_refused_expect_100_continue_ends_the_connection(server: Server) -> No
     assert b"connection: close" in answer
 
 
-def test_a_request_that_names_another_host_in_its_target_has_its_path(server: Server) -> None:
+def test_request_target_in_absolute_form_is_routed_by_its_path(server: Server) -> None:
     answer = spoken(
         server.port, request(b"", LAST, path="http://evil.example/v2/health/live", method="GET")
     )
     assert statuses(answer) == [200]
 
 
-def test_an_upgrade_is_not_made(server: Server) -> None:
+def test_upgrade_headers_are_ignored(server: Server) -> None:
     for upgrade in ("websocket", "h2c"):
         answer = spoken(
             server.port,
@@ -972,7 +976,7 @@ def test_an_upgrade_is_not_made(server: Server) -> None:
         assert statuses(answer) == [200], upgrade
 
 
-def test_bodies_are_held_within_a_bound_together(tmp_path: Path) -> None:
+def test_total_size_of_bodies_in_memory_is_limited(tmp_path: Path) -> None:
     """Sixteen of the longest at once; the seventeenth is told to come again."""
     with served(tmp_path, body_bytes=200_000, seconds=20.0) as own:
         held = []

@@ -112,7 +112,7 @@ MANY = {
 
 
 @pytest.mark.parametrize("case", MANY)
-def test_more_parts_than_a_model_has_are_refused_before_they_are_decoded(
+def test_too_many_inputs_or_outputs_are_refused_before_decoding(
     folder: Path, monkeypatch: pytest.MonkeyPatch, case: str
 ) -> None:
     body, said = MANY[case]
@@ -133,7 +133,7 @@ def test_more_parts_than_a_model_has_are_refused_before_they_are_decoded(
     assert asyncio.run(ask()).text == answer.text
 
 
-def test_braces_in_texts_and_binary_data_are_not_objects(folder: Path) -> None:
+def test_braces_in_strings_and_binary_data_are_not_counted_as_objects(folder: Path) -> None:
     service = service_of(folder)
     texts = ['{"[:\\' * 30] * 500
     given = {"name": "a", "shape": [500], "datatype": "BYTES", "data": texts}
@@ -172,7 +172,7 @@ def test_a_file_that_became_invalid_leaves_the_old_model_serving(folder: Path) -
     assert asked(service, "GET", "/v2/models/texts/ready").status_code == 200
 
 
-def test_two_files_of_one_name_do_not_keep_others_from_being_loaded(folder: Path) -> None:
+def test_duplicate_model_names_do_not_prevent_loading_others(folder: Path) -> None:
     service = service_of(folder, control=True)
     models()["texts"].save(folder / "twin.treekit")
     (folder / "twin" / "1").mkdir(parents=True)
@@ -254,7 +254,7 @@ def operations(document: Any) -> dict[tuple[str, str], Any]:
     }
 
 
-def test_every_path_of_the_server_is_described_and_no_other(service: Service) -> None:
+def test_openapi_document_describes_exactly_the_paths_of_the_server(service: Service) -> None:
     served = {
         (re.sub(r"{(name|version)}", r"{model_\1}", route.path), route.method.lower())
         for route in (*list_routes(service), make_metrics_route(Metrics(service)))
@@ -265,7 +265,7 @@ def test_every_path_of_the_server_is_described_and_no_other(service: Service) ->
     assert described <= served
 
 
-def test_the_refusals_that_the_specification_leaves_out_are_there(service: Service) -> None:
+def test_openapi_document_lists_the_additional_error_responses(service: Service) -> None:
     found = operations(fetched(service))
     for (path, method), operation in found.items():
         assert {"401", "403", "408", "413", "429", "503"} <= operation["responses"].keys()
@@ -278,7 +278,7 @@ def test_the_refusals_that_the_specification_leaves_out_are_there(service: Servi
     assert len(set(ids)) == len(ids) == 22
 
 
-def test_every_reference_leads_somewhere(service: Service) -> None:
+def test_every_reference_of_the_openapi_document_resolves(service: Service) -> None:
     document = fetched(service)
     references = set(re.findall(r'"\$ref":\s*"#/([^"]+)"', json.dumps(document)))
     assert len(references) > 20

@@ -256,7 +256,7 @@ ROW = {"density": 0.4, "colour": "green", "town": "town 00", "sugar": -1.5}
 # ---------------------------------------------------------------- files, headers, words
 
 
-def test_the_policy_allows_the_page_its_own_files_and_nothing_else(served):
+def test_content_security_policy_allows_only_files_of_the_page(served):
     rules = dict(rule.strip().split(" ", 1) for rule in PAGE_POLICY.split(";"))
     assert rules["default-src"] == "'none'"
     assert {rules[f"{kind}-src"] for kind in ("script", "style", "img", "connect")} == {"'self'"}
@@ -272,7 +272,7 @@ def test_the_policy_allows_the_page_its_own_files_and_nothing_else(served):
         assert (again.status_code, again.content) == (304, b"")
 
 
-def test_the_files_of_the_page_hold_no_inline_code_and_no_address_of_others():
+def test_page_files_contain_no_inline_code_and_no_external_urls():
     html = (FOLDER / "page.html").read_text()
     assert not re.search(r"\sstyle=|\son\w+=|<style|<script(?![^>]*\bsrc=)", html)
     for file in FOLDER.rglob("*.*"):
@@ -283,7 +283,7 @@ def test_the_files_of_the_page_hold_no_inline_code_and_no_address_of_others():
         )
 
 
-def test_every_phrase_of_the_page_stands_in_both_languages_and_is_used():
+def test_every_phrase_of_the_page_exists_in_both_languages_and_is_used():
     source = "".join(file.read_text() for file in FOLDER.rglob("*.*"))
     used = set(re.findall(r"\"((?:serve|explain|if)_[a-z_]+)\"", source))
     used |= {f"serve_{kind}_{policy}" for kind in ("missing", "unknown") for policy in ("error",)}
@@ -319,7 +319,7 @@ def picture(served, name="melon", **query):
         ({"version": "1"}, 404, "has no version '1'"),
     ],
 )
-def test_a_picture_that_cannot_be_is_refused_by_name(served, query, status, said):
+def test_invalid_picture_request_is_refused_with_the_reason(served, query, status, said):
     reply = picture(served, **query)
     assert (reply.status_code, said in reply.json()["error"]) == (status, True), reply.text
 
@@ -374,7 +374,7 @@ def test_predictions_update_while_typing_and_equal_the_model(page):
 
 
 @pytest.mark.system
-def test_missing_can_be_chosen_or_left_empty(page):
+def test_missing_value_can_be_chosen_or_left_empty(page):
     page.open("melon", row=json.dumps({"density": "9"}))
     expected = shares_of(page.served.models["melon"], **ROW | {"density": None})
     page.click("#field-0-gone")
@@ -389,7 +389,7 @@ def test_missing_can_be_chosen_or_left_empty(page):
 
 
 @pytest.mark.system
-def test_values_that_training_did_not_see_are_taken_where_the_model_takes_them(page):
+def test_unseen_categories_are_accepted_if_the_model_accepts_them(page):
     page.open("melon", row=json.dumps({"density": "0.1"}))
     page.choose(1, "other")
     page.ask("document.querySelector('.other').focus()")
@@ -430,7 +430,7 @@ def test_an_invalid_number_is_reported_at_its_field_and_not_sent(page):
 
 
 @pytest.mark.system
-def test_the_rule_and_the_way_are_those_of_the_row(page):
+def test_page_shows_rule_and_decision_path_of_the_row(page):
     page.open("melon", row=json.dumps({"density": "0.5", "sugar": "2"}))
     assert page.texts("#rule .clauses li") == [
         "density > 0.375, or is missing",
@@ -446,7 +446,7 @@ def test_the_rule_and_the_way_are_those_of_the_row(page):
 
 
 @pytest.mark.system
-def test_contributions_are_shown_in_figures_that_add_up(page):
+def test_shown_contributions_sum_to_the_shown_total(page):
     page.open("forest", row=json.dumps({"density": "0.6", "sugar": "3"}))
     figures = [float(text.replace("−", "-")) for text in page.texts("#adds td.n")]
     assert sum(figures[:-1]) == pytest.approx(figures[-1], abs=1e-9)
@@ -461,7 +461,7 @@ def test_contributions_are_shown_in_figures_that_add_up(page):
 
 
 @pytest.mark.system
-def test_a_forest_shows_its_votes_and_the_way_through_any_tree(page):
+def test_page_shows_votes_and_decision_path_of_any_tree_of_a_forest(page):
     page.open("forest", row=json.dumps({"density": "0.6", "sugar": "9"}))
     assert page.texts("#votes td.n") == ["3 of 5", "2 of 5"]
     page.ask(
@@ -475,7 +475,7 @@ def test_a_forest_shows_its_votes_and_the_way_through_any_tree(page):
 
 
 @pytest.mark.system
-def test_a_number_is_predicted_exactly(page):
+def test_page_shows_the_exact_predicted_number(page):
     page.open("price", row=json.dumps({"rooms": "3"}))
     value = float(page.served.models["price"].predict([{"rooms": 3.0, "floor": 0.0}])[0])
     assert float(page.text("#answer .is")) == value
@@ -486,7 +486,7 @@ def test_a_number_is_predicted_exactly(page):
 
 
 @pytest.mark.system
-def test_a_kept_answer_is_compared_with_what_follows(page):
+def test_pinned_prediction_is_compared_with_later_ones(page):
     page.open("melon", row=json.dumps({"density": "0.1"}))
     page.click("#pin")
     kept = page.shares()
@@ -510,7 +510,7 @@ def test_a_kept_answer_is_compared_with_what_follows(page):
 
 
 @pytest.mark.system
-def test_rules_are_searched_and_turned_over(page):
+def test_rules_are_searched_and_paged(page):
     page.open("forest")
     page.wait("document.querySelectorAll('#rules > li').length === 10")
     assert page.text("#rules-count") == "1 to 10 of 15 rules"
@@ -551,7 +551,7 @@ def test_the_language_changes_in_place_and_is_remembered(page):
 
 
 @pytest.mark.system
-def test_an_address_brings_back_the_model_and_the_row(page):
+def test_url_restores_the_model_and_the_row(page):
     row = {"density": None, "colour": "violet", "sugar": "1e1", "__proto__": "x", "nobody": "1"}
     page.open("melon", row=json.dumps(row))
     assert page.ask("document.getElementById('field-0-gone').checked")
@@ -582,7 +582,7 @@ def test_an_unknown_address_lists_the_existing_ones(page):
 
 
 @pytest.mark.system
-def test_the_keyboard_alone_reaches_everything_and_leaves_it_again(page):
+def test_every_control_is_reached_and_left_by_keyboard(page):
     page.open("melon").settle(to_the_end=True)
     focused, rings = [], []
     for _ in range(60):
@@ -622,7 +622,7 @@ def test_predictions_work_by_keyboard_alone(page):
 
 
 @pytest.mark.system
-def test_every_input_has_a_label_and_the_answer_is_announced(page):
+def test_every_input_has_a_label_and_predictions_are_announced(page):
     page.open("forest")
     unnamed = page.ask(
         "[...document.querySelectorAll('input, select')].filter((node) => !node.ariaLabel &&"
@@ -639,7 +639,7 @@ def test_every_input_has_a_label_and_the_answer_is_announced(page):
 
 
 @pytest.mark.system
-def test_hostile_names_are_text_and_nothing_else(page):
+def test_hostile_names_are_shown_as_text(page):
     page.open(EVIL)
     assert (
         page.ask("document.querySelectorAll('img, iframe, object, main b, main script').length")
@@ -664,7 +664,7 @@ def test_hostile_names_are_text_and_nothing_else(page):
 
 
 @pytest.mark.system
-def test_the_browser_refuses_what_a_script_would_make_of_text(page):
+def test_trusted_types_block_assigning_text_as_html(page):
     page.open("melon")
     refused = page.ask(
         "(() => { try { document.body.innerHTML = '<b>x</b>'; return ''; }"
@@ -676,7 +676,7 @@ def test_the_browser_refuses_what_a_script_would_make_of_text(page):
 
 @pytest.mark.system
 @pytest.mark.parametrize("name", ["melon", "forest", "price", EVIL])
-def test_a_telephone_shows_all_without_scrolling_sideways(page, name):
+def test_page_fits_a_phone_without_horizontal_scrolling(page, name):
     for dark, lang in ((False, "en"), (True, "zh")):
         page.open(name, width=375, dark=dark, lang=lang)
         page.click("#schema summary")
@@ -711,7 +711,7 @@ PICTURE = """
 
 @pytest.mark.system
 @pytest.mark.parametrize("dark", [False, True])
-def test_a_picture_takes_the_background_of_the_page(page, dark):
+def test_picture_has_the_background_of_the_page(page, dark):
     pytest.importorskip("treekit_plot")
     page.open("wide", width=1400, dark=dark)
     page.wait("document.querySelector('#picture svg') !== null")
@@ -724,7 +724,7 @@ def test_a_picture_takes_the_background_of_the_page(page, dark):
 
 
 @pytest.mark.system
-def test_a_picture_fits_or_scrolls_sideways_where_it_would_be_too_small(page):
+def test_picture_fits_or_scrolls_horizontally_if_too_small(page):
     pytest.importorskip("treekit_plot")
     for width, view in ((1400, "auto"), (390, "auto"), (390, "way")):
         page.open("wide", width=width)
@@ -742,7 +742,7 @@ def test_a_picture_fits_or_scrolls_sideways_where_it_would_be_too_small(page):
 
 
 @pytest.mark.system
-def test_print_hides_what_is_for_the_screen(page):
+def test_print_hides_screen_controls(page):
     page.open("melon")
     page.browser.show(1280, 900, media="print")
     assert [
@@ -777,7 +777,7 @@ def test_an_unreachable_server_is_reported_and_retried(faulty):
     ("status", "headers", "said"),
     [(429, [(b"retry-after", b"7")], "again in 7 s"), (503, [], "again in a moment")],
 )
-def test_a_busy_server_is_to_be_tried_again(faulty, status, headers, said):
+def test_busy_server_is_reported_with_a_retry_button(faulty, status, headers, said):
     answers = faulty.served.moods.answers
     answers["/predict"] = (status, {"error": "256 requests are in the works"}, headers)
     faulty.open("melon", wait=False)
@@ -791,7 +791,7 @@ def test_a_busy_server_is_to_be_tried_again(faulty, status, headers, said):
 
 
 @pytest.mark.system
-def test_a_refusal_marks_the_field_that_it_names(faulty):
+def test_error_response_marks_the_field_it_names(faulty):
     error = "row 0 (counting from 0): column 'sugar' holds <b>too much</b>"
     faulty.served.moods.answers["/predict"] = (400, {"error": error}, [])
     faulty.open("melon", wait=False)
@@ -803,7 +803,7 @@ def test_a_refusal_marks_the_field_that_it_names(faulty):
 
 
 @pytest.mark.system
-def test_a_replaced_model_is_read_again_and_the_row_stays(page):
+def test_replaced_model_is_reloaded_and_the_row_is_kept(page):
     page.open("double", row=json.dumps({"density": "0.45"}))
     version, before = page.text("#facts dd"), page.shares()
     melon(at=0.5).save(page.served.folder / "double.treekit")
@@ -831,7 +831,7 @@ def test_a_model_unloaded_meanwhile_is_reported(faulty):
 
 
 @pytest.mark.system
-def test_a_token_is_requested_and_kept_in_this_tab(faulty):
+def test_token_is_requested_and_kept_for_the_tab(faulty):
     moods = faulty.served.moods
     moods.token = b"Bearer s3cret"
     faulty.open("melon", wait=False)
@@ -857,7 +857,7 @@ def test_a_token_is_requested_and_kept_in_this_tab(faulty):
 
 
 @pytest.mark.system
-def test_a_model_that_is_not_loaded_gives_the_reason(page):
+def test_page_shows_why_a_model_is_not_loaded(page):
     one = {
         "name": "bad",
         "version": "",
@@ -942,13 +942,13 @@ def test_the_page_works_behind_a_proxy_with_tls_and_a_prefix(page, served, tmp_p
         ({"Origin": "null", "X-Forwarded-Host": ""}, 403),
     ],
 )
-def test_pages_of_the_requested_name_are_same_origin(served, sent, status):
+def test_requests_with_the_origin_of_their_host_are_same_origin(served, sent, status):
     host = served.address.removeprefix("http://")
     headers = {name: value.format(host=host) for name, value in sent.items()}
     assert httpx.get(f"{served.address}/models", headers=headers).status_code == status
 
 
-def test_a_page_of_another_site_cannot_claim_the_name_of_a_proxy(served):
+def test_preflight_for_x_forwarded_host_from_another_site_is_refused(served):
     headers = {
         "Origin": "https://trees.example.org",
         "Access-Control-Request-Method": "GET",

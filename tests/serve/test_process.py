@@ -123,7 +123,7 @@ def test_help_states_the_actual_limits():
         assert f"[default: {getattr(Limits(), name):.0f}]" in option
 
 
-def test_help_is_one_paragraph_without_gaps():
+def test_help_paragraph_has_no_gaps():
     told = click.testing.CliRunner().invoke(main, ["serve", "--help"]).output
     about = told.split("  A folder contains")[1].split("Examples:")[0]
     assert "   " not in " ".join(line.strip() for line in about.splitlines())
@@ -147,7 +147,7 @@ def test_the_command_line_becomes_settings():
     assert (settings.log, settings.control) == ("json", True)
 
 
-def test_without_options_the_settings_are_their_own_defaults():
+def test_command_line_without_options_uses_the_default_settings():
     from treekit.cli.serve import make_serve_settings, serve_command
 
     context = serve_command.make_context("serve", ["m"])
@@ -158,7 +158,7 @@ def test_without_options_the_settings_are_their_own_defaults():
 # ------------------------------------------------------------------- refusals
 
 
-def test_missing_files_are_refused_by_name(tmp_path, model):
+def test_missing_files_are_refused(tmp_path, model):
     gone = tmp_path / "gone.treekit"
     assert f"there is no model file or folder {str(gone)!r}" in serve_refused(model, gone)
 
@@ -188,7 +188,7 @@ def test_a_port_in_use_is_reported(model):
         assert said.count("is in use") == 1
 
 
-def test_a_host_of_another_machine_is_reported(model):
+def test_host_of_another_machine_is_refused(model):
     assert "is not an address of this machine" in serve_refused(model, "--host", "192.0.2.1")
     assert "has no address" in serve_refused(model, "--host", "nobody.invalid")
     # An unset variable of a script must not open a server to all.
@@ -199,14 +199,14 @@ def test_a_folder_that_stays_empty_is_refused(tmp_path):
     assert "reloading is disabled" in serve_refused(tmp_path, "--reload", 0)
 
 
-def test_http_and_grpc_need_two_ports(model):
+def test_equal_http_and_grpc_ports_are_refused(model):
     assert "HTTP and gRPC have the same port 18599" in serve_refused(
         model, "--port", 18599, "--grpc-port", 18599
     )
 
 
 @pytest.mark.system
-def test_control_needs_one_worker(model):
+def test_control_with_several_workers_is_refused(model):
     assert "--control needs one worker" in serve_refused(model, "--control", "--workers", 2)
 
 
@@ -285,7 +285,7 @@ def test_a_public_server_without_a_token_warns():
         assert not [line for line in lines if line["level"] == "warning"]
 
 
-def test_the_page_of_a_server_on_all_addresses_can_be_opened():
+def test_printed_page_url_of_a_server_on_all_addresses_is_a_local_one():
     lines = {line["event"]: line for line in told_of(host="0.0.0.0")}
     assert lines["page"]["url"].startswith("http://127.0.0.1:")
     assert lines["listening"]["url"].startswith("http://0.0.0.0:")
@@ -317,7 +317,7 @@ def test_all_addresses_of_a_host_have_one_port(monkeypatch):
 
 
 @pytest.mark.system
-def test_lines_of_json_are_for_programs(model):
+def test_json_log_lines_are_machine_readable(model):
     with server_process(model, "--log", "json") as running:
         lines = [json.loads(line) for line in running.lines]
         lines = [line for line in lines if line["event"] != "loading"]  # a machine that is slow
@@ -354,7 +354,7 @@ def test_calls_over_grpc_have_lines_and_are_counted(model):
 
 
 @pytest.mark.system
-def test_a_bad_file_in_a_folder_keeps_readiness_away_and_not_the_others(tmp_path, model):
+def test_invalid_model_file_makes_the_server_not_ready_but_others_serve(tmp_path, model):
     shutil.copy(model, tmp_path / "said.treekit")
     (tmp_path / "bad.treekit").write_text("no model")
     with server_process(tmp_path, "--reload", 0.05) as running:
@@ -458,7 +458,7 @@ def test_ctrl_c_and_a_closed_terminal_end_a_server_with_exit_code_0(
 
 @pytest.mark.system
 @posix
-def test_clients_at_work_lose_no_answer_when_a_server_ends(model):
+def test_active_clients_lose_no_response_when_a_server_stops(model):
     """Each learns with an answer that the connection closes after it."""
     trouble: list[Exception] = []
     answered = []
@@ -488,7 +488,7 @@ def test_clients_at_work_lose_no_answer_when_a_server_ends(model):
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="a filter of Linux")
-def test_waiting_connections_outlive_the_refusal_of_new_ones() -> None:
+def test_queued_connections_are_accepted_after_new_ones_are_refused() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         address = listener.getsockname()
         with socket.create_connection(address, timeout=5) as waiting:
@@ -507,7 +507,7 @@ def test_waiting_connections_outlive_the_refusal_of_new_ones() -> None:
 @pytest.mark.system
 @pytest.mark.skipif(sys.platform != "linux", reason="elsewhere waiting connections are reset")
 @pytest.mark.parametrize("workers", [1, 2])
-def test_connections_that_were_accepted_are_answered_when_a_server_ends(model, workers):
+def test_accepted_connections_are_answered_when_a_server_stops(model, workers):
     """Each client opens a connection for each request, until none can be opened."""
     answered: list[int] = []
     trouble: list[Exception] = []
@@ -540,7 +540,7 @@ def test_connections_that_were_accepted_are_answered_when_a_server_ends(model, w
     assert set(answered) == {200}
 
 
-def test_an_idle_connection_is_answered_for_a_moment_when_uvicorn_stops(model) -> None:
+def test_idle_connection_is_answered_shortly_after_uvicorn_stops(model) -> None:
     from treekit.serve.process.worker import make_config
 
     app = make_app(service_of(model))
@@ -572,7 +572,7 @@ def half_sent(url: str) -> socket.socket:
 @pytest.mark.system
 @posix
 @pytest.mark.parametrize("workers", [1, 2])
-def test_a_request_that_has_begun_is_answered_and_new_ones_are_refused(model, workers):
+def test_stopping_server_answers_begun_requests_and_refuses_new_ones(model, workers):
     with (
         server_process(model, "--workers", workers) as running,
         half_sent(running.url) as begun,
@@ -606,7 +606,7 @@ def refused(url: str) -> bool:
 
 @pytest.mark.system
 @posix
-def test_a_server_that_ends_is_not_ready_any_more(model):
+def test_stopping_server_is_not_ready(model):
     with (
         server_process(model) as running,
         half_sent(running.url) as begun,
@@ -623,7 +623,7 @@ def test_a_server_that_ends_is_not_ready_any_more(model):
 
 @pytest.mark.system
 @posix
-def test_a_request_that_does_not_end_is_waited_for_as_long_as_any_other(model):
+def test_stopping_server_waits_max_seconds_for_an_incomplete_request(model):
     with server_process(model, "--max-seconds", 1) as running, half_sent(running.url):
         time.sleep(0.1)
         started = time.monotonic()
@@ -657,7 +657,7 @@ if __name__ == "__main__":
 @pytest.mark.system
 @posix
 @pytest.mark.parametrize("workers", [1, 2])
-def test_a_server_ends_in_its_grace_though_a_thread_never_ends(model, workers, tmp_path):
+def test_server_stops_within_its_grace_period_despite_a_stuck_thread(model, workers, tmp_path):
     script = tmp_path / "stuck.py"
     script.write_text(STUCK)
     env = os.environ | {"PYTHONPATH": str(ROOT)}
@@ -721,7 +721,7 @@ def test_a_dead_worker_is_reported_and_restarted(two_workers):
 
 @pytest.mark.system
 @posix
-def test_workers_are_replaced_on_hup_without_a_lost_answer(two_workers):
+def test_workers_are_replaced_on_hup_without_a_lost_response(two_workers):
     before, answers, over = set(children(two_workers.process.pid)), [], threading.Event()
 
     def work() -> None:
@@ -740,7 +740,7 @@ def test_workers_are_replaced_on_hup_without_a_lost_answer(two_workers):
 
 @pytest.mark.system
 @posix
-def test_new_workers_serve_what_the_others_serve_while_a_file_is_damaged(model, tmp_path):
+def test_new_workers_serve_the_last_valid_model_of_a_damaged_file(model, tmp_path):
     folder = tmp_path / "models"
     folder.mkdir()
     shutil.copy(model, folder / "said.treekit")
@@ -777,7 +777,7 @@ def test_new_workers_serve_what_the_others_serve_while_a_file_is_damaged(model, 
 
 @pytest.mark.system
 @posix
-def test_a_restarted_worker_serves_the_last_version_of_a_folder_that_is_detached(model, tmp_path):
+def test_restarted_worker_serves_the_last_version_of_a_detached_folder(model, tmp_path):
     folder = tmp_path / "models"
     folder.mkdir()
     shutil.copy(model, folder / "said.treekit")
@@ -845,7 +845,7 @@ if __name__ == "__main__" or name == "no_guard":
         ("no_guard", "a worker ended at startup: exit code 1"),
     ],
 )
-def test_a_server_whose_workers_end_at_startup_ends_with_the_reason(model, tmp_path, name, message):
+def test_server_whose_workers_fail_at_startup_exits_with_the_reason(model, tmp_path, name, message):
     script = tmp_path / "failing.py"
     script.write_text(FAILING)
     done = subprocess.run(
@@ -918,7 +918,7 @@ def test_a_server_runs_in_a_thread_of_another_program(model):
     assert refused(url)
 
 
-def test_a_python_program_is_refused_what_the_command_is(model):
+def test_serve_function_refuses_invalid_settings(model):
 
     from treekit.serve.process.run import serve
 
@@ -963,7 +963,7 @@ def test_a_slow_start_prints_progress(monkeypatch: pytest.MonkeyPatch) -> None:
 # What signals do to a server that runs in the main thread.
 
 
-def test_the_first_signal_ends_gently_and_the_next_one_at_once() -> None:
+def test_first_signal_stops_gracefully_and_the_second_at_once() -> None:
     before = signal.getsignal(signal.SIGTERM)
     ends: list[str | int] = []
     with handle_signals(lambda: ends.append("gently"), ends.append):

@@ -70,7 +70,7 @@ def read(data: Any, shape: list[int], datatype: str = "FP32") -> Tensor:
 @pytest.mark.parametrize(
     "shape", [[6], [2, 3], [1, 6], [3, 1, 2], [2, 0], [1, 1, 1, 1, 1, 1, 1, 6]]
 )
-def test_data_may_be_flat_or_nested_as_the_shape_is(shape: list[int]) -> None:
+def test_data_may_be_flat_or_nested_by_shape(shape: list[int]) -> None:
     cells = np.arange(float(np.prod(shape))).reshape(shape)
     for datatype in ("FP64", "FP32", "INT8", "UINT64"):
         wanted = cells.astype(DATATYPES[datatype])
@@ -101,7 +101,7 @@ def test_infinities_are_read_as_numbers() -> None:
             read([np.inf], [1], datatype)
 
 
-def test_a_request_with_nan_is_read_whole(service: Service) -> None:
+def test_request_with_nan_is_parsed_completely(service: Service) -> None:
     """Other inputs, the id and parameters are read as those of a body without NaN."""
     text = json.dumps(
         {
@@ -181,7 +181,7 @@ def test_requests_are_read_with_any_content_type(service: Service) -> None:
         assert asked(service, body, **{"content-type": media}).content == plain.content
 
 
-def test_unknown_members_and_parameters_are_passed_over(service: Service) -> None:
+def test_unknown_members_and_parameters_are_ignored(service: Service) -> None:
     body = of_data([0.5] * 4, [1, 4])
     plain = asked(service, body)
     body["model_name"] = "another"
@@ -245,7 +245,7 @@ def body_of(*inputs: str, more: str = "") -> str:
         ([1], [10**30], "FP32", "too large for an array"),
     ],
 )
-def test_data_that_do_not_fit_are_refused_by_name(
+def test_data_of_wrong_shape_or_type_are_refused_with_the_input_name(
     data: Any, shape: list[int], datatype: str, words: str
 ) -> None:
     with pytest.raises(InvalidRequestError, match=words) as caught:
@@ -350,7 +350,7 @@ def test_invalid_bodies_are_refused_with_a_message(
         ),
     ],
 )
-def test_columns_that_do_not_fit_the_model_are_refused_by_name(
+def test_inputs_that_do_not_match_the_columns_are_refused(
     service: Service, inputs: list[tuple[str, str, list[Any]]], words: str
 ) -> None:
     body = {
@@ -364,7 +364,7 @@ def test_columns_that_do_not_fit_the_model_are_refused_by_name(
     assert words.split(" .* ", maxsplit=1)[0] in answer.json()["error"]
 
 
-def test_a_column_of_missing_categories_may_be_numbers(service: Service) -> None:
+def test_datatype_of_an_all_missing_column_does_not_matter(service: Service) -> None:
     one, other = (
         [{"name": name, "shape": [1], "datatype": kind, "data": [None]} for name, kind in kinds]
         for kinds in (
@@ -390,7 +390,7 @@ def test_invalid_codes_are_missing_values(service: Service) -> None:
 # -------------------------------------------------------------------------- bounds
 
 
-def test_names_twice_are_found_without_decoding_very_many_cells_again(
+def test_duplicate_names_are_found_without_decoding_cells_twice(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     cells, decoded, loads = "1,null," * 50_000, [], json.loads
@@ -408,7 +408,7 @@ def test_names_twice_are_found_without_decoding_very_many_cells_again(
         reject_duplicates(f'{{"id":"a","id":"b",{rest}'.encode())
 
 
-def test_shapes_that_claim_much_take_no_memory() -> None:
+def test_huge_shapes_allocate_no_memory() -> None:
     for shape in ([10**9, 28], [1, 10**12], [2**31, 2**31, 2], [3, 10**15]):
         for datatype in ("FP32", "BYTES", "INT8"):
             tracemalloc.start()
@@ -424,7 +424,7 @@ def test_more_rows_than_the_limit_are_refused_before_they_are_read() -> None:
         decode_tensors(request, rest, 10)
 
 
-def test_long_names_make_short_errors_soon(service: Service) -> None:
+def test_long_names_give_short_errors_quickly(service: Service) -> None:
     for name in ("x" * 500_000, '"' * 200_000, "é" * 100_000):
         body = of_data([1], [1])
         body["inputs"][0]["name"] = name
@@ -436,7 +436,7 @@ def test_long_names_make_short_errors_soon(service: Service) -> None:
 
 
 @pytest.mark.parametrize("rows", [1, 100, 2_000])
-def test_reading_costs_no_python_a_cell(rows: int) -> None:
+def test_decoding_tensors_takes_no_python_time_per_cell(rows: int) -> None:
     """Nested, flat, with and without nulls: each near what decoding alone takes."""
     data = np.random.default_rng(0).normal(size=(rows, 28)).round(4).tolist()
     body = json.dumps(of_data(data, [rows, 28])).encode()
@@ -468,7 +468,7 @@ def test_compressed_bodies_are_inflated(service: Service, coding: str, pack: Any
 
 
 @pytest.mark.parametrize("parts", [2, 1000])
-def test_gzip_of_several_members_is_their_texts_in_order(parts: int) -> None:
+def test_gzip_members_are_decompressed_in_order(parts: int) -> None:
     text = json.dumps(of_data([0.5] * 4000, [1000, 4])).encode()
     size = -(-len(text) // parts)
     members = [gzip.compress(text[at : at + size]) for at in range(0, len(text), size)]
@@ -517,7 +517,7 @@ def test_compressed_bodies_beyond_the_limit_are_refused(
     assert most < 8 << 20
 
 
-def test_paths_and_methods_that_are_not_there_are_json(service: Service, tmp_path: Path) -> None:
+def test_unknown_paths_and_methods_return_json_errors(service: Service, tmp_path: Path) -> None:
     async def statuses() -> list[tuple[int, str]]:
         async with client_of(make_app(service)) as client:
             answers = [
@@ -565,7 +565,7 @@ def test_numeric_rows_are_predicted_as_by_the_model(service: Service) -> None:
     assert np.array(shares["data"]).tobytes() == models()["texts"].predict_proba(rows).tobytes()
 
 
-def test_plain_requests_are_decoded_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_valid_requests_are_decoded_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """The second, slow look for repeated names is for requests that may have some."""
 
     def slow(body: bytes) -> None:
@@ -661,7 +661,7 @@ def test_bytes_follow_the_json_in_the_order_of_the_outputs(
     assert "data" in said["outputs"][1]
 
 
-def test_json_data_and_binary_data_stand_side_by_side(serve_wire_binary_service: Service) -> None:
+def test_json_and_binary_data_may_be_mixed(serve_wire_binary_service: Service) -> None:
     columns = {name: column[:ROWS].astype("<f4") for name, column in numbers().items()}
     inputs, data = [], b""
     for place, (name, column) in enumerate(columns.items()):
@@ -678,7 +678,7 @@ def test_json_data_and_binary_data_stand_side_by_side(serve_wire_binary_service:
     assert got.tobytes() == models()["texts"].predict_proba(columns).tobytes()
 
 
-def test_a_length_of_all_the_body_is_plain_json(serve_wire_binary_service: Service) -> None:
+def test_json_length_of_the_whole_body_is_plain_json(serve_wire_binary_service: Service) -> None:
     body = request_of({"name": "input", "shape": [1, 4], "datatype": "FP32", "data": [0, 0, 0, 0]})
     assert (
         serve_wire_binary_asked(serve_wire_binary_service, body, len(body)).content
@@ -686,7 +686,7 @@ def test_a_length_of_all_the_body_is_plain_json(serve_wire_binary_service: Servi
     )
 
 
-def test_no_rows_have_no_bytes(serve_wire_binary_service: Service) -> None:
+def test_no_rows_give_empty_binary_outputs(serve_wire_binary_service: Service) -> None:
     head = request_of(of_bytes([0, 4], b""), parameters={"binary_data_output": True})
     said, rest = parts(serve_wire_binary_asked(serve_wire_binary_service, head))
     assert rest == b""
@@ -747,7 +747,7 @@ DATA = np.zeros((ROWS, 4), "<f4").tobytes()
         ),
     ],
 )
-def test_wrong_lengths_are_refused_by_name(
+def test_wrong_lengths_are_refused(
     serve_wire_binary_service: Service, length: Any, given: dict[str, Any], after: bytes, words: str
 ) -> None:
     head = request_of(given)
@@ -776,7 +776,7 @@ def test_two_different_lengths_are_refused(serve_wire_binary_service: Service, g
 
 
 @pytest.mark.parametrize("where", ["output", "request"])
-def test_flags_are_booleans(serve_wire_binary_service: Service, where: str) -> None:
+def test_binary_flags_must_be_booleans(serve_wire_binary_service: Service, where: str) -> None:
     head = request_of(
         of_bytes([ROWS, 4], DATA),
         outputs=[{"name": "label", "parameters": {"binary_data": 1} if where == "output" else {}}],
@@ -799,7 +799,7 @@ def packed(*texts: bytes) -> bytes:
 
 
 @pytest.mark.parametrize("datatype", DATATYPES)
-def test_cells_survive_as_bytes(datatype: str) -> None:
+def test_cells_are_encoded_and_decoded_as_bytes(datatype: str) -> None:
     dtype = DATATYPES[datatype]
     cells = np.arange(12).reshape(3, 4).astype(bool if datatype == "BOOL" else dtype)
     if datatype == "BYTES":
@@ -816,7 +816,7 @@ def test_cells_survive_as_bytes(datatype: str) -> None:
     np.testing.assert_array_equal(got, cells)
 
 
-def test_cells_are_little_endian_whatever_the_array_is() -> None:
+def test_encoded_cells_are_little_endian() -> None:
     cells = np.array([1.5, -2.0])
     assert encode_bytes(Tensor("value", "FP64", cells.astype(">f8"))) == struct.pack(
         "<2d", 1.5, -2.0
@@ -843,7 +843,7 @@ def test_elements_that_do_not_fit_their_lengths_are_refused(
         texts_of(data, size)
 
 
-def test_a_flag_of_another_byte_is_refused() -> None:
+def test_bool_byte_other_than_0_or_1_is_refused() -> None:
     with pytest.raises(InvalidRequestError, match=r"'town' has the byte 2 as value 1 .* 0 or 1"):
         decode_cells(InputRequest("town", [3], "BOOL"), memoryview(b"\1\2\0"))
 
@@ -1023,7 +1023,7 @@ def resident() -> int:
     return int(Path("/proc/self/statm").read_text().split()[1]) * 4096
 
 
-def test_wrong_requests_of_every_kind_are_refused_in_words(tmp_path: Path) -> None:
+def test_invalid_requests_of_every_kind_are_refused_with_a_message(tmp_path: Path) -> None:
     """Ten of each, in process."""
     rng = random.Random(9)
     service = service_of(save_models(tmp_path), body_bytes=1 << 20)
@@ -1052,7 +1052,7 @@ def check_refusal(kind: Callable[..., Made], body: bytes, answer: httpx.Response
 
 @pytest.mark.system
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="memory is read from /proc")
-def test_two_thousand_wrong_requests_break_and_swell_nothing(tmp_path: Path) -> None:
+def test_two_thousand_invalid_requests_do_not_break_or_leak_memory(tmp_path: Path) -> None:
     rng = random.Random(8)
     seen: Counter[tuple[str, int]] = Counter()
     memory = []

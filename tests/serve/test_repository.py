@@ -136,7 +136,7 @@ def test_files_and_folders_of_versions_are_models(tmp_path, models):
     assert [entry.name for entry in models.index()] == ["a", "b", "c", "c"]
 
 
-def test_a_file_by_name_is_named_by_its_digest(tmp_path, reader):
+def test_version_of_a_model_file_is_its_digest(tmp_path, reader):
     write(tmp_path / "a.treekit", "a")
     models = Repository([tmp_path / "a.treekit"], read=reader)
     models.refresh()
@@ -175,7 +175,7 @@ def test_two_files_of_one_name_are_refused_at_the_start(tmp_path, reader, one, o
     assert not reader.read
 
 
-def test_a_second_file_of_a_name_that_comes_later_leaves_the_first_in_service(tmp_path, models):
+def test_later_file_of_the_same_name_does_not_replace_the_model(tmp_path, models):
     write(tmp_path / "a.treekit", "first")
     models.refresh()
     write(tmp_path / "a" / "1" / "model.treekit", "second")
@@ -192,9 +192,7 @@ def test_a_second_file_of_a_name_that_comes_later_leaves_the_first_in_service(tm
 # ------------------------------------------------------------------ changing
 
 
-def test_a_changed_file_replaces_its_model_while_running_requests_keep_the_old_one(
-    tmp_path, models
-):
+def test_changed_file_replaces_its_model_except_for_running_requests(tmp_path, models):
     write(tmp_path / "a.treekit", "one")
     models.refresh()
     held = models.get("a")
@@ -205,7 +203,7 @@ def test_a_changed_file_replaces_its_model_while_running_requests_keep_the_old_o
     assert held.text == "one"
 
 
-def test_a_file_that_is_touched_or_copied_over_itself_is_not_read_again(tmp_path, models, reader):
+def test_file_with_unchanged_content_is_not_reloaded(tmp_path, models, reader):
     write(tmp_path / "a.treekit", "one")
     models.refresh()
     os.utime(tmp_path / "a.treekit", (1, 1))
@@ -215,7 +213,7 @@ def test_a_file_that_is_touched_or_copied_over_itself_is_not_read_again(tmp_path
     assert reader.read == ["one"]
 
 
-def test_a_bad_file_leaves_the_old_model_in_service_and_is_read_once(tmp_path, models, reader):
+def test_invalid_file_keeps_the_old_model_and_is_read_once(tmp_path, models, reader):
     write(tmp_path / "a.treekit", "good")
     models.refresh()
     write(tmp_path / "a.treekit", "bad")
@@ -237,7 +235,7 @@ def test_a_bad_file_leaves_the_old_model_in_service_and_is_read_once(tmp_path, m
     assert reader.read == ["good", "bad", "bad again"]  # what serves need not be read
 
 
-def test_a_file_that_changes_within_a_tick_of_its_clock_is_noticed(
+def test_change_within_one_clock_tick_of_the_file_system_is_detected(
     tmp_path, models, clock, monkeypatch
 ):
     path = tmp_path / "a.treekit"
@@ -256,7 +254,7 @@ def test_a_file_that_changes_within_a_tick_of_its_clock_is_noticed(
     assert models.refresh() == []
 
 
-def test_a_settled_file_is_not_opened_again(tmp_path, models, clock, monkeypatch):
+def test_unchanged_old_file_is_not_reopened(tmp_path, models, clock, monkeypatch):
     (tmp_path / "a.treekit").write_text("one")
     models.refresh()
     clock.now = 2.0
@@ -267,7 +265,7 @@ def test_a_settled_file_is_not_opened_again(tmp_path, models, clock, monkeypatch
     assert models.refresh() == []
 
 
-def test_a_file_that_is_being_written_is_not_mixed(tmp_path, models, reader, monkeypatch):
+def test_file_changed_while_it_is_read_is_reread(tmp_path, models, reader, monkeypatch):
     path = tmp_path / "a.treekit"
     write(path, "one")
     reader.meanwhile = lambda: write(path, f"{len(reader.read)} is new")
@@ -294,9 +292,7 @@ def test_a_file_that_is_being_written_is_not_mixed(tmp_path, models, reader, mon
     assert text_of(models, "a").startswith("two!")
 
 
-def test_a_link_that_is_swapped_and_swapped_back_while_it_is_read_is_not_mixed(
-    tmp_path, models, reader
-):
+def test_symlink_swapped_while_it_is_read_is_reread(tmp_path, models, reader):
     for text in ("one", "two"):
         write(tmp_path / f".{text}" / "a.treekit", text)
     link = tmp_path / "a.treekit"
@@ -318,7 +314,7 @@ def test_a_link_that_is_swapped_and_swapped_back_while_it_is_read_is_not_mixed(
     assert text_of(models, "a") == "one"
 
 
-def test_a_config_map_of_kubernetes_is_followed(tmp_path, models):
+def test_kubernetes_config_map_update_is_loaded(tmp_path, models):
     """``a.treekit`` -> ``..data/a.treekit``, and ``..data`` is swapped by a rename."""
     for number in (1, 2):
         write(tmp_path / f"..2026_{number}" / "a.treekit", f"text {number}")
@@ -346,7 +342,7 @@ def test_a_file_removed_from_a_folder_removes_its_model(tmp_path, models):
     assert models.ready
 
 
-def test_a_patient_look_gives_a_file_time_to_come_back(tmp_path, models):
+def test_patient_refresh_waits_before_removing_a_missing_file(tmp_path, models):
     write(tmp_path / "a.treekit", "one")
     models.refresh(patient=True)
     (tmp_path / "a.treekit").unlink()
@@ -359,7 +355,7 @@ def test_a_patient_look_gives_a_file_time_to_come_back(tmp_path, models):
     assert what(models.refresh(patient=True)) == [("a", "removed")]
 
 
-def test_a_version_that_goes_gives_way_to_the_one_before(tmp_path, models):
+def test_removed_version_is_replaced_by_the_previous_one(tmp_path, models):
     for version in ("1", "2"):
         write(tmp_path / "a" / version / "model.treekit", version)
     models.refresh()
@@ -371,7 +367,7 @@ def test_a_version_that_goes_gives_way_to_the_one_before(tmp_path, models):
         models.get("a", "2")
 
 
-def test_a_file_given_by_name_is_missed_and_its_model_goes_on(tmp_path, reader):
+def test_missing_file_given_by_name_is_reported_and_its_model_keeps_serving(tmp_path, reader):
     path = tmp_path / "a.treekit"
     write(path, "one")
     models = Repository([path], read=reader)
@@ -386,7 +382,7 @@ def test_a_file_given_by_name_is_missed_and_its_model_goes_on(tmp_path, reader):
     assert models.index()[0].reason == ""
 
 
-def test_a_folder_that_is_away_leaves_its_models_in_service(tmp_path, reader):
+def test_missing_folder_keeps_its_models_serving(tmp_path, reader):
     here, there = tmp_path / "here", tmp_path / "there"
     write(here / "a.treekit", "a")
     write(there / "b.treekit", "b")
@@ -400,7 +396,7 @@ def test_a_folder_that_is_away_leaves_its_models_in_service(tmp_path, reader):
     assert models.get("b").version
 
 
-def test_a_file_that_may_not_be_read_is_tried_again(tmp_path, models, monkeypatch):
+def test_file_without_read_permission_is_retried(tmp_path, models, monkeypatch):
     write(tmp_path / "a.treekit", "a")
     (tmp_path / "a.treekit").chmod(0)
     if os.geteuid() == 0:  # root reads everything
@@ -464,7 +460,7 @@ def refresh_until(models: Repository, expected: list[tuple[str, str]]) -> None:
     assert sorted(what(changes)) == sorted(expected)
 
 
-def test_a_file_that_takes_long_to_read_does_not_delay_others(tmp_path, models, slow):
+def test_slow_file_does_not_delay_others(tmp_path, models, slow):
     write(tmp_path / "c.treekit", "c")
     models.refresh()
     for name in ("a", "b"):
@@ -498,7 +494,7 @@ def test_a_slow_version_keeps_the_previous_one_until_it_is_read(tmp_path, models
     assert text_of(models, "a") == "three"
 
 
-def test_a_file_that_is_removed_or_unloaded_while_it_is_read_is_not_served(tmp_path, models, slow):
+def test_file_removed_or_unloaded_while_it_is_read_is_not_served(tmp_path, models, slow):
     write(tmp_path / "c.treekit", "c")
     models.refresh()
     for name in ("a", "b"):
@@ -533,7 +529,7 @@ def test_a_request_to_load_a_slow_file_does_not_delay_others(tmp_path, models, s
 
 
 @pytest.mark.parametrize("name", ["\u2028", "\t", " \n", "\u00a0"])
-def test_a_column_whose_name_no_table_may_have_is_not_served(tmp_path, name):
+def test_model_with_an_invalid_column_name_is_refused(tmp_path, name):
     schema = Schema((Column("x"), Column(name)), classes=("a", "b"))
     save(make_model(schema, [build_tree(leaf([1, 2]), schema)]), tmp_path / "m.treekit")
     repository = Repository([tmp_path])
@@ -555,7 +551,7 @@ def test_a_required_file_keeps_the_server_unready_while_it_is_read_again(tmp_pat
     assert models.ready
 
 
-def test_reading_that_fails_again_is_not_shown_as_reading(tmp_path, models, slow, monkeypatch):
+def test_file_that_fails_again_is_not_shown_as_loading(tmp_path, models, slow, monkeypatch):
     write(tmp_path / "a.treekit", "a")
     real = Path.open
 
@@ -606,7 +602,7 @@ def test_a_request_to_load_waits_for_its_time_and_a_later_one_joins_it(
 # ------------------------------------------------------------------ readiness
 
 
-def test_without_a_model_nothing_is_ready(tmp_path, models):
+def test_repository_is_not_ready_without_a_model(tmp_path, models):
     assert not models.ready
     models.refresh()
     assert not models.ready
@@ -629,7 +625,7 @@ def test_an_empty_folder_is_not_ready_before_its_first_model_is_loaded(
     assert models.ready
 
 
-def test_a_file_that_is_bad_from_the_start_keeps_the_server_from_being_ready(tmp_path, models):
+def test_invalid_file_at_startup_makes_the_server_not_ready(tmp_path, models):
     write(tmp_path / "a.treekit", "bad")
     write(tmp_path / "b.treekit", "b")
     models.refresh()
@@ -642,7 +638,7 @@ def test_a_file_that_is_bad_from_the_start_keeps_the_server_from_being_ready(tmp
     assert models.ready
 
 
-def test_a_bad_file_that_comes_later_does_not_take_the_others_out_of_service(tmp_path, models):
+def test_later_invalid_file_does_not_stop_other_models(tmp_path, models):
     write(tmp_path / "b.treekit", "b")
     models.refresh()
     write(tmp_path / "a.treekit", "bad")
@@ -654,7 +650,7 @@ def test_a_bad_file_that_comes_later_does_not_take_the_others_out_of_service(tmp
 # ---------------------------------------------------------- load and unload
 
 
-def test_an_unloaded_model_stays_out_until_it_is_loaded(tmp_path, models):
+def test_unloaded_model_is_not_served_until_it_is_loaded(tmp_path, models):
     write(tmp_path / "a.treekit", "one")
     models.refresh()
     assert what(models.unload("a")) == [("a", "unloaded")]
@@ -670,7 +666,7 @@ def test_an_unloaded_model_stays_out_until_it_is_loaded(tmp_path, models):
     assert text_of(models, "a") == "two"
 
 
-def test_load_reads_a_file_again_though_nothing_changed(tmp_path, models, reader):
+def test_load_rereads_an_unchanged_file(tmp_path, models, reader):
     write(tmp_path / "a.treekit", "one")
     models.refresh()
     before = models.get("a")
@@ -679,7 +675,7 @@ def test_load_reads_a_file_again_though_nothing_changed(tmp_path, models, reader
     assert models.get("a") is not before
 
 
-def test_a_load_that_is_refused_changes_nothing(tmp_path, models):
+def test_refused_load_does_not_change_the_repository(tmp_path, models):
     write(tmp_path / "a.treekit", "one")
     models.refresh()
     write(tmp_path / "a.treekit", "bad")
@@ -872,7 +868,7 @@ def test_a_new_worker_serves_a_model_whose_file_is_briefly_missing(tmp_path):
     assert what(make_worker(tmp_path, tmp_path).refresh()) == []
 
 
-def test_of_two_files_of_a_name_a_new_worker_takes_that_of_the_others(tmp_path):
+def test_new_worker_loads_the_same_of_two_files_as_other_workers(tmp_path):
     write(tmp_path / "2" / "a.treekit", "two")
     (tmp_path / "1").mkdir()
     make_worker(tmp_path, tmp_path / "1", tmp_path / "2").refresh()
@@ -884,7 +880,7 @@ def test_of_two_files_of_a_name_a_new_worker_takes_that_of_the_others(tmp_path):
 
 
 @pytest.mark.skipif(os.name != "posix", reason="names and modes of POSIX")
-def test_copies_are_private_and_have_names_that_are_not_utf_8(tmp_path):
+def test_model_copies_are_private_and_allow_non_utf_8_names(tmp_path):
     path = Path(os.fsdecode(os.fsencode(tmp_path) + b"/\xff\n.treekit"))
     write(path, "one")
     make_worker(tmp_path, path).refresh()
@@ -970,7 +966,7 @@ def test_clients_do_not_see_former_link_targets(tmp_path):
 
 @pytest.mark.skipif(os.name != "posix", reason="symbolic links")
 @pytest.mark.parametrize("is_relative", [False, True])
-def test_reasons_hide_the_folder_of_a_link_whose_target_is_gone(
+def test_reasons_hide_the_folder_of_a_broken_symlink(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_relative: bool
 ) -> None:
     models, secret = tmp_path / "models", tmp_path / "SECRET"
@@ -988,7 +984,7 @@ def test_reasons_hide_the_folder_of_a_link_whose_target_is_gone(
     assert "/" not in "".join(reasons)
 
 
-def test_a_link_to_itself_is_refused_and_holds_up_no_other(tmp_path):
+def test_symlink_to_itself_is_refused_and_others_are_read(tmp_path):
     (tmp_path / "a.treekit").symlink_to(tmp_path / "a.treekit")
     (tmp_path / "b.treekit").write_bytes(b"no model")
     models = Repository([tmp_path])
@@ -1093,7 +1089,7 @@ def wait_until(happens: Callable[[], Any], seconds: float = 20) -> None:
 
 @pytest.mark.system
 @pytest.mark.parametrize("workers", [1, 2])
-def test_no_answer_is_lost_or_mixed_while_a_file_is_replaced(tmp_path, forests, workers):
+def test_no_response_is_lost_or_mixed_while_a_file_is_replaced(tmp_path, forests, workers):
     target = tmp_path / "said.treekit"
     put(forests[0], target)
     with server_process(
@@ -1116,7 +1112,7 @@ def test_no_answer_is_lost_or_mixed_while_a_file_is_replaced(tmp_path, forests, 
 
 
 @pytest.mark.system
-def test_no_answer_is_lost_or_mixed_while_versions_come_and_go(tmp_path, forests):
+def test_no_response_is_lost_or_mixed_while_versions_change(tmp_path, forests):
     put(forests[0], tmp_path / "said" / "1" / "model.treekit")
     with server_thread(tmp_path, reload_seconds=0.02) as url, Clients(url, 2) as clients:
         for version in range(2, 10):
@@ -1150,7 +1146,7 @@ def test_a_damaged_file_is_reported_once_and_its_model_keeps_serving(tmp_path, f
 
 
 @pytest.mark.system
-def test_a_file_that_is_written_slowly_in_its_place_serves_only_when_it_is_whole(tmp_path, forests):
+def test_file_written_slowly_in_place_serves_only_when_complete(tmp_path, forests):
     target = tmp_path / "said.treekit"
     put(forests[0], target)
     content = forests[1].read_bytes()
@@ -1176,7 +1172,7 @@ def test_a_scan_interval_of_0_disables_scanning(tmp_path, forests):
     assert set(clients.answers) == {version_of(forests[0])}
 
 
-def test_a_model_that_is_replaced_is_let_go_at_once(tmp_path, forests):
+def test_replaced_model_is_freed_at_once(tmp_path, forests):
     """Not when the collector comes by: a model may be most of a machine's memory."""
     from treekit.serve.models.repository import Repository
 

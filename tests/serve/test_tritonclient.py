@@ -79,7 +79,7 @@ def same(got: np.ndarray, wanted: Any) -> None:
 # ------------------------------------------------------------------------ metadata
 
 
-def test_the_server_metadata_state_name_and_version(client: InferenceServerClient) -> None:
+def test_server_metadata_state_name_and_version(client: InferenceServerClient) -> None:
     assert client.is_server_live()
     assert client.is_server_ready()
     metadata = client.get_server_metadata()
@@ -115,7 +115,7 @@ def test_metadata_and_readiness_have_versions(client: InferenceServerClient) -> 
 @pytest.mark.parametrize("binary_out", [True, False])
 @pytest.mark.parametrize("binary_in", [True, False])
 @pytest.mark.parametrize("name", ["texts", "ints", "floats", "bools", "wide"])
-def test_labels_of_every_type_are_the_models(
+def test_labels_of_every_type_equal_the_model(
     client: InferenceServerClient, name: str, binary_in: bool, binary_out: bool
 ) -> None:
     model = models()[name]
@@ -135,7 +135,7 @@ def test_labels_of_every_type_are_the_models(
 
 @pytest.mark.parametrize("binary", [True, False])
 @pytest.mark.parametrize("name", ["value", "values"])
-def test_numbers_are_the_models(client: InferenceServerClient, name: str, binary: bool) -> None:
+def test_numbers_equal_the_model(client: InferenceServerClient, name: str, binary: bool) -> None:
     rows = one_tensor(numbers())
     outputs = [InferRequestedOutput("value", binary_data=binary)]
     found = client.infer(name, [given("input", rows, binary)], outputs=outputs)
@@ -153,7 +153,7 @@ def test_each_of_several_targets_has_its_outputs(client: InferenceServerClient) 
 
 
 @pytest.mark.parametrize("binary", [True, False])
-def test_a_column_is_an_input_with_missing_cells_and_texts(
+def test_one_input_per_column_accepts_texts_and_missing_values(
     client: InferenceServerClient, binary: bool
 ) -> None:
     model = models()["mixed"]
@@ -179,7 +179,9 @@ def test_nan_is_a_missing_number_and_infinity_a_number(
     same(found.as_numpy("probabilities"), models()["texts"].predict_proba(rows))
 
 
-def test_texts_of_a_whole_table_are_read_as_a_csv_file_is(client: InferenceServerClient) -> None:
+def test_single_text_input_of_all_columns_is_read_as_a_csv_file(
+    client: InferenceServerClient,
+) -> None:
     texts = np.array([["38.5", "Ulm", "True"], ["", "Bonn", ""]], dtype=object)
     rows = {
         "age": np.array([38.5, np.nan]),
@@ -195,7 +197,7 @@ NUMBERS = [name for name in DATATYPES if name not in ("BOOL", "BYTES")]
 
 @pytest.mark.parametrize("binary", [True, False])
 @pytest.mark.parametrize("datatype", NUMBERS)
-def test_a_column_of_numbers_comes_in_any_datatype(
+def test_numeric_columns_are_accepted_in_any_datatype(
     client: InferenceServerClient, datatype: str, binary: bool
 ) -> None:
     columns = {name: np.abs(x[:ROWS] * 2) for name, x in numbers().items()}
@@ -220,7 +222,7 @@ def test_compressed_requests_are_answered(client: InferenceServerClient, coding:
 # --------------------------------------------------------- ids, versions, parameters
 
 
-def test_the_id_comes_back_and_the_version_is_named(client: InferenceServerClient) -> None:
+def test_response_returns_id_and_version(client: InferenceServerClient) -> None:
     rows = one_tensor(numbers())
     (version,) = client.get_model_metadata("texts")["versions"]
     answer = client.infer(
@@ -230,7 +232,7 @@ def test_the_id_comes_back_and_the_version_is_named(client: InferenceServerClien
     assert "id" not in client.infer("texts", [given("input", rows, True)]).get_response()
 
 
-def test_parameters_that_are_not_known_change_nothing(client: InferenceServerClient) -> None:
+def test_unknown_parameters_are_ignored(client: InferenceServerClient) -> None:
     rows = one_tensor(numbers())
     plain = client.infer("texts", [given("input", rows, True)])
     more = client.infer(
@@ -244,7 +246,7 @@ def test_parameters_that_are_not_known_change_nothing(client: InferenceServerCli
     same(more.as_numpy("probabilities"), plain.as_numpy("probabilities"))
 
 
-def test_some_outputs_come_as_bytes_and_some_as_json(client: InferenceServerClient) -> None:
+def test_outputs_may_be_binary_and_json_in_one_response(client: InferenceServerClient) -> None:
     rows = one_tensor(numbers())
     outputs = [
         InferRequestedOutput("leaf", binary_data=True),
@@ -279,7 +281,7 @@ def test_some_outputs_come_as_bytes_and_some_as_json(client: InferenceServerClie
         ),
     ],
 )
-def test_errors_reach_the_client_in_words(
+def test_errors_are_raised_with_message_and_status(
     client: InferenceServerClient,
     name: str,
     version: str,
@@ -296,7 +298,7 @@ def test_errors_reach_the_client_in_words(
     assert caught.value.status() == str(status)
 
 
-def test_classification_and_shared_memory_are_refused_by_name(
+def test_classification_and_shared_memory_are_refused(
     client: InferenceServerClient,
 ) -> None:
     rows = one_tensor(numbers())
@@ -308,7 +310,7 @@ def test_classification_and_shared_memory_are_refused_by_name(
         client.infer("texts", [shared])
 
 
-def test_bf16_is_refused_by_name(client: InferenceServerClient) -> None:
+def test_bf16_is_refused(client: InferenceServerClient) -> None:
     halves = InferInput("input", [1, 4], "BF16").set_data_from_numpy(np.zeros((1, 4), np.float32))
     with pytest.raises(InferenceServerException, match=r"'input' has datatype 'BF16'.*as FP32"):
         client.infer("texts", [halves])
@@ -317,7 +319,7 @@ def test_bf16_is_refused_by_name(client: InferenceServerClient) -> None:
 # ---------------------------------------------------------------------- repository
 
 
-def test_models_are_indexed_and_not_altered_without_control(
+def test_models_are_listed_but_not_changed_without_control(
     client: InferenceServerClient,
 ) -> None:
     found = {entry["name"]: entry for entry in client.get_model_repository_index()}
@@ -400,7 +402,7 @@ def echo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[InferenceServerCl
 
 @pytest.mark.parametrize("binary_out", [True, False])
 @pytest.mark.parametrize("binary_in", [True, False])
-def test_every_datatype_goes_in_and_comes_out_whole(
+def test_every_datatype_is_transferred_unchanged(
     echo: InferenceServerClient, binary_in: bool, binary_out: bool
 ) -> None:
     tensors = {}
@@ -416,7 +418,9 @@ def test_every_datatype_goes_in_and_comes_out_whole(
         same(got, cells)
 
 
-def test_values_without_json_form_are_null_and_counted(echo: InferenceServerClient) -> None:
+def test_values_without_json_form_are_returned_as_null_and_counted(
+    echo: InferenceServerClient,
+) -> None:
     tensors = {name: np.zeros((1, 2), dtype) for name, dtype in DATATYPES.items()}
     tensors["BYTES"] = np.array([["a", "b"]], dtype=object)
     for name in ("FP16", "FP32", "FP64"):

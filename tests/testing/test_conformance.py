@@ -67,13 +67,13 @@ def built_in():
         if kind in CHECKS
     ],
 )
-def test_every_component_here_keeps_its_laws(kind, record):
+def test_every_built_in_component_passes_the_contract_checks(kind, record):
     report = CHECKS[kind](record, strict=True)
     assert report.ok
     assert {verdict.state for verdict in report.verdicts} <= {"holds", "does not apply", "declared"}
 
 
-def test_a_breach_names_the_law_the_smallest_example_and_where_to_look():
+def test_breach_report_names_law_smallest_example_and_advice():
     with pytest.raises(ConformanceError) as failure:
         check_criterion(of_classes(impurity=counted))
     head, _, breach = str(failure.value).partition("\n\n")
@@ -89,7 +89,7 @@ def test_a_breach_names_the_law_the_smallest_example_and_where_to_look():
     )
 
 
-def test_laws_that_were_not_judged_are_counted_apart():
+def test_laws_that_could_not_be_checked_are_counted_separately():
     def misspells(stats):
         return 1.0 - stats[0] / wieght  # noqa: F821
 
@@ -129,7 +129,7 @@ def test_a_declared_law_that_holds_is_reported_and_fails_under_strict():
 
 
 @pytest.mark.matrix
-def test_an_unknown_declared_law_is_a_breach():
+def test_declaring_an_unknown_law_is_a_breach():
     with pytest.raises(ConformanceError, match="declares-laws-there-are"):
         check_criterion(of_classes({"purity-is-1": "a slip"}, impurity=counted))
 
@@ -308,7 +308,7 @@ def _case(check, law, record):
 
 
 @pytest.mark.parametrize(("check", "law", "record"), [_case(*fault) for fault in FAULTS])
-def test_a_fault_is_reported_under_its_law(check, law, record):
+def test_each_faulty_component_breaches_exactly_its_law(check, law, record):
     report = check(record, fail=False)
     assert [breach.law.name for breach in report.breaches] == [law]
     breach = report.breaches[0]
@@ -316,12 +316,12 @@ def test_a_fault_is_reported_under_its_law(check, law, record):
 
 
 @pytest.mark.matrix
-def test_the_task_of_the_faults_is_sound_without_them():
+def test_base_task_of_the_faulty_tasks_has_no_breach():
     assert check_criterion(tasks.SOUND, fail=False).breaches == ()
 
 
 @pytest.mark.matrix
-def test_a_criterion_of_two_classes_is_judged_on_two():
+def test_criterion_for_two_classes_is_checked_on_two_classes():
     def score(parent, children):
         apart = 0.0
         for b in range(children.shape[0]):

@@ -41,12 +41,12 @@ MATRIX = pytest.mark.matrix
 @pytest.mark.parametrize(
     "name", [*(pytest.param(name, marks=MATRIX) for name in ("c", "onnx", "python")), "rules"]
 )
-def test_every_exporter_of_treekit_keeps_its_laws(name):
+def test_every_built_in_exporter_passes_the_contract_checks(name):
     report = check_exporter(name, strict=True)
     assert {verdict.state for verdict in report.verdicts} == {"holds"}
 
 
-def test_the_models_are_of_every_sort():
+def test_sample_models_cover_every_kind_of_model():
     models = [sample.model for sample in iter_samples()]
     for kind in range(6):
         assert any((tree.kind == kind).any() for model in models for tree in model.trees)
@@ -233,7 +233,7 @@ class Shifted(Wrapped):
     ],
     ids=lambda value: type(value).__name__ if isinstance(value, Wrapped) else value,
 )
-def test_a_broken_exporter_gets_the_law_that_it_breaks(fault, law):
+def test_each_faulty_exporter_breaches_exactly_its_law(fault, law):
     report = check_exporter(fault.record(), fail=False)
     assert broken(report) == [law]
 
@@ -287,7 +287,7 @@ def test_runners_get_the_expected_form_of_results(run, what):
 
 
 @pytest.mark.matrix
-def test_the_files_are_run_by_the_exporter_s_own_runner():
+def test_files_are_run_by_the_runner_of_their_exporter():
     record = replace(Wrapped().record(), runner=lambda: 1 / 0)
     (breach,) = check_exporter(record, fail=False).breaches
     assert breach.law.name == "equal-bits"
@@ -313,7 +313,7 @@ def fitted():
     ]
 
 
-def test_the_importer_of_treekit_keeps_its_laws(fitted):
+def test_built_in_importer_passes_the_contract_checks(fitted):
     report = check_importer(
         "scikit-learn",
         sources=fitted,
@@ -326,7 +326,7 @@ def test_the_importer_of_treekit_keeps_its_laws(fitted):
     assert set(states.values()) == {"holds"}
 
 
-def test_damaged_files_lack_the_line_in_their_name():
+def test_damaged_sample_files_lack_the_named_line():
     lines = [f"{number}\n".encode() for number in range(1, 9)]
     cut = [
         name.split() for name, _ in iter_damaged(b"".join(lines)) if name.startswith("without line")
@@ -338,7 +338,7 @@ def test_damaged_files_lack_the_line_in_their_name():
         assert files[f"without line {number}"] == b"".join(gone)
 
 
-def test_without_sources_only_foreign_things_are_judged():
+def test_importer_without_sources_is_checked_on_foreign_objects_only():
     report = check_importer("scikit-learn")
     held = {verdict.law.name for verdict in report.verdicts if verdict.state == "holds"}
     assert {"foreign-things-are-passed-over", "read-refuses-by-name"} <= held
@@ -469,7 +469,7 @@ class Strict(Stumps):
     ],
     ids=lambda value: type(value).__name__ if isinstance(value, Stumps) else "",
 )
-def test_a_broken_importer_gets_the_law_that_it_breaks(fault, laws, tmp_path: Path):
+def test_each_faulty_importer_breaches_exactly_its_law(fault, laws, tmp_path: Path):
     paths = [tmp_path / "one.stump", tmp_path / "two.stump"]
     paths[0].write_text('{"at": 0.5, "left": [3, 1], "right": [0, 2]}', encoding="utf-8")
     paths[1].write_text('{"at": -1e300, "left": [0, 1],\n "right": [4, 2]}', encoding="utf-8")

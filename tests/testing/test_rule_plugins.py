@@ -35,7 +35,7 @@ COUNTER = itertools.count()
         for record in treekit_documents()
     ],
 )
-def test_own_documents_keep_the_contract(name):
+def test_built_in_documents_pass_the_contract_checks(name):
     assert check_document(name).ok
 
 
@@ -127,7 +127,7 @@ def test_a_faulty_explainer_breaks_its_law(fault):
 
 
 @pytest.mark.matrix
-def test_a_sound_explainer_keeps_the_contract_and_is_shown():
+def test_valid_explainer_passes_the_contract_checks_and_is_listed():
     mine = Explainer("mine", lambda case: Part(float(case.sums.sum())))
     assert check_explainer(mine).ok
     found = explain(make_yes_no(make_cut()), {"size": 1}, explainers=[mine])
@@ -136,7 +136,7 @@ def test_a_sound_explainer_keeps_the_contract_and_is_shown():
 
 
 @pytest.mark.usefixtures("without_plugins")
-def test_an_absent_plugin_is_named():
+def test_missing_plugin_is_reported():
     model = make_yes_no(make_cut())
     pairs = (("dmn", "interchange"), ("drift", "audit"), ("svg", "plot"), ("roc", "plot"))
     for form, plugin in pairs:
@@ -152,7 +152,7 @@ def test_an_absent_plugin_is_named():
         explain(model, {"size": 1}, colour=3)
 
 
-def test_r_squared_of_a_constant_is_whether_it_is_met() -> None:
+def test_r_squared_of_a_constant_target_is_1_if_predicted_else_0() -> None:
     ones = np.ones(3)
     assert compute_r_squared(ones, ones) == 1.0
     assert compute_r_squared(ones * 2, ones) == 0.0

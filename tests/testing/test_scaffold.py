@@ -33,7 +33,7 @@ def command(*arguments: object) -> Result:
 
 
 @pytest.mark.parametrize("name", ["my-entropy", "my_entropy", "treekit-my-entropy", "My_Entropy"])
-def test_all_names_of_a_plugin_follow_from_one_word(name: str):
+def test_plugin_names_are_derived_from_one_word(name: str):
     wanted = PluginNames("my_entropy", "treekit-my-entropy", "treekit_my_entropy")
     assert plugin_names(name) == wanted
 
@@ -66,22 +66,20 @@ def test_an_invalid_name_is_refused_with_the_rule(name: str, tmp_path: Path):
         ("x" * 41, "it has 41 characters"),
     ],
 )
-def test_a_name_that_is_taken_is_refused_by_who_has_it(name: str, why: str, tmp_path: Path):
+def test_taken_name_is_refused_naming_its_owner(name: str, why: str, tmp_path: Path):
     with pytest.raises(SettingError, match=why):
         new_plugin(name, "criterion", tmp_path)
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_module_that_can_be_imported_already_is_not_hidden(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
+def test_name_of_an_importable_module_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     (tmp_path / "treekit_mine.py").touch()
     monkeypatch.syspath_prepend(tmp_path)
     with pytest.raises(SettingError, match="a module 'treekit_mine' already exists"):
         plugin_names("mine")
 
 
-def test_an_installed_distribution_is_not_written_again(
+def test_name_of_an_installed_distribution_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     folder = tmp_path / "treekit_mine-1.dist-info"
@@ -102,9 +100,7 @@ def treekit_pruners():
 
 
 @pytest.mark.usefixtures("fresh_registry")
-def test_a_component_of_an_installed_plugin_keeps_its_name(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
+def test_name_of_an_installed_component_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     folder = tmp_path / "treekit_garden-1.dist-info"
     folder.mkdir()
     (folder / "METADATA").write_text("Metadata-Version: 2.1\nName: treekit-garden\nVersion: 1\n")
@@ -116,7 +112,7 @@ def test_a_component_of_an_installed_plugin_keeps_its_name(
     del sys.modules["garden_of_the_test"]
 
 
-def test_an_unknown_kind_is_refused_with_those_there_are(tmp_path: Path):
+def test_unknown_kind_is_refused_with_the_known_ones(tmp_path: Path):
     result = command("mine", "--kind", "leaf", "--dir", tmp_path)
     assert result.exit_code == 2
     assert "unknown kind of plugin 'leaf'; known: criterion, splitter, pruner, " in result.stderr
@@ -135,9 +131,7 @@ def test_the_command_prints_the_files_and_the_next_three_commands(tmp_path: Path
     ]
 
 
-def test_the_folder_is_quoted_where_a_shell_would_read_it_otherwise(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
+def test_printed_folder_is_quoted_for_the_shell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.chdir(tmp_path)
     Path("-a b").mkdir()
     result = command("mine", "--kind", "pruner", "--dir=-a b")
@@ -154,14 +148,16 @@ def test_existing_files_are_not_overwritten(make, tmp_path: Path):
     assert not place.is_dir() or list(place.iterdir()) == []
 
 
-def test_a_folder_that_is_not_there_is_refused(tmp_path: Path):
+def test_missing_folder_is_refused(tmp_path: Path):
     with pytest.raises(SettingError, match=r"folder '.*gone' does not exist"):
         new_plugin("mine", "criterion", tmp_path / "gone")
     assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize("fails", ["write_bytes", "rename", "mkdir"])
-def test_a_failure_leaves_nothing(fails: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_failed_plugin_creation_leaves_no_files(
+    fails: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
     real, calls = getattr(Path, fails), []
 
     def failing(path: Path, *given: object, **options: object) -> object:
@@ -201,14 +197,14 @@ def test_a_package_has_the_metadata_of_pip_and_treekit(packages: dict[str, Path]
         assert (folder / f"{module}.py").is_file() or (folder / module / "__init__.py").is_file()
 
 
-def test_a_package_uses_the_facades_alone(packages: dict[str, Path]):
+def test_created_packages_use_only_the_facades(packages: dict[str, Path]):
     for folder in packages.values():
         for path in folder.rglob("*.py"):
             assert list_private_names(path.read_text(encoding="utf-8")) == set()
 
 
 @pytest.mark.system
-def test_packages_are_clean_and_formatted(packages: dict[str, Path]):
+def test_created_packages_pass_ruff_check_and_format(packages: dict[str, Path]):
     folders = [str(folder) for folder in packages.values()]
     for check in (["check", "--no-cache"], ["format", "--check", "--no-cache"]):
         done = subprocess.run(
@@ -234,7 +230,7 @@ def installed(package: Path) -> None:
 
 
 @pytest.mark.system
-def test_every_package_works_and_passes_its_tests_at_once(tmp_path: Path):
+def test_every_created_package_passes_its_tests(tmp_path: Path):
     folders = [new_plugin(f"new-{kind}", kind, tmp_path).folder for kind in KINDS]
     for folder in folders:
         installed(folder)

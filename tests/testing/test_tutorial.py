@@ -52,7 +52,7 @@ def iterate_records(text: str) -> Iterator[Any]:
 
 
 @pytest.mark.filterwarnings("ignore::treekit.TreekitWarning")
-def test_every_component_of_the_tutorial_obeys_its_laws(
+def test_every_tutorial_component_passes_the_contract_checks(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)

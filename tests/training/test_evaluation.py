@@ -59,7 +59,7 @@ def run(*words: object, code: int = 0) -> str:
 # ---------------------------------------------------------------- a model and a table
 
 
-def test_scores_of_classes_are_those_of_scikit_learn() -> None:
+def test_classification_scores_equal_scikit_learn() -> None:
     model = treekit.train(table(), "kind", max_depth=3)
     fresh = table(300, 5)
     found = treekit.evaluate(model, fresh)
@@ -109,7 +109,7 @@ def test_scores_of_two_classes_are_of_the_second_one() -> None:
     assert f"yes vs. rest, AUC {found.classes[1].auc:.4f}" in page
 
 
-def test_an_evaluation_says_what_was_trained() -> None:
+def test_evaluation_report_lists_the_training_settings() -> None:
     data = table()
     model = treekit.train(data, "kind", max_depth=3, criterion="entropy", seed=7)
     found = treekit.evaluate(model, table(300, 5))
@@ -128,7 +128,7 @@ def test_an_evaluation_says_what_was_trained() -> None:
 
 
 @pytest.mark.system
-def test_the_page_fits_a_telephone_and_uses_the_width_of_a_desk(tmp_path: Path) -> None:
+def test_evaluation_page_fits_narrow_and_wide_screens(tmp_path: Path) -> None:
     need("chromium")
     model = treekit.train(table(), "kind", max_depth=3)
     page = tmp_path / "page.html"
@@ -159,7 +159,7 @@ def test_the_page_fits_a_telephone_and_uses_the_width_of_a_desk(tmp_path: Path) 
         browser.close()
 
 
-def test_scores_of_numbers_are_those_of_scikit_learn() -> None:
+def test_regression_scores_equal_scikit_learn() -> None:
     model = treekit.train(numbers(), "price", max_depth=4)
     fresh = numbers(300, 5)
     found = treekit.evaluate(model, fresh).scores
@@ -194,7 +194,7 @@ def test_weights_count_as_copies_and_rows_of_weight_0_do_not_count() -> None:
     json.loads(weighted.to_json())
 
 
-def test_the_interval_of_an_accuracy_is_wilson_s() -> None:
+def test_interval_of_an_accuracy_is_the_wilson_interval() -> None:
     model = treekit.train(table(), "kind", max_depth=1)
     found = treekit.evaluate(model, table(150, 7)).scores["accuracy"]
     n, p, z = 150, found.value, 1.959963984540054
@@ -232,7 +232,7 @@ def test_one_class_and_few_rows_have_scores_without_intervals() -> None:
     assert "<svg" in found.to_html()
 
 
-def test_several_targets_are_refused_by_name() -> None:
+def test_several_targets_are_refused() -> None:
     data = table() | {"z": table()["x"] > 0}
     model = treekit.train(data, ["kind", "z"])
     with pytest.raises(treekit.SettingError, match=r"2 targets.*sklearn\.metrics"):
@@ -242,7 +242,7 @@ def test_several_targets_are_refused_by_name() -> None:
 # ---------------------------------------------------------------- cross-validation
 
 
-def test_a_cross_validation_is_that_of_scikit_learn_s_folds() -> None:
+def test_cross_validation_scores_equal_scikit_learn_folds() -> None:
     data = table()
     found = treekit.evaluate(data, target="kind", cv=5, seed=3, max_depth=3)
     right = []
@@ -262,7 +262,7 @@ def test_a_cross_validation_is_that_of_scikit_learn_s_folds() -> None:
     assert not found.trained_on
 
 
-def test_repeats_draw_other_folds_and_count_every_row_each_time() -> None:
+def test_repeats_draw_different_folds_and_score_every_row() -> None:
     steps: list[tuple[int, int]] = []
     found = treekit.evaluate(
         table(), target="kind", cv=3, repeats=2, max_depth=2,
@@ -330,14 +330,14 @@ def test_a_group_stays_in_one_fold_and_is_not_an_input(
         ({"max_depht": 3}, treekit.SettingError, "max_depht"),
     ],
 )
-def test_settings_that_cannot_be_evaluated_are_refused_by_name(
+def test_settings_that_cannot_be_evaluated_are_refused(
     change: dict[str, Any], error: type[Exception], words: str
 ) -> None:
     with pytest.raises(error, match=words):
         treekit.evaluate(table(), target="kind", **change)
 
 
-def test_rare_classes_zero_weights_and_large_seeds_are_taken() -> None:
+def test_rare_classes_zero_weights_and_large_seeds_are_accepted() -> None:
     data = table(40)
     data["kind"] = [f"k{row // 2}" for row in range(40)]
     data["group"] = [f"g{row}" for row in range(40)]
@@ -398,7 +398,7 @@ def test_the_command_cross_validates_settings(tmp_path: Path) -> None:
     assert found == json.loads(same.to_json())
 
 
-def test_the_command_s_two_forms_are_not_mixed(tmp_path: Path) -> None:
+def test_evaluate_refuses_mixed_options_of_scoring_and_cross_validation(tmp_path: Path) -> None:
     path = write_csv(tmp_path / "t.csv", table())
     for words in ((), (path, "--target", "kind"), ("--target", "kind", "--target", "x")):
         told = run("evaluate", path, *words, code=2)
@@ -410,7 +410,7 @@ def test_the_command_s_two_forms_are_not_mixed(tmp_path: Path) -> None:
     )
 
 
-def test_settings_are_those_of_another_model_on_request(tmp_path: Path) -> None:
+def test_like_takes_the_settings_of_another_model(tmp_path: Path) -> None:
     path, model = write_csv(tmp_path / "t.csv", table()), tmp_path / "m.treekit"
     words = ("--target", "kind", "--seed", 1)
     run("train", path, *words, "-o", model, "--set", "max_depth=2")
@@ -418,7 +418,7 @@ def test_settings_are_those_of_another_model_on_request(tmp_path: Path) -> None:
     assert like == run("evaluate", path, *words, "--set", "max_depth=2")
 
 
-def test_a_test_on_the_training_table_is_called_one(tmp_path: Path) -> None:
+def test_scoring_on_the_training_table_is_reported_as_such(tmp_path: Path) -> None:
     path = write_csv(tmp_path / "t.csv", table())
     words = ("train", path, "--target", "kind", "-o", tmp_path / "m.treekit", "--test")
     told = run(*words, path)
@@ -441,7 +441,7 @@ def test_a_test_on_the_training_table_is_called_one(tmp_path: Path) -> None:
         (("--pruner", "reduced_error"), ", validated on 60 rows, grown on 180"),
     ],
 )
-def test_every_training_ends_with_an_honest_figure(
+def test_train_ends_with_a_score_on_unseen_rows_or_how_to_get_one(
     tmp_path: Path, words: tuple[Any, ...], told: str
 ) -> None:
     path = write_csv(tmp_path / "t.csv", table())
@@ -449,7 +449,7 @@ def test_every_training_ends_with_an_honest_figure(
     assert told in said
 
 
-def test_an_out_of_bag_score_stands_beside_the_share_of_the_most_frequent_class() -> None:
+def test_out_of_bag_score_is_shown_with_the_most_frequent_class_share() -> None:
     data = table()
     model = treekit.train(data, "kind", ensemble="forest", trees=40, seed=0)
     counts = [int((data["kind"] == label).sum()) for label in model.schema.classes]
@@ -460,7 +460,7 @@ def test_an_out_of_bag_score_stands_beside_the_share_of_the_most_frequent_class(
 # ---------------------------------------------------------------- groups
 
 
-def test_the_difference_of_two_shares_is_newcombe_s() -> None:
+def test_interval_of_a_difference_of_proportions_is_newcombe() -> None:
     # Newcombe 1998, table II (a): 56 of 70 and 48 of 80, method 10: 0.0524 to 0.3339.
     codes = np.repeat([0, 1], [70, 80])
     y = np.ones(150, int)
@@ -472,7 +472,7 @@ def test_the_difference_of_two_shares_is_newcombe_s() -> None:
     assert first.observed == second.observed == 1.0
 
 
-def test_groups_are_scored_as_tables_of_their_own() -> None:
+def test_groups_are_scored_as_separate_tables() -> None:
     rows = noisy(200)
     model = treekit.train(rows, "y", max_depth=2, seed=0)
     found = treekit.evaluate(model, rows, by="town")
@@ -526,7 +526,7 @@ def test_weighted_and_single_groups_have_no_intervals() -> None:
     assert whole.score.value == treekit.evaluate(model, rows).scores["accuracy"].value
 
 
-def test_more_than_two_classes_have_no_rate() -> None:
+def test_groups_of_more_than_two_classes_have_no_positive_rate() -> None:
     rows = {"x": list(range(60)), "g": ["a", "b"] * 30, "y": ["u", "v", "w"] * 20}
     found = treekit.evaluate(rows, target="y", cv=2, by="g")
     assert [one.rate for one in found.groups] == [None, None]

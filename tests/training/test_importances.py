@@ -65,7 +65,7 @@ def test_a_table_without_the_target_is_reported():
         pytest.param({"missing": "fractional"}, marks=pytest.mark.matrix),
     ],
 )
-def test_out_of_bag_importances_rank_what_decides(settings):
+def test_out_of_bag_importances_rank_informative_columns_first(settings):
     rows = table()
     forest = treekit.train(rows, "y", ensemble="forest", trees=20, seed=1, **settings)
     found = treekit.permutation_importances(forest, rows, out_of_bag=True)
@@ -78,7 +78,7 @@ def test_out_of_bag_importances_rank_what_decides(settings):
 
 
 @pytest.mark.parametrize("settings", [{}, {"max_samples": 0.3}, {"priors": "yes=0.2,no=0.8"}])
-def test_bags_drawn_again_are_those_of_the_training(settings):
+def test_redrawn_bootstrap_samples_equal_those_of_training(settings):
     # Breiman 2001, section 10: each tree alone, on the rows that it has not seen.
     rows = table()
     dataset = make_dataset(rows, "y")
@@ -99,7 +99,7 @@ def test_bags_drawn_again_are_those_of_the_training(settings):
     assert found.score == pytest.approx(np.mean(scores))
 
 
-def test_numbers_are_judged_by_r_squared():
+def test_importances_of_regression_use_r_squared():
     rows = table("regression")
     forest = treekit.train(rows, "y", ensemble="forest", trees=10, seed=1)
     found = treekit.permutation_importances(forest, rows, out_of_bag=True)
@@ -110,7 +110,7 @@ def test_numbers_are_judged_by_r_squared():
     assert abs(found.mean[0]) < 0.05
 
 
-def test_shuffling_agrees_with_scikit_learn_s():
+def test_permutation_importances_are_close_to_scikit_learn():
     x, y = load_iris(return_X_y=True)
     forest = RandomForestClassifier(30, random_state=0).fit(x, y)
     own = forest.permutation_importances(x, y, repeats=20)
@@ -119,7 +119,7 @@ def test_shuffling_agrees_with_scikit_learn_s():
     np.testing.assert_allclose(own.mean, other.importances_mean, atol=0.02)
 
 
-def test_an_estimator_s_bags_know_its_class_weights_and_sample_weights():
+def test_out_of_bag_importances_of_estimators_reproduce_weighted_bootstraps():
     x, y = load_iris(return_X_y=True)
     weights = RNG.integers(0, 4, len(y))
     forest = RandomForestClassifier(10, random_state=0, class_weight={0: 2.0, 1: 1.0, 2: 0.5})
@@ -186,7 +186,7 @@ def test_importances_show_the_largest_first():
     assert single.endswith("\n  'line\\nbreak'  0.0000")
 
 
-def test_gains_of_sums_are_shared_and_untested_columns_have_none():
+def test_gains_of_oblique_splits_are_shared_and_unused_columns_have_none():
     schema = Schema(columns=tuple(map(Column, "abcd")), classes=("n", "p"), target="y")
     inner = threshold("c", 0.5, leaf([4, 0]), leaf([0, 4]))
     tree = build_tree(oblique({"a": 1.0, "b": -2.0}, 0.0, inner, leaf([0, 8])), schema)
@@ -222,7 +222,7 @@ def rounded(scores: SplitScores, digits: int = 3) -> dict[str, float]:
 # ---------------------------------------------------------------- Zhou 2016, chapter 4
 
 
-def test_gains_of_table_4_1():
+def test_gains_of_table_4_1_equal_the_book():
     # Pages 76 and 77; color is printed as 0.109, from rounded parts.
     scores = melons("watermelon_2.0_en.csv")
     assert round(scores.impurity, 3) == 0.998
@@ -240,7 +240,7 @@ def test_gains_of_table_4_1():
     assert scores["texture"].values == ((3, 0), (2, 7), (4, 1))
 
 
-def test_gains_of_the_clear_melons():
+def test_gains_of_the_rows_with_clear_texture_equal_the_book():
     # Page 77: root, navel and touch tie at 0.458.
     with (MELONS / "watermelon_2.0_en.csv").open(encoding="utf-8") as stream:
         rows = [row for row in csv.DictReader(stream) if row["texture"] == "clear"]
@@ -260,12 +260,12 @@ def test_gains_of_the_clear_melons():
     # Page 78: the entropy of the split itself.
     [("touch", 0.874), ("color", 1.580), ("id", 4.087)],
 )
-def test_intrinsic_values_of_table_4_1(column: str, own: float):
+def test_intrinsic_values_of_table_4_1_equal_the_book(column: str, own: float):
     scores = melons("watermelon_2.0_en.csv", "gain_ratio", ignore=[], nominal=["id"])
     assert round(scores[column].gain / scores[column].score, 3) == own
 
 
-def test_gini_indices_of_table_4_1():
+def test_gini_indices_of_table_4_1_equal_the_book():
     # Equation 4.6: what is left of the index after the split.
     scores = melons("watermelon_2.0_en.csv", "gini")
     left = {name: round(scores.impurity - own.gain, 3) for name, own in scores.items()}
@@ -279,7 +279,7 @@ def test_gini_indices_of_table_4_1():
     }
 
 
-def test_numeric_columns_of_table_4_3():
+def test_gains_of_numeric_columns_of_table_4_3_equal_the_book():
     # Page 85.
     scores = melons("watermelon_3.0_en.csv")
     assert rounded(scores)["density"] == 0.262
@@ -315,7 +315,7 @@ def test_the_best_column_is_the_first_tested(criterion: str, splits: str):
     assert own.weights == tuple(tree.weight[1:])
 
 
-def test_a_column_that_cannot_split_has_no_score_and_one_that_gains_nothing_has_zero():
+def test_unsplittable_column_has_no_score_and_column_without_gain_has_zero():
     table = {"one": ["a"] * 4, "idle": ["a", "b", "a", "b"], "y": ["u", "u", "v", "v"]}
     scores = treekit.split_scores(table, "y", nominal_splits="multiway")
     assert math.isnan(scores["one"].score)
@@ -324,7 +324,7 @@ def test_a_column_that_cannot_split_has_no_score_and_one_that_gains_nothing_has_
     assert [score.column for score in scores.ranked()] == ["idle"]
 
 
-def test_numbers_have_scores_too():
+def test_split_scores_support_regression():
     table = {"x": [1.0, 2.0, 3.0, 4.0], "y": [0.0, 0.0, 8.0, 8.0]}
     scores = treekit.split_scores(table, "y")
     assert scores.criterion == "squared_error"
@@ -334,7 +334,7 @@ def test_numbers_have_scores_too():
 
 
 @pytest.mark.matrix
-def test_an_own_criterion_is_called():
+def test_split_scores_accept_a_custom_criterion():
     own = treekit.Criterion(
         "share_of_first",
         "classification",
@@ -346,7 +346,7 @@ def test_an_own_criterion_is_called():
     assert scores.impurity == 0.5
 
 
-def test_settings_of_size_pruning_and_forests_make_no_difference():
+def test_split_scores_ignore_size_pruning_and_forest_settings():
     table = {"x": [1.0, 2.0, 3.0, 4.0], "y": ["u", "u", "v", "v"]}
     idle = {"pruner": "reduced_error", "pruner.holdout": 0.5, "max_leaves": 1, "trees": 7}
     plain = treekit.split_scores(table, "y")
@@ -372,7 +372,7 @@ def test_the_printed_table_has_a_line_for_each_column():
     assert len(text) == 10
 
 
-def test_hostile_names_stay_on_their_line():
+def test_hostile_names_are_escaped_in_the_printed_table():
     table = {"a\nb": ["x\x1b", "y", "x\x1b", "y"], "y": ["u", "v", "u", "v"]}
     text = str(treekit.split_scores(table, "y", nominal_splits="multiway"))
     assert len(text.splitlines()) == 3

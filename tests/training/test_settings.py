@@ -42,7 +42,7 @@ def parsed(*texts):
     return parse_assignments(SETTINGS_SETTINGS, texts, "training")
 
 
-def test_defaults_fill_what_is_not_given():
+def test_defaults_are_used_for_settings_not_given():
     assert resolved(rate=0.25) == {
         "max_depth": None,
         "rate": 0.25,
@@ -85,17 +85,17 @@ def test_a_numpy_scalar_becomes_a_plain_value():
         ("bits", 12),
     ],
 )
-def test_a_value_outside_its_declaration_is_refused_by_name(name, value):
+def test_a_value_outside_its_declaration_is_refused(name, value):
     with pytest.raises(SettingError, match=f"setting '{name}' of training must be .*, not "):
         resolved(**{name: value})
 
 
-def test_choices_bind_only_values_of_their_own_type():
+def test_choices_restrict_only_values_of_their_type():
     assert resolved(features=7)["features"] == 7
     assert resolved(features=0.5)["features"] == 0.5
 
 
-def test_the_refusal_states_accepted_values():
+def test_error_of_an_invalid_value_states_accepted_values():
     with pytest.raises(SettingError) as error:
         resolved(max_depth=0)
     assert str(error.value) == (
@@ -103,7 +103,7 @@ def test_the_refusal_states_accepted_values():
     )
 
 
-def test_a_bound_may_be_outside_itself():
+def test_bounds_may_be_exclusive():
     shares = (Setting("share", 0.5, "a share", above=0.0, maximum=1.0),)
     assert resolve(shares, {"share": 5e-324}, "training") == {"share": 5e-324}
     assert resolve(shares, {"share": 1}, "training") == {"share": 1.0}
@@ -113,7 +113,7 @@ def test_a_bound_may_be_outside_itself():
         resolve((Setting("base", 2.0, "a base", above=1.0),), {"base": -math.inf}, "training")
 
 
-def test_a_near_choice_is_suggested_whatever_its_case():
+def test_near_choice_is_suggested_in_any_case():
     forms = (Setting("form", "table", "a form", choices=("table", "if_else")),)
     for text, near in [("TABLE", "table"), ("If-Else", "if_else")]:
         with pytest.raises(SettingError, match=f"not '{text}'; did you mean '{near}'"):
@@ -166,7 +166,7 @@ def test_a_declared_none_is_accepted_beside_another_default():
     assert help_rows((setting,))[0][1] == "text or none"
 
 
-def test_dashes_and_spaces_are_forgiven_and_values_may_hold_equals():
+def test_dashes_and_spaces_are_accepted_and_values_may_contain_equals():
     assert parsed("max-depth = 4", "label=a=b") == {"max_depth": 4, "label": "a=b"}
 
 
@@ -199,7 +199,7 @@ def test_a_text_outside_its_declaration_is_refused(text):
         },
     )
 )
-def test_a_value_written_as_text_reads_back_as_itself(values):
+def test_value_formatted_as_text_is_parsed_to_itself(values):
     texts = [f"{name}={value}" for name, value in values.items()]
     got = parsed(*texts)
     assert got == values
@@ -218,7 +218,7 @@ def test_help_rows_state_type_default_and_meaning():
 
 
 @pytest.mark.parametrize("setting", SETTINGS_SETTINGS)
-def test_a_sound_declaration_passes(setting):
+def test_valid_declaration_is_accepted(setting):
     check_declaration(setting)
 
 
@@ -270,7 +270,7 @@ def few(name):
 
 @pytest.mark.parametrize("task", ["classification", "regression"])
 @pytest.mark.parametrize("name", PRESETS)
-def test_a_preset_holds_settings_that_training_and_components_declare(name, task):
+def test_preset_settings_are_declared_by_training_or_its_components(name, task):
     names = {setting.name for setting in SETTINGS}
     settings = get_preset_settings(name, task, "tree")
     for key in settings:
@@ -284,7 +284,7 @@ def test_a_preset_holds_settings_that_training_and_components_declare(name, task
 
 @pytest.mark.kernels
 @pytest.mark.parametrize("name", TRAINED)
-def test_the_name_changes_nothing_that_its_settings_do_not(name):
+def test_algorithm_name_equals_its_explicit_settings(name):
     by_name = treekit.train(whole(), "y", algorithm=name, seed=3, **few(name))
     settings = get_preset_settings(name, "classification") | {"seed": 3} | few(name)
     written_out = treekit.train(whole(), "y", **settings)
@@ -305,7 +305,7 @@ def test_the_recorded_settings_train_the_same_model_again(name):
 
 
 @pytest.mark.kernels
-def test_explicit_settings_win():
+def test_explicit_settings_override_the_algorithm():
     model = treekit.train(whole(), "y", algorithm="stump", max_depth=2, seed=0)
     assert (model.depth, model.settings["algorithm"]) == (2, "stump")
     model = treekit.train(whole(), "y", algorithm="cart", pruner=None, seed=0)
@@ -314,7 +314,7 @@ def test_explicit_settings_win():
 
 
 @pytest.mark.kernels
-def test_another_component_leaves_the_settings_of_the_preset_s_own():
+def test_choosing_another_component_drops_its_preset_settings():
     model = treekit.train(whole(), "y", algorithm="c45", criterion="gini", seed=0)
     assert model.settings["criterion"] == "gini"
     assert not any(key.startswith("criterion.") for key in model.settings)
@@ -323,7 +323,7 @@ def test_another_component_leaves_the_settings_of_the_preset_s_own():
 
 
 @pytest.mark.kernels
-def test_a_forest_of_an_algorithm_s_trees_leaves_out_what_holds_for_a_single_tree():
+def test_forest_of_an_algorithm_omits_single_tree_settings():
     alone = treekit.train(whole(), "y", algorithm="cart", seed=0)
     assert alone.settings["pruner"] == "cost_complexity"
     forest = treekit.train(whole(), "y", algorithm="cart", ensemble="forest", trees=3, seed=0)
@@ -334,7 +334,7 @@ def test_a_forest_of_an_algorithm_s_trees_leaves_out_what_holds_for_a_single_tre
         same_tree(one, other)
 
 
-def test_an_algorithm_for_classes_refuses_a_number_by_name():
+def test_classification_algorithm_refuses_a_regression_target():
     table = whole(y=noisy(200, task="regression")["y"])
     for name in ("id3", "c45"):
         with pytest.raises(SettingError, match=f"of algorithm '{name}' is for classification"):
@@ -353,18 +353,18 @@ def test_an_unknown_algorithm_is_refused_with_those_there_are():
         treekit.train(whole(), "y", algorithm="c46")
 
 
-def test_a_stump_has_one_split_whatever_the_task():
+def test_stump_has_one_split_for_any_task():
     table = whole(y=noisy(200, task="regression")["y"])
     for data in (whole(), table):
         assert treekit.train(data, "y", algorithm="stump", seed=0).trees[0].n_nodes == 3
 
 
-def test_the_command_line_s_help_names_every_algorithm():
+def test_command_line_help_lists_every_algorithm():
     told = " ".join(CliRunner().invoke(main, ["train", "--help"]).stdout.split())
     assert f"Preset of settings: {', '.join(PRESETS)}." in told
 
 
-def test_weka_s_j48_is_c45_with_three_settings_changed():
+def test_algorithm_j48_is_c45_with_three_settings_changed():
     # test_error_based compares what these settings grow with the trees of Weka.
     changes = {"criterion.tolerance": 1e-6, "min_gain": 0.0, "pruner.limit": "j48"}
     settings = get_preset_settings("c45", "classification") | changes
@@ -372,7 +372,7 @@ def test_weka_s_j48_is_c45_with_three_settings_changed():
         assert name in ("dtype", "seed") or settings[name] == value
 
 
-def test_forests_of_the_literature_differ_in_what_they_draw():
+def test_forest_algorithms_differ_in_sampling_settings():
     number = whole(y=noisy(200, task="regression")["y"])
     recorded = {
         name: treekit.train(number, "y", algorithm=name, seed=0, trees=2).settings
@@ -384,7 +384,7 @@ def test_forests_of_the_literature_differ_in_what_they_draw():
     assert get_preset_settings("bagging", "regression")["trees"] == 25
 
 
-def test_the_missing_policy_of_an_algorithm_holds_for_the_validation_table():
+def test_missing_policy_of_an_algorithm_applies_to_the_validation_table():
     gone = whole(age=[None, *whole()["age"][1:]])
     settings = {"algorithm": "id3", "pruner": "reduced_error", "seed": 0}
     for more in ({}, {"missing": "error"}):

@@ -47,7 +47,7 @@ def find_refusal_or_error(y, weights=None, **settings):
     weighted=st.booleans(),
 )
 @example(power=4.25, sign=-1, place=5, dtype="float32", weighted=True)  # a light row's error
-def test_a_far_number_is_named_or_all_leaves_keep_nine_digits(power, sign, place, dtype, weighted):
+def test_outlier_is_refused_or_all_leaves_keep_nine_digits(power, sign, place, dtype, weighted):
     y = np.insert(SMALL, place, sign * 10.0**power)
     weights = np.linspace(0.5, 1.5, 8) if weighted else None
     found = find_refusal_or_error(y, weights, dtype=dtype)
@@ -60,7 +60,7 @@ def test_a_far_number_is_named_or_all_leaves_keep_nine_digits(power, sign, place
 
 
 @pytest.mark.parametrize("power", [3.0, 3.5, 3.9, 4.2])
-def test_rows_of_light_weight_keep_nine_digits_or_the_far_number_is_named(power):
+def test_rows_of_small_weight_keep_nine_digits_or_the_outlier_is_refused(power):
     y = np.insert(SMALL, 5, -(10.0**power))
     found = find_refusal_or_error(y, np.geomspace(0.1, 1.0, 8))
     assert "row 5 is" in found if isinstance(found, str) else found <= 1e-9
@@ -69,7 +69,7 @@ def test_rows_of_light_weight_keep_nine_digits_or_the_far_number_is_named(power)
 @pytest.mark.parametrize("value", [1e20, -9999e30, 1e120])
 @pytest.mark.parametrize("share", [0.001, 0.1, 0.4])
 @pytest.mark.parametrize("ensemble", ["tree", "forest"])
-def test_fill_values_are_refused_by_row(value, share, ensemble):
+def test_fill_values_are_refused_with_their_row(value, share, ensemble):
     rng = np.random.default_rng(0)
     y = rng.normal(size=1000)
     rows = np.sort(rng.permutation(1000)[: int(share * 1000)])
@@ -86,7 +86,7 @@ def test_a_fill_value_in_most_rows_is_refused():
 
 
 @pytest.mark.parametrize("y", [[-1e-3, 1e-3, 1e10], [0.1, 1e20], [5.0, 5.0, 1e20]])
-def test_the_same_holds_for_few_rows(y):
+def test_outlier_among_few_rows_is_refused(y):
     with pytest.raises(DataError, match="more than 1e-9 of the value"):
         train(y)
 
@@ -99,7 +99,7 @@ def test_rows_without_weight_do_not_count():
         train(np.r_[SMALL, 1e20, 1e20], weights)
 
 
-def test_each_output_is_checked_and_named():
+def test_outliers_are_refused_with_the_name_of_their_output():
     y = np.column_stack([SMALL * 1e15, np.r_[SMALL[:-1], 1e20]])
     x = np.arange(7.0).reshape(-1, 1)
     for estimator in (DecisionTreeRegressor(), RandomForestRegressor(3)):
@@ -108,7 +108,7 @@ def test_each_output_is_checked_and_named():
 
 
 @pytest.mark.parametrize("estimator", [DecisionTreeRegressor(), RandomForestRegressor(3)])
-def test_estimators_refuse(estimator):
+def test_estimators_refuse_an_outlier_in_the_target(estimator):
     x = np.arange(8.0).reshape(-1, 1)
     for far in (1e9, 1e20):
         with pytest.raises(DataError, match="row 7 "):
@@ -136,7 +136,7 @@ ORDINARY = {
 @pytest.mark.parametrize("missing", ["direction", "fractional"])
 @pytest.mark.parametrize("n_trees", [1, 100, pytest.param(1000, marks=pytest.mark.matrix)])
 @pytest.mark.parametrize("name", ORDINARY)
-def test_ordinary_targets_are_trained_without_a_word(name, n_trees, missing):
+def test_ordinary_targets_are_trained_without_error(name, n_trees, missing):
     settings = {"missing": missing, "max_depth": 3}
     if n_trees > 1:
         settings |= {"ensemble": "forest", "trees": n_trees, "oob": False}
@@ -152,7 +152,7 @@ def test_ordinary_targets_are_trained_without_a_word(name, n_trees, missing):
 )
 @example(power=9.0, rows=200, signs=(1,), weighted=False, dtype="float64")
 @example(power=12.0, rows=200, signs=(-1,), weighted=False, dtype="float32")
-def test_sizes_over_many_powers_of_ten_keep_their_digits_or_are_named(
+def test_targets_over_many_magnitudes_keep_nine_digits_or_are_refused(
     power, rows, signs, weighted, dtype
 ):
     rng = np.random.default_rng(rows)
@@ -173,14 +173,14 @@ def test_sizes_over_many_powers_of_ten_keep_their_digits_or_are_named(
 
 
 @pytest.mark.kernels
-def test_numbers_of_both_signs_keep_nine_digits_except_those_near_0():
+def test_targets_of_both_signs_keep_nine_digits_except_near_0():
     y = np.random.default_rng(1).choice([-1, 1], size=1000) * 10 ** _RNG.uniform(0, 9, size=1000)
     found = train(y).predict({"x": np.arange(1000.0)})
     assert np.quantile(np.abs(found / y - 1.0), 0.95) <= 1e-9
 
 
 @pytest.mark.kernels
-def test_whole_sizes_from_1_to_1e9_are_exact():
+def test_integer_targets_from_1_to_1e9_are_exact():
     y = np.rint(10 ** _RNG.uniform(0, 9, size=1000))
     found = train(y, dtype="float64").predict({"x": np.arange(1000.0)})
     np.testing.assert_array_equal(found, y)
@@ -213,7 +213,7 @@ def train_sizes(weights=None, *, holes=False, **settings):
 @pytest.mark.kernels
 @pytest.mark.parametrize("weights", [None, "w", "part"])
 @pytest.mark.parametrize("splitter", ["exact", "histogram"])
-def test_leaves_are_the_means_of_their_rows(weights, splitter):
+def test_leaf_values_are_exact_means_of_their_rows(weights, splitter):
     model = train_sizes(weights, splitter=splitter)
     matrix = np.column_stack([SIZES["x"], SIZES["z"]])
     leaf = leaf_indices(model, matrix)[:, 0]
@@ -245,7 +245,7 @@ def divide(tree, parts, node=0):
 @pytest.mark.kernels
 @pytest.mark.parametrize("weights", [None, "part"])
 @pytest.mark.parametrize("splitter", ["exact", "histogram"])
-def test_leaves_are_the_means_of_parts_of_rows(weights, splitter):
+def test_leaf_values_are_exact_means_of_fractional_rows(weights, splitter):
     model = train_sizes(weights, missing="fractional", holes=True, splitter=splitter)
     (tree,) = model.trees
     w = [Fraction(1)] * 400 if weights is None else map(Fraction, SIZES[weights].tolist())
@@ -275,7 +275,7 @@ def test_fractional_leaves_of_forests_keep_nine_digits(both):
 
 
 @pytest.mark.kernels
-def test_fractional_sizes_over_too_many_powers_of_ten_are_named():
+def test_fractional_targets_over_too_many_magnitudes_are_refused():
     y = 10.0 ** np.linspace(0, 10.5, 400)  # refused by the leaves, not by the numbers
     with pytest.raises(DataError, match=r"row 3\d+ is .*transform the target"):
         train(y, missing="fractional")
@@ -285,7 +285,7 @@ def test_fractional_sizes_over_too_many_powers_of_ten_are_named():
 @pytest.mark.parametrize(
     "settings", [{}, {"ensemble": "forest", "trees": 8}], ids=["tree", "forest"]
 )
-def test_wide_sizes_give_one_model_for_weights_copies_threads_and_orders(settings):
+def test_model_of_wide_targets_is_equal_for_copies_threads_and_row_orders(settings):
     names, repeat = ("x", "z", "y"), SIZES["w"].astype(int)
     model = train_sizes("w", **settings)
     copies = {name: np.repeat(SIZES[name], repeat) for name in names}
@@ -301,14 +301,14 @@ def test_wide_sizes_give_one_model_for_weights_copies_threads_and_orders(setting
 
 
 @pytest.mark.kernels
-def test_constraints_hold_for_exact_means():
+def test_monotonic_constraints_hold_for_targets_of_many_magnitudes():
     model = train_sizes(monotonic={"x": 1}, max_depth=4)
     found = model.predict({"x": np.arange(140.0), "z": np.zeros(140)})
     assert (np.diff(found) >= 0).all()
 
 
 @pytest.mark.kernels
-def test_pruning_keeps_exact_means():
+def test_pruned_leaves_have_exact_means():
     full, pruned = train_sizes(), train_sizes(pruner="cost_complexity")
     assert pruned.n_leaves < full.n_leaves
     np.testing.assert_allclose(pruned.trees[0].value[0], SIZES["y"].mean(), rtol=1e-15)
@@ -317,7 +317,7 @@ def test_pruning_keeps_exact_means():
 @pytest.mark.kernels
 @pytest.mark.parametrize("missing", ["direction", "fractional"])
 @pytest.mark.parametrize("count", [1, 5])
-def test_wide_sums_give_the_same_bits_everywhere(count, missing, tmp_path):
+def test_targets_of_many_magnitudes_predict_equal_bits_in_every_export(count, missing, tmp_path):
     need("gcc", "node")
     forest = {"ensemble": "forest", "trees": count, "max_depth": 6} if count > 1 else {}
     model = train_sizes(missing=missing, holes=missing == "fractional", **forest)
@@ -343,7 +343,7 @@ def test_wide_sums_give_the_same_bits_everywhere(count, missing, tmp_path):
 
 @pytest.mark.kernels
 @pytest.mark.parametrize("criterion", ["absolute_error", "poisson"])
-def test_other_criteria_are_checked(criterion):
+def test_outliers_are_refused_for_other_criteria(criterion):
     train(ORDINARY["incomes"], criterion=criterion, max_depth=3)
     with pytest.raises(DataError, match="row 7 "):
         train(np.r_[SMALL, 1e20], criterion=criterion)
@@ -353,7 +353,7 @@ def test_other_criteria_are_checked(criterion):
 
 
 @pytest.mark.parametrize("n_trees", [10, 100, 1000])
-def test_leaves_of_forests_are_kept_to_nine_digits(n_trees):
+def test_forest_leaf_values_keep_nine_digits(n_trees):
     # Two limbs keep ordinary leaves of few trees, three those of many.
     y = _RNG.normal(size=60)
     model = train(y, ensemble="forest", trees=n_trees, oob=False)

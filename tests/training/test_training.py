@@ -90,7 +90,7 @@ def test_max_leaves_grows_the_best_splits_first():
     assert (tree.gain * tree.weight).sum() <= np.sort(taken)[-4:].sum() + 1e-9
 
 
-def test_weight_bounds_hold_in_every_node():
+def test_minimum_weights_are_respected_in_every_node():
     tree = tree_of(min_weight_split=40, min_weight_leaf=15)
     assert tree.weight[tree.leaves].min() >= 15
     assert tree.weight[tree.kind != Split.LEAF].min() >= 40
@@ -112,7 +112,7 @@ def test_nominal_columns_split_in_sets_or_in_branches():
     assert tree.n_children.max() == 3
 
 
-def test_the_criterion_decides_the_splits():
+def test_criterion_setting_changes_the_splits():
     gains = {name: tree_of(criterion=name, max_depth=1).gain[0] for name in ("gini", "entropy")}
     assert gains["entropy"] > gains["gini"]
     # Nats are bits times log 2.
@@ -120,7 +120,7 @@ def test_the_criterion_decides_the_splits():
     assert nats == pytest.approx(gains["entropy"] * np.log(2))
 
 
-def test_a_criterion_may_be_a_record_of_one_s_own():
+def test_criterion_may_be_a_custom_record():
     def make():
         def score(parent, children):
             return 1.0 if children[0].sum() == 7.0 else 0.0
@@ -144,7 +144,7 @@ def test_max_bins_bounds_the_cuts_of_the_histogram_splitter():
 
 
 @pytest.mark.matrix
-def test_nothing_bounds_the_cuts_of_the_exact_splitter():
+def test_exact_splitter_tries_more_than_254_thresholds():
     assert cuts_of(splitter="exact") > 254
 
 
@@ -207,7 +207,7 @@ def test_every_setting_is_kept_in_the_model_with_the_drawn_seed():
     }  # fmt: skip
 
 
-def test_pruning_by_cross_validation_keeps_the_signal_and_drops_the_noise():
+def test_cross_validated_pruning_keeps_the_signal_and_removes_the_noise():
     full = tree_of()
     model = treekit.train(noisy(), "y", seed=0, pruner="cost_complexity")
     assert 2 <= model.n_leaves < full.n_leaves / 3
@@ -234,11 +234,11 @@ def refused(error, match, **settings):
         treekit.train(noisy(), "y", **settings)
 
 
-def test_a_criterion_of_the_wrong_task_is_named():
+def test_criterion_of_the_wrong_task_is_refused():
     refused(SettingError, "'squared_error' is for regression", criterion="squared_error")
 
 
-def test_no_threads_are_none_to_work():
+def test_n_jobs_0_is_refused():
     refused(SettingError, "n_jobs is 0; give an integer number of threads, -1 for all", n_jobs=0)
 
 
@@ -261,7 +261,7 @@ def test_values_out_of_range_are_refused(settings):
     refused(SettingError, f"setting '{next(iter(settings))}' of training must be", **settings)
 
 
-def test_missing_error_names_the_column_and_the_first_gap():
+def test_missing_error_names_the_column_and_the_first_missing_row():
     first = int(np.isnan(noisy()["age"]).argmax())
     refused(DataError, f"'age' has .* missing cells, the first in row {first}", missing="error")
 
@@ -322,7 +322,7 @@ def test_progress_counts_the_trees():
 
 
 @pytest.mark.parametrize("task", ["classification", "regression"])
-def test_the_out_of_bag_score_is_that_of_the_trees_which_did_not_see_the_row(task):
+def test_out_of_bag_score_uses_the_trees_not_trained_on_a_row(task):
     dataset = make_dataset(noisy(120, task=task), "y")
     fitted = fit(dataset, {"ensemble": "forest", "trees": 12, "seed": 1})
     unseen = rows_out_of_bag(dataset, 12, 1)
@@ -388,7 +388,7 @@ def test_pickled_data_grow_the_same_trees(task: str) -> None:
 
 
 @given(st.lists(st.integers(0, 30), max_size=60))
-def test_leaves_are_numbered_as_by_sorting(leaf: list[int]) -> None:
+def test_number_leaves_equals_numpy_unique(leaf: list[int]) -> None:
     from treekit.grow.forest_builder import number_leaves
 
     at = np.array(leaf, dtype=np.int64)
@@ -453,7 +453,7 @@ def test_a_forest_of_a_few_categories_does_not_depend_on_the_order_of_the_rows()
         {"ensemble": "forest", "trees": 3, "bootstrap": False, "max_features": 1},
     ],
 )
-def test_a_row_of_whole_weight_is_as_many_rows(task, settings):
+def test_integer_weights_equal_repeated_rows(task, settings):
     table = noisy(120, task=task)
     weights = np.random.default_rng(1).integers(0, 4, 120)
     rows = np.repeat(np.arange(120), weights)
@@ -464,7 +464,7 @@ def test_a_row_of_whole_weight_is_as_many_rows(task, settings):
         same_tree(a, b)
 
 
-def test_the_mean_weight_of_a_forest_s_trees_is_that_of_the_table():
+def test_mean_weight_of_forest_trees_equals_that_of_the_table():
     table = noisy(200)
     weights = np.random.default_rng(1).random(200) * 7
     model = treekit.train(table, "y", weights=weights, ensemble="forest", trees=40, seed=0)
@@ -477,7 +477,7 @@ def test_the_mean_weight_of_a_forest_s_trees_is_that_of_the_table():
 
 
 @pytest.mark.parametrize("weight", [1e9, 3e9 + 1, 1e15, 1e60, 1e-60])
-def test_heavy_weights_do_not_round_the_target(weight):
+def test_large_weights_do_not_round_the_target(weight):
     y = np.random.default_rng(0).normal(size=100)
     dataset = make_dataset_from_xy(np.arange(100.0)[:, None], y, weights=np.full(100, weight))
     settings = {"seed": 0, "min_weight_leaf": 0, "min_weight_split": 0}
@@ -486,7 +486,7 @@ def test_heavy_weights_do_not_round_the_target(weight):
     np.testing.assert_allclose(np.sort(tree.value[tree.leaves, 0]), np.sort(y), rtol=0, atol=1e-12)
 
 
-def test_heavy_weights_grow_the_same_tree_for_any_order_of_the_rows():
+def test_large_weights_grow_the_same_tree_for_any_order_of_rows():
     rng = np.random.default_rng(0)
     x, y, w = rng.normal(size=(200, 2)), rng.normal(size=200), rng.integers(1, 10**12, 200)
     mixed = rng.permutation(200)
@@ -500,7 +500,7 @@ def test_heavy_weights_grow_the_same_tree_for_any_order_of_the_rows():
 
 @pytest.mark.parametrize("ensemble", ["tree", "forest"])
 @pytest.mark.parametrize("scale", [1e-200, 1e-170, 1e160, 1e300])
-def test_targets_whose_squares_leave_float64_are_refused(scale, ensemble):
+def test_targets_whose_squares_overflow_or_underflow_are_refused(scale, ensemble):
     y = np.arange(40) % 7 * scale
     with pytest.raises(DataError, match=r"the target .*(overflow|underflow)"):
         treekit.train(
@@ -548,7 +548,7 @@ def test_a_target_of_thousands_of_classes_compiles_at_once():
 
 
 @pytest.mark.kernels
-def test_an_all_missing_column_is_never_tested():
+def test_all_missing_column_is_never_split():
     table = noisy() | {"void": [None] * 240}
     for settings in ({}, {"splitter": "histogram"}, {"ensemble": "forest", "trees": 3}):
         model = treekit.train(table, "y", seed=0, **settings)
@@ -559,7 +559,7 @@ def test_an_all_missing_column_is_never_tested():
 
 @pytest.mark.parametrize("pruner", [None, "cost_complexity", "reduced_error"])
 @pytest.mark.parametrize("constant", ["yes", 3.5])
-def test_a_constant_target_makes_one_leaf(constant, pruner):
+def test_constant_target_grows_one_leaf(constant, pruner):
     table = noisy() | {"y": [constant] * 240}
     model = treekit.train(table, "y", seed=0, pruner=pruner)
     assert model.n_nodes == 1
@@ -567,14 +567,14 @@ def test_a_constant_target_makes_one_leaf(constant, pruner):
 
 
 @pytest.mark.parametrize("ensemble", ["tree", "forest"])
-def test_one_row_makes_one_leaf(ensemble):
+def test_one_row_grows_one_leaf(ensemble):
     table = {"x": [1.0], "town": ["Oslo"], "y": ["a"]}
     model = treekit.train(table, "y", ensemble=ensemble, seed=0, **few(ensemble))
     assert model.n_nodes == model.n_trees
     assert model.predict({"x": [None], "town": ["Bergen"]}).tolist() == ["a"]
 
 
-def test_epoch_seconds_choose_float64_and_split_between_seconds():
+def test_epoch_seconds_are_trained_in_float64_and_split_between_seconds():
     start = 1_700_000_000
     table = {"at": np.arange(start, start + 64), "y": ["a"] * 33 + ["b"] * 31}
     model = treekit.train(table, "y", seed=0)
@@ -589,7 +589,7 @@ def test_float32_columns_stay_float32():
     assert fit(dataset, {"seed": 0}).model.schema.dtype == "float32"
 
 
-def test_a_regression_with_a_large_mean_splits_where_the_same_without_it_does():
+def test_adding_a_large_mean_to_the_target_keeps_the_splits():
     table = noisy(task="regression")
     plain = treekit.train(table, "y", seed=0, max_leaves=20)
     y = np.round(np.array(table["y"]) * 2**20) / 2**20
@@ -641,7 +641,7 @@ def root(model):
     return dict(zip(model.schema.classes, model.trees[0].value[0].tolist(), strict=True))
 
 
-def test_a_whole_class_weight_is_worth_as_many_copies_of_the_rows():
+def test_integer_class_weights_equal_repeated_rows():
     table = noisy()
     rows = np.repeat(np.arange(240), np.where(np.array(table["y"]) == "yes", 2, 1))
     copies = {name: [cells[row] for row in rows] for name, cells in table.items()}
@@ -649,7 +649,7 @@ def test_a_whole_class_weight_is_worth_as_many_copies_of_the_rows():
     same_splits(weighed.trees[0], trained(copies, **UNBOUND).trees[0])
 
 
-def test_class_weights_multiply_the_rows_own_and_keep_their_sum():
+def test_class_weights_multiply_row_weights_and_keep_their_sum():
     weights = np.random.default_rng(0).integers(1, 4, 240).astype(float)
     labels = np.array(noisy()["y"])
     by_row = weights * np.where(labels == "yes", 3, 1)
@@ -672,7 +672,7 @@ def test_only_the_ratio_of_class_weights_matters(settings):
         same_splits(one, other)
 
 
-def test_priors_as_they_are_leave_rows_alone_able_to_be_leaves():
+def test_priors_equal_to_class_shares_do_not_change_the_tree():
     share = float(np.mean(np.array(noisy()["y"]) == "yes"))
     for unit in (1, 3, 7, 0.1):
         again = trained(priors={"yes": share * unit, "no": (1 - share) * unit}).trees[0]
@@ -682,7 +682,7 @@ def test_priors_as_they_are_leave_rows_alone_able_to_be_leaves():
 # ------------------------------------------------------------------ bootstrap samples
 
 
-def test_class_weights_do_not_shape_the_bootstrap_samples_nor_their_score():
+def test_class_weights_do_not_change_bootstrap_samples_and_their_score():
     dataset = make_dataset(noisy(), "y")
     given = {"ensemble": "forest", "trees": 8, "seed": 0}
     plain = fit(dataset, given)
@@ -696,7 +696,7 @@ def test_class_weights_do_not_shape_the_bootstrap_samples_nor_their_score():
         assert report["accuracy"] == pytest.approx(right[seen].mean())
 
 
-def test_a_class_weight_multiplies_what_was_drawn():
+def test_class_weights_multiply_bootstrap_counts():
     weights = np.random.default_rng(0).integers(0, 4, 240).astype(float)
     dataset = make_dataset(noisy(), "y", weights=weights)
     given = {"ensemble": "forest", "trees": 4, "seed": 0, "pruner": "none"}
@@ -709,7 +709,7 @@ def test_a_class_weight_multiplies_what_was_drawn():
 
 @pytest.mark.kernels
 @pytest.mark.parametrize("splitter", ["exact", "histogram"])
-def test_a_class_of_weight_0_is_left_out(splitter):
+def test_class_of_weight_0_is_ignored(splitter):
     # Three classes, of which one neither is drawn nor shapes codes.
     table = noisy()
     table["y"] = ["odd" if row % 5 == 0 else label for row, label in enumerate(table["y"])]
@@ -750,7 +750,7 @@ def test_classes_have_equal_weight_in_the_bag_of_each_tree(weights):
     assert np.isfinite(found.mean).all()
 
 
-def test_bags_without_a_class_are_balanced_among_the_others():
+def test_bootstrap_samples_without_a_class_balance_the_others():
     table = {"x": list(range(40)), "y": ["rare"] + ["a", "b", "b"] * 13}
     model = treekit.train(
         table, "y", ensemble="forest", trees=9, seed=0, class_weight="balanced_subsample"
@@ -761,7 +761,7 @@ def test_bags_without_a_class_are_balanced_among_the_others():
     np.testing.assert_allclose(shares, (shares > 0) / counts[:, None])
 
 
-def test_without_bootstrap_balanced_bags_are_balanced_rows():
+def test_balanced_subsample_without_bootstrap_equals_balanced():
     given = {"ensemble": "forest", "trees": 2, "seed": 0, "bootstrap": False, "oob": False}
     one, other = (
         treekit.train(noisy(), "y", class_weight=w, **given)
@@ -770,7 +770,7 @@ def test_without_bootstrap_balanced_bags_are_balanced_rows():
     same_tree(one.trees[1], other.trees[1])
 
 
-def test_balanced_bags_are_refused_where_there_are_none():
+def test_balanced_subsample_is_refused_without_a_forest():
     with pytest.raises(SettingError, match="for a tree, set class_weight='balanced'"):
         trained(class_weight="balanced_subsample")
     dataset = make_dataset(noisy(), "y")
@@ -783,7 +783,7 @@ def test_balanced_bags_are_refused_where_there_are_none():
         forest.fit(x, y)
 
 
-def test_priors_are_the_classes_shares_of_weight():
+def test_priors_set_the_class_shares_of_weight():
     model = trained(priors="yes=1,no=3")
     assert root(model) == pytest.approx({"no": 180, "yes": 60}, rel=1e-9)
     assert model.settings["priors"] == pytest.approx({"no": 0.75, "yes": 0.25})
@@ -802,7 +802,7 @@ def test_weights_are_recorded_as_plain_values_that_may_be_given_again():
     same_tree(again.trees[0], balanced.trees[0])
 
 
-def test_the_estimators_agree_with_the_front_door():
+def test_estimators_with_class_weights_equal_train():
     table = noisy()
     x = np.column_stack([table["size"], table["age"]])
     by_dict = DecisionTreeClassifier(random_state=0, class_weight={"yes": 3, "no": 1})
@@ -820,7 +820,7 @@ def halves():
 
 
 @pytest.mark.parametrize("class_weight", [{0: 1, 1: 4}, "balanced"])
-def test_class_weights_of_an_estimator_hold_for_validation_and_are_recorded(class_weight):
+def test_class_weights_of_an_estimator_apply_to_validation_and_are_recorded(class_weight):
     (x, y), (xv, yv) = halves()
     how = {"class_weight": class_weight, "pruner": "reduced_error", "dtype": "float64"}
     tree = DecisionTreeClassifier(**how, random_state=0).fit(x, y, validation=(xv, yv))
@@ -914,18 +914,18 @@ def test_an_estimator_refuses_priors_beside_class_weights(where):
         ({"priors": "yes=1,no=1", "class_weight": "balanced"}, "give one of them"),
     ],
 )
-def test_a_mistake_is_reported_with_its_remedy(settings, said):
+def test_invalid_class_weights_are_refused_with_a_remedy(settings, said):
     with pytest.raises(SettingError, match=said):
         trained(**settings)
 
 
-def test_numbers_have_no_class_weights():
+def test_class_weights_are_refused_for_regression():
     for settings in ({"class_weight": "balanced"}, {"priors": "a=1"}):
         with pytest.raises(SettingError, match="is for classification, but the target 'y' is a"):
             treekit.train(noisy(task="regression"), "y", **settings)
 
 
-def test_labels_with_signs_are_quoted_and_numbers_are_read_equally():
+def test_labels_with_separators_are_quoted_and_numbers_match_their_text():
     names = ("a,b", "x=y", "3")
     assert parse_named_numbers('"a,b=2",x=y=0.5, 3.0=1e2', names, "w") == {0: 2.0, 1: 0.5, 2: 100.0}
     assert parse_named_numbers({"a,b": 1, 3.0: 7}, names, "w") == {0: 1.0, 2: 7.0}
@@ -937,7 +937,7 @@ NAMES = ("no", "yes", "per,haps", 'a "b"', "a\rb", "a\nb")
 
 
 @given(st.dictionaries(st.sampled_from(NAMES), st.floats(-1e300, 1e300)))
-def test_a_text_reads_as_the_mapping_it_writes(numbers):
+def test_named_numbers_are_formatted_and_parsed_equal(numbers):
     wanted = {NAMES.index(n): v for n, v in numbers.items()}
     assert parse_named_numbers(format_named_numbers(numbers), NAMES, "w") == wanted
 
@@ -959,13 +959,13 @@ def test_a_forest_draws_the_requested_rows_on_average():
 
 
 @pytest.mark.parametrize("wanted", [0, 0.0, -0.5])
-def test_a_sample_that_cannot_be_drawn_is_refused(wanted):
+def test_invalid_max_samples_is_refused(wanted):
     with pytest.raises(SettingError, match=r"share above 0\.0|at least 0"):
         in_bag(max_samples=wanted)
 
 
 @pytest.mark.parametrize("settings", [{}, {"ensemble": "forest", "bootstrap": False}])
-def test_without_a_bootstrap_no_rows_are_drawn(settings):
+def test_max_samples_without_bootstrap_is_refused(settings):
     with pytest.raises(SettingError, match="set ensemble='forest' and bootstrap=True"):
         trained(max_samples=10, **settings)
 
@@ -973,7 +973,7 @@ def test_without_a_bootstrap_no_rows_are_drawn(settings):
 # ------------------------------------------------------------------ costs and votes
 
 
-def test_costs_are_whole_numbers_in_the_same_ratios():
+def test_costs_are_scaled_to_integers_of_equal_ratios():
     def whole(*rows):
         return scale_costs_to_integers(np.array(rows, float)).tolist()
 
@@ -985,7 +985,7 @@ def test_costs_are_whole_numbers_in_the_same_ratios():
 
 
 @given(st.lists(st.floats(1e-3, 1.0), min_size=2, max_size=6))
-def test_whole_costs_keep_their_ratios_to_half_a_step(values):
+def test_scaled_costs_keep_their_ratios_within_half_a_step(values):
     k = len(values)
     matrix = np.zeros((k, k))
     matrix[np.arange(k), (np.arange(k) + 1) % k] = values
@@ -996,7 +996,7 @@ def test_whole_costs_keep_their_ratios_to_half_a_step(values):
     assert np.abs(found - matrix * scale).max() <= 0.5 + 1e-6
 
 
-def test_a_costly_mistake_is_predicted_less_often():
+def test_costs_reduce_the_predictions_of_a_costly_mistake():
     table = noisy()
     plain, careful = trained(table, max_depth=1), trained(table, max_depth=1, costs="yes>no=20")
     assert careful.costs.tolist() == [[0, 1], [20, 0]] == careful.settings["costs"]
@@ -1027,12 +1027,12 @@ def test_costs_are_given_as_text_pairs_or_a_matrix():
         ([[0, np.nan], [1, 0]], "a matrix of finite numbers, 2 x 2"),
     ],
 )
-def test_a_cost_that_makes_no_sense_is_refused(costs, said):
+def test_invalid_costs_are_refused(costs, said):
     with pytest.raises(SettingError, match=said):
         trained(costs=costs)
 
 
-def test_labels_that_hold_the_sign_are_read_where_there_is_one_way():
+def test_cost_labels_containing_the_separator_are_read_if_unambiguous():
     assert parse_number_pairs("a>b>c=2", ("a>b", "c"), "costs") == {(0, 1): 2.0}
     with pytest.raises(SettingError, match="can be split in 2 ways"):
         parse_number_pairs("a>b>c=2", ("a>b", "c", "a", "b>c"), "costs")
@@ -1048,7 +1048,7 @@ def test_out_of_bag_labels_weigh_costs_and_votes():
     assert set(np.unique(hard.units)) == {0, 1}
 
 
-def test_costs_decide_once_where_leaves_vote_for_their_label():
+def test_hard_voting_applies_costs_only_in_the_leaves():
     costs = [[0, 1, 1], [0, 0, 5], [5, 1, 0]]
     table = {"x": [0.0] * 10 + [1.0], "y": ["b"] * 6 + ["c"] * 4 + ["a"]}
     told = {}
@@ -1062,7 +1062,7 @@ def test_costs_decide_once_where_leaves_vote_for_their_label():
 
 
 @pytest.mark.parametrize("forest", [{}, {"ensemble": "forest", "trees": 3}])
-def test_a_score_with_the_wrong_sign_is_reported(forest):
+def test_criterion_score_of_the_wrong_sign_warns(forest):
     def score(parent, children):
         error = 0.0
         for b in range(children.shape[0]):
@@ -1079,7 +1079,7 @@ def test_a_score_with_the_wrong_sign_is_reported(forest):
         treekit.train({"x": np.ones(60), "y": x > 20}, "y", criterion=turned, **forest)
 
 
-def test_a_target_that_names_rows_is_reported():
+def test_target_with_nearly_unique_labels_warns():
     names = [f"case {n // 2}" for n in range(300)]  # 150 classes: half of the rows
     x = [n // 2 for n in range(300)]  # codes of 8 bits: those of 16 bits compile all kernels anew
     treekit.train({"x": x, "y": names}, "y", max_depth=1)
@@ -1090,7 +1090,7 @@ def test_a_target_that_names_rows_is_reported():
 # ------------------------------------------------------------------ rng
 
 
-def test_rng_draws_the_seed():
+def test_rng_setting_draws_the_seed():
     x, y = np.arange(20.0)[:, None], np.arange(20) % 2
     table = {"x": x[:, 0], "y": y.astype(str)}
     settings = {"ensemble": "forest", "trees": 2}
@@ -1113,6 +1113,6 @@ def test_rng_draws_the_seed():
         ({"rng": 1, "seed": 0}, "seed and rng are both given; give one of them"),
     ],
 )
-def test_a_wrong_rng_is_refused(given, message):
+def test_invalid_rng_is_refused(given, message):
     with pytest.raises(SettingError, match=message):
         treekit.train({"x": [1.0, 2.0], "y": ["a", "b"]}, "y", **given)

@@ -74,7 +74,7 @@ def test_equal_relative_weights_have_no_effect(weight, ensemble, task):
         np.testing.assert_array_equal(one.weight, other.weight)
 
 
-def test_whole_weights_stay_copies():
+def test_integer_weights_count_as_repeated_rows():
     weights = np.random.default_rng(0).integers(0, 4, 200)
     tree = treekit.train(make_table(), "y", weights=weights, seed=0).trees[0]
     assert tree.weight[0] == weights.sum()
@@ -82,7 +82,7 @@ def test_whole_weights_stay_copies():
 
 @pytest.mark.parametrize("factor", FACTORS)
 @pytest.mark.parametrize("limits", [{}, {"min_samples_leaf": 5}, {"min_weight_fraction_leaf": 0.1}])
-def test_estimators_and_train_have_one_unit(factor, limits):
+def test_estimators_and_train_scale_relative_weights_equally(factor, limits):
     table, weights = make_table(), make_weights() * factor
     x = np.column_stack([table["a"], table["b"]])
     estimator = DecisionTreeClassifier(random_state=0, **limits).fit(x, table["y"], weights)
@@ -94,7 +94,7 @@ def test_estimators_and_train_have_one_unit(factor, limits):
     np.testing.assert_array_equal(estimator.model_.trees[0].threshold, model.trees[0].threshold)
 
 
-def test_class_weights_do_not_change_the_unit_of_whole_weights():
+def test_class_weights_do_not_change_the_unit_of_integer_weights():
     table, weights = make_table(), np.full(200, 3)
     x = np.column_stack([table["a"], table["b"]])
     given_ = {"class_weight": {"yes": 2.5}, "random_state": 0}
@@ -117,7 +117,7 @@ def test_relative_weights_of_a_validation_table_are_scaled_equally(tmp_path):
     assert len(files) == 1
 
 
-def test_permutation_importances_out_of_bag_find_the_training_rows_again():
+def test_out_of_bag_importances_accept_the_relatively_weighted_training_rows():
     table = make_table() | {"w": make_weights() / 1e4}
     model = treekit.train(table, "y", weights="w", ensemble="forest", trees=5, seed=0)
     found = treekit.permutation_importances(model, table, weights="w", out_of_bag=True)
@@ -139,7 +139,7 @@ def test_split_scores_do_not_depend_on_the_scale_of_weights():
 # ---------------------------------------------------------------- limits and messages
 
 
-def test_whole_weights_below_the_smallest_node_warn():
+def test_integer_weights_below_the_minimum_node_weight_warn():
     table = make_table(rows=20)
     expected = (
         r"add up to 20, but a split needs 50 \(min_weight_split\).*lower min_weight_split, or"
@@ -166,7 +166,7 @@ def test_a_leaf_of_exactly_k_mean_weights_satisfies_a_limit_of_k():
         assert model.n_leaves == 2
 
 
-def test_help_states_the_rule():
+def test_help_states_the_unit_of_weights():
     from treekit.training import SETTINGS as ALL
 
     help_text = {setting.name: setting.help for setting in ALL}["min_weight_split"]

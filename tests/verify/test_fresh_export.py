@@ -80,13 +80,13 @@ GRAPHS = ("one_leaf", "wide_numbers", "mixed64", "oblique", "surrogates", "sever
         {"target_runtime": "1.20"},
     ],
 )
-def test_graphs_equal_a_new_export_with_the_settings_found_in_them(tmp_path, name, settings):
+def test_onnx_graphs_equal_a_fresh_export_with_their_settings(tmp_path, name, settings):
     model = EXTREMES[name]()
     (path,) = export(model, "onnx", tmp_path / "m", **settings)
     assert is_fresh_onnx(path, model)
 
 
-def test_a_graph_changed_in_any_way_is_not_equal(tmp_path):
+def test_changed_onnx_graph_is_not_a_fresh_export(tmp_path):
     model = EXTREMES["costs"]()
     (path,) = export(model, "onnx", tmp_path / "m", zipmap=True)
     assert is_fresh_onnx(path, model)
@@ -115,7 +115,7 @@ def make_town_model():
 
 
 @pytest.mark.parametrize("form", ["table", "hybrid", "if_else"])
-def test_no_letter_of_the_files_of_c_may_change(tmp_path, form):
+def test_changed_c_files_are_not_a_fresh_export(tmp_path, form):
     model = make_town_model()
     for name, content in export_c(model, "m", form=form).items():
         (tmp_path / name).write_bytes(content)
@@ -132,7 +132,7 @@ def test_no_letter_of_the_files_of_c_may_change(tmp_path, form):
     assert not is_fresh_c(path, model)
 
 
-def test_a_source_by_templates_of_ones_own_is_not_equal(tmp_path):
+def test_c_source_by_user_templates_is_not_a_fresh_export(tmp_path):
     model = make_town_model()
     own = tmp_path / "own" / "c"
     own.mkdir(parents=True)
@@ -151,7 +151,7 @@ def test_a_source_by_templates_of_ones_own_is_not_equal(tmp_path):
 
 
 @pytest.mark.parametrize("form", ["table", "if_else"])
-def test_a_python_file_is_equal_until_it_is_changed(tmp_path, form):
+def test_python_file_is_a_fresh_export_until_it_is_changed(tmp_path, form):
     model = EXTREMES["mixed"]()
     (path,) = export(model, "python", tmp_path / "m", form=form)
     assert is_fresh_python(path, model)
@@ -162,7 +162,7 @@ def test_a_python_file_is_equal_until_it_is_changed(tmp_path, form):
 # ---------------------------------------------------------------- reports
 
 
-def test_a_fault_that_no_row_was_made_for_is_reported_as_other_bytes(tmp_path):
+def test_fault_without_a_differing_row_is_reported_as_other_bytes(tmp_path):
     model = chain(300, Schema((Column("x"),), classes=("no", "yes")))
     (path,) = export(model, "python", tmp_path / "m", form="table")
     few = {"random_rows": 0, "max_rows": 1}
@@ -187,7 +187,7 @@ def test_a_fault_that_no_row_was_made_for_is_reported_as_other_bytes(tmp_path):
     assert artifact.differing
 
 
-def test_quick_verification_constructs_few_rows(tmp_path):
+def test_quick_verification_runs_few_rows(tmp_path):
     model = chain(3000, Schema((Column("x"),), classes=("no", "yes")))
     (path,) = export(model, "rules", tmp_path / "m")
     report = verify(model, [path], quick=True)

@@ -140,7 +140,7 @@ CASES = [
 
 
 @pytest.mark.parametrize(("target", "form", "mutate", "task", "seed", "most"), CASES)
-def test_a_fault_is_caught_exactly_if_some_input_shows_it(
+def test_faults_are_detected_exactly_if_some_input_shows_them(
     tmp_path, target, form, mutate, task, seed, most
 ):
     path = export(model_of(task, seed), target, tmp_path / "model", **form)[0]
@@ -307,7 +307,7 @@ MUTANTS_WIDE_CASES = [
 
 
 @pytest.mark.parametrize(("name", "target", "form", "mutate", "faults", "most"), MUTANTS_WIDE_CASES)
-def test_a_fault_that_some_input_shows_is_caught(
+def test_faults_shown_by_some_input_are_detected(
     tmp_path, name, target, form, mutate, faults, most
 ):
     model = mutants_wide_model_of(name)

@@ -96,7 +96,7 @@ def test_returned_paths_of_export_can_be_verified(tmp_path):
 
 @given(models())
 @settings(max_examples=examples(60))
-def test_every_side_and_leaf_is_reached_or_proved_unreachable(model):
+def test_every_branch_and_leaf_is_reached_or_proved_unreachable(model):
     probes = make_probes(model, 0, 0, MOST)
     coverage = probes.coverage
     assert all(part.share == 1.0 for part in coverage.parts)
@@ -110,7 +110,7 @@ def test_every_side_and_leaf_is_reached_or_proved_unreachable(model):
 
 @given(models())
 @settings(max_examples=examples(40))
-def test_a_wrong_turn_that_no_probe_shows_can_never_show(model):
+def test_wrong_branches_not_shown_by_verification_rows_change_no_prediction(model):
     """Force a split the wrong way for one sort of value; if an answer changes, a probe knew."""
     probes = make_probes(model, 0, 0, MOST)
     tree = model.trees[0]
@@ -146,7 +146,7 @@ def test_nodes_that_no_input_can_reach_are_listed():
     assert coverage.part("leaves").reached == coverage.part("leaves").reachable
 
 
-def test_the_sharpest_values_stand_among_the_probes():
+def test_verification_rows_contain_thresholds_their_neighbours_and_extremes():
     schema = Schema((Column("x"),), classes=("no", "yes"))
     model = make_model(
         schema, [build_tree(threshold("x", 0.5, leaf([1, 3]), leaf([3, 1])), schema)]
@@ -159,7 +159,7 @@ def test_the_sharpest_values_stand_among_the_probes():
     assert any(math.isnan(x) for x in values)
 
 
-def test_both_zeros_are_probed_at_a_threshold_of_zero():
+def test_both_zeros_are_tried_at_a_threshold_of_zero():
     schema = Schema((Column("x"),), classes=("no", "yes"), dtype="float64")
     model = make_model(
         schema, [build_tree(threshold("x", 0.0, leaf([1, 3]), leaf([3, 1])), schema)]
@@ -168,7 +168,7 @@ def test_both_zeros_are_probed_at_a_threshold_of_zero():
     assert {math.copysign(1, x) for x in zeros} == {1.0, -1.0}
 
 
-def test_unseen_categories_are_probed_where_the_policy_takes_them_as_missing():
+def test_unseen_categories_are_tried_if_they_count_as_missing():
     codes = make_probes(small_model(), 0, 0, MOST).rows[:, 1]
     assert 2.0 in codes
     careful = make_probes(small_model(unknown="error"), 500, 0, MOST)
@@ -176,14 +176,14 @@ def test_unseen_categories_are_probed_where_the_policy_takes_them_as_missing():
     assert {-1.0, 2.0} <= set(careful.refused[:, 1].tolist())
 
 
-def test_the_same_seed_makes_the_same_probes():
+def test_same_seed_makes_the_same_verification_rows():
     model = random_model(1, mixed_schema())
     first, second, other = (make_probes(model, 100, seed, MOST).rows for seed in (4, 4, 5))
     assert np.array_equal(first, second, equal_nan=True)
     assert not np.array_equal(first, other, equal_nan=True)
 
 
-def test_a_bound_on_the_rows_is_kept_and_reported_honestly():
+def test_max_rows_is_respected_and_incomplete_coverage_reported():
     model = chain(300, Schema((Column("x"),), classes=("no", "yes")))
     assert make_probes(model, 0, 0, MOST).coverage.complete
     for most in (50, 500):
@@ -208,7 +208,7 @@ def test_each_number_at_and_above_a_threshold_is_tried_in_both_types():
     assert set(np.nextafter(edges, np.inf).tolist()) <= set(probes.rows[:, 0].tolist())
 
 
-def test_demands_that_only_a_missing_value_meets_are_met_by_it():
+def test_demands_satisfied_only_by_a_missing_value_get_one():
     schema = Schema((Column("x"),), classes=("no", "yes"))
     low = threshold("x", 0.0, leaf([1, 0]), leaf([0, 1]), missing=0)
     high = threshold("x", 5.0, leaf([1, 0]), leaf([0, 1]), missing=1)
@@ -221,7 +221,7 @@ def test_demands_that_only_a_missing_value_meets_are_met_by_it():
     assert not possible.any()
 
 
-def test_nodes_of_several_trees_share_rows():
+def test_one_row_covers_nodes_of_several_trees():
     """Each row is as many probes as its columns allow; the limit counts rows, not probes."""
     schema = Schema(tuple(Column(f"x{i}") for i in range(6)), classes=("a", "b", "c"))
     rng = np.random.default_rng(0)
@@ -264,7 +264,7 @@ def balanced_tree(rng, schema, n_leaves):
     return build_tree(nodes[0], schema)
 
 
-def test_every_rule_is_met_at_each_of_its_bounds_and_missed_just_beyond():
+def test_every_rule_is_matched_at_its_bounds_and_not_just_beyond():
     schema = Schema((Column("x"), Column("c", "nominal", ("a", "b", "d"))), classes=("no", "yes"))
     inner = subset("c", ["a", "d"], leaf([1, 0]), leaf([1, 1]), missing=1)
     root = threshold("x", 1.0, leaf([0, 1]), threshold("x", 2.0, inner, leaf([2, 1])), missing=1)
@@ -285,7 +285,7 @@ def test_every_rule_is_met_at_each_of_its_bounds_and_missed_just_beyond():
 
 @given(models())
 @settings(max_examples=examples(40))
-def test_each_bound_of_a_rule_is_tried_on_either_side_while_all_else_matches(model):
+def test_each_bound_of_a_rule_is_tried_on_both_sides_with_the_rest_matching(model):
     schema = model.schema
     rows, _, _ = make_rule_rows(model, MOST, np.random.default_rng(0))
     cells = round_cells(model, rows)
@@ -353,7 +353,7 @@ def find_touched(model, rows):
 
 @given(st.data())
 @settings(max_examples=examples(30))
-def test_rows_touch_what_is_counted_and_what_any_other_row_touches(data):
+def test_verification_rows_reach_all_parts_that_any_row_reaches(data):
     model = data.draw(models())
     probes = make_probes(model, 0, 0, MOST)
     mine, other = find_touched(model, probes.rows), data.draw(matrices(model, max_rows=30))
@@ -389,7 +389,7 @@ def test_rules_left_without_rows_at_their_bounds_are_reported(tmp_path):
     assert verify(model, [path]).artifacts[0].note == ""
 
 
-def test_every_leaf_is_seen_with_divided_votes_where_they_can_be():
+def test_every_leaf_is_reached_by_a_row_with_divided_votes_if_possible():
     """All votes for one class would hide one vote too many in float32."""
     schema = Schema((Column("x"), Column("y")), classes=("no", "yes"))
     rare = threshold("y", 1.0, leaf([1, 0]), threshold("y", 1.5, leaf([0, 1]), leaf([1, 0])))
@@ -447,7 +447,7 @@ def test_rows_that_a_policy_refuses_are_refused_by_every_artifact(tmp_path, miss
     assert 0 < report.probes["refused"] < report.probes["rows"]
 
 
-def test_a_model_that_refuses_every_row_is_proved_to(tmp_path):
+def test_model_that_refuses_every_row_is_verified(tmp_path):
     model = random_model(9, mixed_schema(), missing="error")  # one column has no levels
     report = verify(model, exported(model, tmp_path, "onnx", "c", "python", "rules"))
     assert report.equal, str(report)
@@ -455,7 +455,7 @@ def test_a_model_that_refuses_every_row_is_proved_to(tmp_path):
     assert len(report.coverage.unreachable) == model.n_nodes
 
 
-def test_an_artifact_that_predicts_where_the_model_refuses_differs(tmp_path):
+def test_artifact_that_predicts_a_refused_row_differs(tmp_path):
     artifacts = exported(small_model(), tmp_path, "onnx", "c", "python", "rules")
     report = verify(small_model(missing="error"), artifacts)
     assert [artifact.equal for artifact in report.artifacts] == [False] * 4
@@ -463,14 +463,14 @@ def test_an_artifact_that_predicts_where_the_model_refuses_differs(tmp_path):
 
 
 @pytest.mark.matrix
-def test_a_chain_of_depth_900_is_proved_in_c_and_rules(tmp_path):
+def test_chain_of_depth_900_is_verified_in_c_and_rules(tmp_path):
     model = chain(900, Schema((Column("x"),), classes=("no", "yes")))
     report = verify(model, exported(model, tmp_path, "c", "rules"), random_rows=50)
     assert report.equal, str(report)
     assert report.coverage.part("number at a threshold").reached == 900
 
 
-def test_a_single_leaf_has_nothing_to_split_and_is_equal(tmp_path):
+def test_single_leaf_is_verified_equal(tmp_path):
     schema = Schema((Column("x"),), classes=("no", "yes"))
     model = make_model(schema, [build_tree(leaf([1, 3]), schema)])
     report = verify(model, exported(model, tmp_path, "onnx", "c", "python", "rules"))
@@ -499,7 +499,7 @@ def test_the_first_differing_row_is_shown_by_column_names(tmp_path):
     assert "model:     'no', probabilities [0.75, 0.25]" in said
 
 
-def test_a_threshold_in_the_c_file_moved_by_one_double_is_seen(tmp_path):
+def test_threshold_changed_by_one_ulp_in_c_is_detected(tmp_path):
     model = small_model()
     (path,) = exported(model, tmp_path, "c", form="full")
     text = path.read_text()
@@ -510,7 +510,7 @@ def test_a_threshold_in_the_c_file_moved_by_one_double_is_seen(tmp_path):
     assert report.artifacts[0].differing > 0
 
 
-def test_an_artifact_that_cannot_run_is_a_result_not_an_exception(tmp_path):
+def test_artifact_that_cannot_run_is_reported_without_an_exception(tmp_path):
     model = small_model()
     onnx, c, python, rules = exported(model, tmp_path, "onnx", "c", "python", "rules")
     onnx.write_bytes(onnx.read_bytes()[:100])
@@ -559,14 +559,14 @@ def test_failures_to_run_are_separate_from_differences(tmp_path):
     ],
     ids=["columns", "classes", "task"],
 )
-def test_an_artifact_of_another_model_is_called_that(tmp_path, schema):
+def test_artifact_of_another_model_is_reported_as_such(tmp_path, schema):
     other = random_model(0, schema)
     report = verify(small_model(), exported(other, tmp_path, "onnx", "c", "python", "rules"))
     for artifact in report.artifacts:
         assert "differs from the model in columns or classes" in artifact.error
 
 
-def test_an_estimator_stands_for_its_model_and_nothing_else_does(tmp_path):
+def test_verify_and_export_accept_fitted_estimators_but_no_other_objects(tmp_path):
     estimator = treekit.DecisionTreeClassifier()
     with pytest.raises(TypeError, match="got DecisionTreeClassifier; fit"):
         export(estimator, "rules", tmp_path / "m")
@@ -579,7 +579,7 @@ def test_an_estimator_stands_for_its_model_and_nothing_else_does(tmp_path):
         export(None, "rules", tmp_path / "m")
 
 
-def test_a_c_file_that_crashes_does_not_take_the_verification_down(tmp_path):
+def test_crashing_c_file_is_reported_without_stopping_verification(tmp_path):
     model = small_model()
     (path,) = exported(model, tmp_path, "c", form="full")
     text = path.read_text()
@@ -608,7 +608,7 @@ def test_a_c_file_without_its_header_names_the_header(tmp_path):
         ('"yes"', '"ja"', "names"),
     ],
 )
-def test_names_and_categories_of_a_c_file_are_compared_too(tmp_path, old, new, said):
+def test_names_and_categories_of_a_c_file_are_compared(tmp_path, old, new, said):
     model = small_model()
     (path,) = exported(model, tmp_path, "c", form="full")
     text = path.read_text()
@@ -617,7 +617,7 @@ def test_names_and_categories_of_a_c_file_are_compared_too(tmp_path, old, new, s
     assert said in verify(model, [path]).artifacts[0].error
 
 
-def test_a_label_of_another_type_is_not_equal(tmp_path):
+def test_label_of_another_type_differs(tmp_path):
     schema = Schema((Column("x"),), classes=(0, 1))
     model = make_model(schema, [build_tree(leaf([1, 3]), schema)])
     (path,) = exported(model, tmp_path, "python", form="auto")
@@ -627,7 +627,7 @@ def test_a_label_of_another_type_is_not_equal(tmp_path):
     assert artifact.first.given.startswith("a label that is not one of the classes")
 
 
-def test_unknown_kinds_and_absent_files_are_named(tmp_path):
+def test_unknown_file_kinds_and_missing_files_are_refused(tmp_path):
     model = small_model()
     with pytest.raises(VerificationError, match=r"cannot run 'model\.exe'.*\.onnx, \.c, .*\.py"):
         verify(model, [tmp_path / "model.exe"])
@@ -639,7 +639,7 @@ def test_unknown_kinds_and_absent_files_are_named(tmp_path):
 
 @pytest.mark.parametrize("target", ["c", "go", "java", "javascript", "onnx", "python", "rust"])
 @pytest.mark.parametrize("form", ["auto", "table", "if_else"])
-def test_start_of_a_file_tells_its_kind(tmp_path, target, form):
+def test_kind_of_a_file_is_detected_from_its_start(tmp_path, target, form):
     schema = mixed_schema()
     settings = {} if target == "onnx" else {"form": form}
     small = small_model()
@@ -681,7 +681,7 @@ def test_certificate_of_any_name_is_skipped(tmp_path):
     assert [one["kind"] for one in json.loads(result.stdout)["artifacts"]] == ["rules"]
 
 
-def test_the_certificate_holds_digests_counts_and_versions(tmp_path):
+def test_certificate_contains_digests_counts_and_versions(tmp_path):
     model = small_model()
     artifacts = exported(model, tmp_path, "c", "rules")
     report = verify(model, artifacts, random_rows=30, certificate=tmp_path / "proof.json")
@@ -716,13 +716,13 @@ def test_a_certificate_of_a_difference_is_valid_json_even_with_infinities(tmp_pa
     assert proof["artifacts"][0]["first"]["row"] == {"x": "inf"}
 
 
-def test_a_certificate_that_cannot_be_written_is_named(tmp_path):
+def test_unwritable_certificate_is_reported(tmp_path):
     artifacts = exported(small_model(), tmp_path, "rules")
     with pytest.raises(VerificationError, match="cannot write"):
         verify(small_model(), artifacts, certificate=artifacts[0] / "proof.json")
 
 
-def test_the_digest_of_a_model_follows_every_answer_it_gives():
+def test_digest_of_a_model_changes_with_its_predictions():
     model = small_model()
     tree = model.trees[0]
     flipped = dataclasses.replace(tree, missing=np.where(tree.kind == 1, 0, tree.missing))
@@ -738,7 +738,7 @@ def test_the_digest_of_a_model_follows_every_answer_it_gives():
     assert hash_model(small_model()) == hash_model(model)
 
 
-def test_the_report_never_rounds_coverage_up_to_all_of_it(tmp_path):
+def test_incomplete_coverage_is_never_rounded_to_100_percent(tmp_path):
     model = chain(300, Schema((Column("x"),), classes=("a", "b")))
     report = verify(model, exported(model, tmp_path, "rules"), max_rows=890)
     assert isinstance(report, Report)
@@ -810,7 +810,7 @@ TARGETS = ("onnx", "c", "python", "rules")
 MODELS = {"sums": sums_model, "surrogates": surrogates_model, "divided": divided_model}
 
 
-def test_impossible_parts_below_sums_are_named():
+def test_unreachable_nodes_below_oblique_splits_are_listed():
     again = oblique({"x": 1.0, "y": 1.0}, 2.0, leaf([1, 2]), leaf([2, 1]))
     root = oblique({"x": 1.0, "y": 1.0}, 1.0, again, leaf([1, 1]), missing=1)
     model = make_model(SCHEMA, [build_tree(root, SCHEMA)])
@@ -826,7 +826,7 @@ def test_impossible_parts_below_sums_are_named():
 
 @given(st.data())
 @settings(max_examples=examples(15))
-def test_rows_reach_the_leaves_that_any_row_reaches(data):
+def test_verification_rows_reach_all_reachable_leaves(data):
     model = data.draw(models(kinds=ALL_KINDS))
     rows = data.draw(matrices(model, max_rows=30))
     probes = make_probes(model, 200, 0, VERIFY_WIDE_MOST)
@@ -849,7 +849,7 @@ def test_small_models_are_covered_completely(name):
     assert probes.coverage.part("missing value at a split").reached == n_splits
 
 
-def test_surrogates_decide_in_rows_at_their_thresholds_and_of_their_categories():
+def test_surrogate_thresholds_and_categories_are_tried():
     rows = make_probes(surrogates_model(), 0, 0, VERIFY_WIDE_MOST).rows
     x, y, colour = round_cells(surrogates_model(), rows).T
     above = float(np.nextafter(np.float32(0.25), np.float32(1)))
@@ -858,7 +858,7 @@ def test_surrogates_decide_in_rows_at_their_thresholds_and_of_their_categories()
     assert (np.isnan(x) & np.isnan(y) & np.isnan(colour)).any()
 
 
-def test_rows_show_the_last_bit_of_every_weight_of_a_sum():
+def test_verification_rows_detect_the_last_bit_of_oblique_weights():
     """Each weight one float32 up and down: some probe takes the other side."""
     weights, at = {"x": 0.3, "y": 0.7}, -0.1
     split = oblique(weights, at, leaf([3, 1]), leaf([1, 3]), missing=0)
@@ -874,7 +874,7 @@ def test_rows_show_the_last_bit_of_every_weight_of_a_sum():
             assert ((other[0] * rows[:, 0] + other[1] * rows[:, 1] <= at) != right).any()
 
 
-def test_rows_show_the_last_bit_of_a_sums_threshold():
+def test_verification_rows_detect_the_last_bit_of_an_oblique_threshold():
     split = oblique({"x": 0.3, "y": 0.7, "z": 0.9}, 0.5, leaf([3, 1]), leaf([1, 3]))
     schema = Schema((Column("x"), Column("y"), Column("z")), classes=("no", "yes"))
     model = make_model(schema, [build_tree(split, schema)])
@@ -885,7 +885,7 @@ def test_rows_show_the_last_bit_of_a_sums_threshold():
     assert {0.5, math.nextafter(0.5, INF)} <= set(sums.tolist())
 
 
-def test_numbers_of_double_are_moved_to_thresholds_exactly():
+def test_float64_thresholds_and_their_neighbours_are_tried():
     schema = Schema((Column("x"), Column("y")), classes=("no", "yes"), dtype="float64")
     inner = threshold("y", -1e300, leaf([3, 1]), leaf([1, 3]))
     tree = build_tree(threshold("x", 0.1, leaf([1, 1]), inner), schema)
@@ -918,7 +918,7 @@ def test_artifacts_of_every_kind_of_model_are_equal(tmp_path, name):
     assert "coverage is incomplete" not in str(report)
 
 
-def test_rows_show_each_cost_that_decides_in_any_row():
+def test_verification_rows_detect_changes_of_every_deciding_cost():
     costs = np.array([[0, 3, 2], [7, 0, 1], [1, 2, 0]])
     schema = Schema((Column("x"), Column("y")), classes=("no", "yes", "perhaps"))
     rng = np.random.default_rng(1)
@@ -959,7 +959,7 @@ def verify_runtimes_exported(model, folder, target):
     return export(model, target, folder / "model")[0]
 
 
-def test_an_artifact_runs_on_one_runtime_of_its_kind_and_the_others_are_named(tmp_path):
+def test_artifact_runs_on_one_runtime_and_the_others_are_listed(tmp_path):
     need("gcc")
     report = verify(
         verify_runtimes_small_model(),
@@ -994,7 +994,7 @@ def test_all_runtimes_of_a_machine_are_tried_on_request(tmp_path):
 
 
 @pytest.mark.matrix
-def test_runtimes_are_chosen_by_name_for_their_kind_alone(tmp_path):
+def test_runtimes_chosen_by_name_apply_to_their_kind_only(tmp_path):
     need("gcc", "clang")
     paths = [
         verify_runtimes_exported(verify_runtimes_small_model(), tmp_path, target)
@@ -1007,7 +1007,7 @@ def test_runtimes_are_chosen_by_name_for_their_kind_alone(tmp_path):
     assert "gcc (excluded on request)" in str(report)
 
 
-def test_a_machine_without_a_compiler_reports_it_and_proves_nothing(tmp_path, monkeypatch):
+def test_missing_compiler_is_reported_and_nothing_is_verified(tmp_path, monkeypatch):
     path = verify_runtimes_exported(verify_runtimes_small_model(), tmp_path, "c")
     monkeypatch.setenv("PATH", str(tmp_path))
     report = verify(verify_runtimes_small_model(), [path])
@@ -1046,7 +1046,7 @@ def test_a_graph_of_another_model_differs_in_the_named_runtime_and_version(tmp_p
     assert f"  runtime:   reference, version {onnx.__version__}" in done.output
 
 
-def test_a_runtime_of_onnx_that_is_not_installed_is_named_with_its_package(tmp_path, monkeypatch):
+def test_missing_onnx_runtime_is_reported_with_its_package(tmp_path, monkeypatch):
     path = verify_runtimes_exported(verify_runtimes_small_model(), tmp_path, "onnx")
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     (asked,) = verify(verify_runtimes_small_model(), [path], runtimes=["openvino"]).artifacts
@@ -1055,7 +1055,7 @@ def test_a_runtime_of_onnx_that_is_not_installed_is_named_with_its_package(tmp_p
 
 
 @pytest.mark.matrix
-def test_openvino_refuses_trees_and_rounds_doubles_of_divided_rows(tmp_path):
+def test_openvino_refuses_trees_and_rounds_fractional_instances(tmp_path):
     openvino = pytest.importorskip("openvino")
     model = verify_runtimes_small_model()
     (path,) = exported(model, tmp_path / "tree", "onnx")
@@ -1120,7 +1120,7 @@ def test_a_function_of_the_user_runs_graphs(tmp_path, monkeypatch):
             verify(model, path, runtimes=[name])
 
 
-def test_an_unknown_runtime_is_named_with_the_nearest(tmp_path):
+def test_unknown_runtime_is_refused_with_a_suggestion(tmp_path):
     path = verify_runtimes_exported(verify_runtimes_small_model(), tmp_path, "python")
     with pytest.raises(VerificationError, match=r"unknown runtime 'gccc'; did you mean 'gcc'"):
         verify(verify_runtimes_small_model(), [path], runtimes=["gccc"])
@@ -1158,7 +1158,7 @@ def right(job, rows):
     yield "right", expected(verify_runtimes_small_model(), rows, 0)
 
 
-def test_without_time_the_first_rows_are_run_and_the_rest_is_reported(tmp_path):
+def test_time_budget_runs_the_first_rows_and_reports_the_rest(tmp_path):
     result = asked_of(right, 20_000, time.monotonic(), tmp_path)
     assert result.equal
     assert result.rows == 2000
@@ -1166,7 +1166,7 @@ def test_without_time_the_first_rows_are_run_and_the_rest_is_reported(tmp_path):
     assert asked_of(right, 20_000, math.inf, tmp_path).rows == 20_000
 
 
-def test_a_fault_is_reported_by_its_first_row_in_any_order_of_rows(tmp_path):
+def test_first_differing_row_is_reported_for_any_order_of_rows(tmp_path):
     _, asked = questions(20_000)
     above = np.sort(asked.rows[asked.rows > 0.5])[-50:]
 
@@ -1214,13 +1214,13 @@ def test_a_version_command_that_hangs_or_is_absent_leaves_the_version_unknown(mo
     assert read_version(["sleep", "--version"]).startswith("sleep")
 
 
-def test_a_budget_is_a_positive_number():
+def test_non_positive_time_budget_is_refused():
     for wrong in (0, -1, math.nan):
         with pytest.raises(VerificationError, match="a positive number of seconds"):
             verify(small_model(), ["model.c"], budget=wrong)
 
 
-def test_a_cut_verification_is_not_called_complete(tmp_path):
+def test_verification_stopped_by_the_budget_is_reported_incomplete(tmp_path):
     model = chain(300, Schema((Column("x"),), classes=("no", "yes")))
     report = verify(model, [verify_runtimes_exported(model, tmp_path, "rules")], budget=1e-6)
     assert report.equal

@@ -90,7 +90,7 @@ GRID = [*itertools.product(NUMBERS, (0.0, 1.0, 2.0, NAN), NUMBERS)]
 
 @given(st.lists(boxes(), min_size=1, max_size=6), st.booleans(), st.booleans(), st.data())
 @settings(max_examples=examples(40))
-def test_reports_agree_with_every_row_of_a_grid(found, ordered, refusing, data):
+def test_overlaps_conflicts_and_gaps_equal_those_counted_on_a_grid(found, ordered, refusing, data):
     labels = [data.draw(st.integers(0, 1)) for _ in found]
     listed = rule_list(
         *found,
@@ -143,13 +143,13 @@ def test_rules_of_trees_neither_overlap_nor_leave_a_gap(data):
         assert not report.conflicts.any()
 
 
-def test_a_bound_that_no_number_of_the_type_passes_takes_no_row():
+def test_rule_is_empty_if_no_float32_lies_between_its_bounds():
     tiny = {"x": ((1.0, 1.0 + 1e-12), False)}
     assert overlapping_rules(rule_list(tiny, {})).reach == ("empty", "reached")
     assert overlapping_rules(rule_list(tiny, {}, dtype="float64")).reach == ("reached", "reached")
 
 
-def test_the_report_reads_as_a_person_wants_it():
+def test_report_text_lists_conflicts_and_unreachable_rules():
     listed = rule_list(
         {"x": ((-math.inf, 2.0), False)},
         {"x": ((1.0, 3.0), False), "colour": (["red"], False)},
@@ -183,7 +183,7 @@ def said(report):
     return ", ".join(f"{name} = {kinds[type(v)](v)}" for name, v in report.witness.items())
 
 
-def test_an_exhausted_budget_is_reported():
+def test_report_states_that_the_budget_was_exhausted():
     listed = rule_list(
         {"x": ((-math.inf, 2.0), True)}, {"x": ((1.0, math.inf), False)}, {"y": ((0, 1), False)}
     )
@@ -194,7 +194,7 @@ def test_an_exhausted_budget_is_reported():
     assert "Undecided within the step limit" in report.text()
 
 
-def test_a_last_rule_for_the_rest_overlaps_none_and_contradicts_none():
+def test_default_rule_has_no_overlap_and_no_conflict():
     found = {"x": ((-math.inf, 1.0), False)}, {"x": ((1.0, 2.0), False)}, {}
     table = {"x": [0.5, 1.5, 9.0], "colour": ["red"] * 3, "y": [0] * 3}
     report = overlapping_rules(rule_list(*found, labels=[0, 0, 1]), table=table)
@@ -218,7 +218,7 @@ def test_a_last_rule_for_the_rest_overlaps_none_and_contradicts_none():
     assert free.counts.conflicting == 2
 
 
-def test_tests_of_several_columns_only_may_overlap():
+def test_oblique_conditions_are_reported_as_possible_overlaps():
     schema = Schema((Column("x"), Column("y")), classes=("a", "b"))
     inner = oblique({"x": 1.0, "y": 1.0}, 0.0, leaf([1, 0]), leaf([0, 1]))
     root = oblique({"x": 1.0, "y": -1.0}, 0.0, inner, leaf([2, 1]))
@@ -229,7 +229,7 @@ def test_tests_of_several_columns_only_may_overlap():
     assert "may not occur" in report.text()
 
 
-def test_models_without_a_single_list_are_refused_by_name():
+def test_models_without_a_single_list_are_refused():
     schema = Schema((Column("x"),), classes=("a", "b"))
     tree = build_tree(threshold("x", 1.0, leaf([1, 0]), leaf([0, 1])), schema)
     with pytest.raises(DataError, match="give a tree"):
@@ -240,7 +240,7 @@ def test_models_without_a_single_list_are_refused_by_name():
         overlapping_rules(rules(make_model(schema, [tree], missing="fractional")))
 
 
-def test_an_edited_text_shows_its_gap_and_its_overlap():
+def test_gap_and_overlap_of_an_edited_rule_text_are_reported():
     schema = Schema((Column("x"),), classes=("a", "b"))
     tree = build_tree(threshold("x", 1.0, leaf([1, 0]), leaf([0, 1])), schema)
     text = str(rules(make_model(schema, [tree])))
@@ -252,7 +252,7 @@ def test_an_edited_text_shows_its_gap_and_its_overlap():
     assert narrow.witness == {"x": 1.0}
 
 
-def test_the_witness_behind_the_largest_number_is_infinity():
+def test_gap_above_the_largest_float32_has_infinity_as_example():
     largest = float(np.finfo(np.float32).max)
     report = overlapping_rules(rule_list({"x": ((-math.inf, largest), True)}))
     assert report.gap
@@ -260,7 +260,7 @@ def test_the_witness_behind_the_largest_number_is_infinity():
 
 
 @pytest.mark.matrix
-def test_a_list_of_two_thousand_random_rules_is_compared_in_seconds():
+def test_overlaps_of_2000_random_rules_are_found_in_seconds():
     rng = np.random.default_rng(0)
     low = rng.normal(size=(2000, 2))
     found = [{"x": ((a, a + 0.2), False), "y": ((b, b + 0.2), False)} for a, b in low.tolist()]
@@ -292,7 +292,7 @@ def table(low_right, low_wrong, high_right, high_wrong):
     return {"x": x, "ripe": np.repeat(["raw", "good", "good", "raw"], counts)}
 
 
-def test_a_table_like_the_training_rows_shows_no_drift():
+def test_no_drift_is_reported_for_a_table_like_the_training_rows():
     report = rules_against(rules(model_of()), table(40, 10, 35, 15))
     assert not report.drift.any()
     assert np.allclose(report.difference, 0.0)
@@ -302,7 +302,7 @@ def test_a_table_like_the_training_rows_shows_no_drift():
     assert (report.rows, report.refused, report.unanswered) == (100, 0, 0)
 
 
-def test_a_rule_with_drift_is_named_by_the_textbook_test():
+def test_drift_of_a_rule_has_the_p_value_of_the_two_proportion_z_test():
     report = rules_against(rules(model_of()), table(30, 70, 68, 32))
     assert report.drift.tolist() == [True, False]
     pooled = (80 + 30) / 200
@@ -313,7 +313,7 @@ def test_a_rule_with_drift_is_named_by_the_textbook_test():
     assert report.stability() == "stable"
 
 
-def test_shares_that_shift_raise_the_index_of_the_formula():
+def test_stability_index_equals_its_formula():
     report = rules_against(rules(model_of()), table(720, 180, 70, 30))
     was, now = np.array([0.5, 0.5]), np.array([900.5, 100.5]) / 1001
     index = ((now - was) * np.log(now / was)).sum()
@@ -328,7 +328,7 @@ def test_shares_that_shift_raise_the_index_of_the_formula():
     assert few.stability() == "stable"  # so few rows say nothing
 
 
-def test_refused_rows_rows_without_rules_and_unknown_targets_are_counted_apart():
+def test_refused_rows_rows_without_a_rule_and_unknown_targets_are_counted():
     text = str(rules(model_of(missing="error")))
     listed = parse_rules(text.replace("x <= 1\n", "x <= 0.5\n"))
     rows = {"x": [0.0, 0.7, 2.0, NAN, 2.0], "ripe": ["raw", "raw", "good", "raw", None]}
@@ -339,7 +339,7 @@ def test_refused_rows_rows_without_rules_and_unknown_targets_are_counted_apart()
     assert report.live.confidence[:, 0].tolist() == [1.0, 1.0]
 
 
-def test_numbers_have_means_r_squared_and_an_error():
+def test_drift_report_of_a_regression_has_means_r_squared_and_standard_error():
     schema = schema_of(task="regression", classes=())
     root = threshold("x", 1.0, leaf(10.0, 50), leaf(20.0, 50))
     listed = rules(make_model(schema, [build_tree(root, schema)]))
@@ -356,7 +356,7 @@ def test_numbers_have_means_r_squared_and_an_error():
     assert "R squared" in report.text()
 
 
-def test_numbers_of_divided_rows_are_those_of_the_model():
+def test_drift_report_of_fractional_instances_uses_model_predictions():
     schema = schema_of(task="regression", classes=())
     root = threshold("x", 1.0, leaf(-1 / 3, 50), leaf(10.0, 70))
     model = make_model(schema, [build_tree(root, schema)], missing="fractional")
@@ -367,7 +367,7 @@ def test_numbers_of_divided_rows_are_those_of_the_model():
     assert math.isclose(quality.mean_error, errors.mean(), rel_tol=1e-14)
 
 
-def test_weights_count_in_the_figures_of_the_whole_list_too():
+def test_totals_of_the_drift_report_use_row_weights():
     rows, weight = table(4, 1, 3, 2), np.array([1.0] * 5 + [2.0] * 3 + [0.0, 7.0])
     report = rules_against(rules(model_of()), rows, weight=weight)
     assert math.isclose(report.overall[0].accuracy, (4 + 6) / 18)
@@ -382,7 +382,7 @@ def test_weights_count_in_the_figures_of_the_whole_list_too():
     assert math.isclose(quality.r_squared, fit)
 
 
-def test_a_forest_of_several_targets_has_a_line_for_each_rule_and_target():
+def test_drift_report_of_a_multi_output_forest_has_a_line_per_rule_and_target():
     schema = schema_of(more=(Output("size", (1, 2)),))
     root = threshold("x", 1.0, leaf([8, 2, 5, 5]), leaf([3, 7, 1, 9]))
     listed = rules(make_model(schema, [build_tree(root, schema)] * 2))
@@ -443,7 +443,7 @@ def test_rules_without_training_figures_are_not_tested():
 
 
 @pytest.mark.parametrize("form", ["overlaps", "drift"])
-def test_the_contract_is_kept(form):
+def test_reports_pass_the_contract_checks(form):
     check_document(form)
 
 

@@ -42,14 +42,14 @@ def titanic():
 @pytest.mark.parametrize(
     ("chi", "freedom"), [*product((0.01, 1.0, 7.5, 80.0, 600.0), (1, 2, 5, 40))]
 )
-def test_the_tail_of_chi_squared_is_that_of_scipy(chi, freedom):
+def test_chi_squared_tail_equals_scipy(chi, freedom):
     assert log_chi_squared_tail(chi, freedom) == pytest.approx(stats.chi2.logsf(chi, freedom))
 
 
 @pytest.mark.parametrize(
     ("f", "between", "within"), [*product((0.01, 0.9, 4.0, 90.0), (1, 2, 7), (1.0, 6.5, 400.0))]
 )
-def test_the_tail_of_f_is_that_of_scipy(f, between, within):
+def test_f_distribution_tail_equals_scipy(f, between, within):
     wanted = stats.f.logsf(f, between, within)
     assert log_f_tail(f, between, within) == pytest.approx(wanted, rel=1e-9, abs=1e-12)
 
@@ -61,7 +61,7 @@ def test_tails_beyond_the_range_of_doubles_are_still_ordered():
 
 
 @pytest.mark.parametrize("c", range(2, 13))
-def test_multipliers_are_those_of_the_paper(c):
+def test_bonferroni_multipliers_equal_the_paper(c):
     for r in range(2, c + 1):
         for kind, floating in ((FREE, False), (MONOTONIC, False), (MONOTONIC, True)):
             exact = plain.multiplier(c, r, kind == MONOTONIC, floating)
@@ -99,7 +99,7 @@ def predictor(rng):
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_categories_merge_and_part_as_in_plain_python(seed):
+def test_categories_merge_and_split_as_in_the_plain_python_oracle(seed):
     rng = np.random.default_rng(seed)
     merged = 0
     for _ in range(25):
@@ -121,7 +121,7 @@ def test_categories_merge_and_part_as_in_plain_python(seed):
     assert merged > 5
 
 
-def test_bins_share_the_weight_and_never_part_equal_values():
+def test_bins_have_about_equal_weight_and_never_split_equal_values():
     rng = np.random.default_rng(0)
     codes, weights = rng.integers(0, 400, 3000), rng.integers(1, 4, 3000).astype(float)
     ends = quantile_ends(codes, weights, 10)
@@ -157,7 +157,7 @@ def plain_leaves(columns, y, numeric, least, rows):
     return found
 
 
-def test_the_tree_of_the_titanic_is_that_of_plain_python():
+def test_tree_of_the_titanic_equals_the_plain_python_oracle():
     table = titanic()
     model = treekit.train(
         table, "survived", splitter="chaid", min_weight_leaf=10, min_weight_split=0
@@ -186,7 +186,7 @@ def test_noise_is_not_split():
 
 
 @pytest.mark.parametrize("apart", [False, True])
-def test_missing_values_join_the_group_they_are_like_or_stay_alone(apart):
+def test_missing_values_join_the_most_similar_group_or_form_their_own(apart):
     x = np.repeat([1.0, 2.0, 3.0, np.nan], 60)
     rates = {1.0: 0.1, 2.0: 0.5, 3.0: 0.9}
     share = [rates.get(v, 0.3 if apart else 0.9) for v in x]
@@ -199,7 +199,7 @@ def test_missing_values_join_the_group_they_are_like_or_stay_alone(apart):
         assert (shares[-1] == shares[130]) != apart
 
 
-def test_a_number_is_split_by_the_f_test():
+def test_regression_target_is_split_by_the_f_test():
     rng = np.random.default_rng(0)
     level = rng.integers(0, 6, 600)
     noise = rng.normal(size=600)
@@ -212,21 +212,21 @@ def test_a_number_is_split_by_the_f_test():
     assert said == pytest.approx([1e6, 1e6 + 5, 1e6, 1e6 + 9, 1e6 + 5, 1e6], abs=0.3)
 
 
-def test_several_targets_are_refused_by_name():
+def test_several_targets_are_refused():
     table = {"x": [1.0, 2.0] * 20, "y": [0, 1] * 20, "z": [0, 1] * 20}
     with pytest.raises(PluginError, match=r"'chaid'.*requires one target"):
         treekit.train(table, ["y", "z"], splitter="chaid")
 
 
-def test_it_keeps_the_laws_of_splitters():
+def test_splitter_passes_the_contract_checks():
     check_splitter("chaid")
 
 
-def test_treekit_finds_it_through_its_distribution():
+def test_splitter_is_registered_by_its_distribution():
     assert registry.list("splitter")["chaid"].distribution == "treekit-chaid"
 
 
-def test_its_model_runs_without_the_plugin_and_without_treekit(run_alone, tmp_path):
+def test_exports_run_without_the_plugin_and_without_treekit(run_alone, tmp_path):
     table = titanic()
     model = treekit.train(table, "survived", splitter="chaid", min_weight_leaf=10)
     for told in run_alone(model, table).values():
@@ -235,7 +235,7 @@ def test_its_model_runs_without_the_plugin_and_without_treekit(run_alone, tmp_pa
     assert treekit.verify(model, files, random_rows=300).equal
 
 
-def test_it_trains_from_the_command_line(tmp_path):
+def test_command_line_trains_with_the_splitter(tmp_path):
     titanic().to_csv(tmp_path / "titanic.csv", index=False)
     command = [Path(sys.executable).with_name("treekit"), "train", tmp_path / "titanic.csv"]
     command += ["--target", "survived", "--splitter", "chaid", "--set", "splitter.alpha_split=0.01"]

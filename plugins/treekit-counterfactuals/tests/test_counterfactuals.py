@@ -112,7 +112,9 @@ def candidates(model: Model, row: list[float], feature: int) -> list[tuple[float
 
 @pytest.mark.parametrize("missing", ["direction", "fractional"])
 @pytest.mark.parametrize("seed", range(4))
-def test_no_nearer_change_of_one_or_two_columns_exists(seed: int, missing: str) -> None:
+def test_changes_of_one_or_two_columns_are_the_nearest_of_all_values(
+    seed: int, missing: str
+) -> None:
     schema = Schema(
         (
             Column("a"),
@@ -139,7 +141,7 @@ def test_no_nearer_change_of_one_or_two_columns_exists(seed: int, missing: str) 
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_no_nearer_change_gives_a_larger_number_where_rows_are_divided(seed: int) -> None:
+def test_changes_are_the_nearest_for_fractional_instances(seed: int) -> None:
     columns = (Column("a"), Column("b"), Column("colour", "nominal", ("red", "green", "blue")))
     schema = Schema(columns, task="regression")
     model = random_model(seed, schema, n_trees=3, n_splits=7, missing="fractional")
@@ -152,7 +154,7 @@ def test_no_nearer_change_gives_a_larger_number_where_rows_are_divided(seed: int
         assert found == pytest.approx(single)
 
 
-def test_nearest_changes_of_surrogates_and_rules_are_the_least() -> None:
+def test_changes_are_the_nearest_for_surrogates_and_rule_lists() -> None:
     for one, row in (
         (surrogates_model(), [20.0, 1.0, 7.0]),
         (surrogates_model(), [NAN, 2.0, 1.0]),
@@ -173,7 +175,7 @@ def test_nearest_changes_of_surrogates_and_rules_are_the_least() -> None:
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_no_nearer_value_of_a_column_in_sums_alters_the_answer(seed: int) -> None:
+def test_changes_are_the_nearest_for_oblique_splits(seed: int) -> None:
     schema = Schema(tuple(map(Column, "xyzw")), classes=("no", "yes", "perhaps"))
     rng = np.random.default_rng(seed)
     model = make_model(schema, [build_tree(sums_node(rng, 3), schema) for _ in range(4)])
@@ -207,7 +209,7 @@ def sums_node(rng: np.random.Generator, depth: int) -> Node:
     return oblique(weights, float(rng.normal()), *below, missing=int(rng.integers(2)))
 
 
-def test_pairs_of_columns_in_one_sum_are_omitted_and_reported() -> None:
+def test_pairs_of_columns_of_one_oblique_split_are_omitted_and_reported() -> None:
     schema = Schema((Column("x"), Column("y")), classes=("no", "yes"))
     tree = build_tree(oblique({"x": 1.0, "y": 1.0}, 3.5, leaf([9, 1]), leaf([4, 1])), schema)
     found = explain(make_model(schema, [tree]), {"x": 1, "y": 1})
@@ -216,7 +218,7 @@ def test_pairs_of_columns_in_one_sum_are_omitted_and_reported() -> None:
     assert "were not searched: 1" in found.text()
 
 
-def test_changes_are_stated_in_sufficient_round_numbers() -> None:
+def test_changed_values_are_rounded_as_far_as_the_prediction_allows() -> None:
     schema = Schema((Column("age"), Column("price")), classes=("no", "yes"))
     trees = [
         build_tree(threshold("age", 30.5, leaf([1, 0]), leaf([0, 1])), schema),
@@ -239,7 +241,7 @@ def changed(model: Model, row: dict[str, Any]) -> tuple[str, str | None, str]:
     return cell.column, cell.before, cell.after
 
 
-def test_two_columns_change_where_one_is_not_enough() -> None:
+def test_two_columns_are_changed_if_one_is_not_enough() -> None:
     schema = Schema((Column("x"), Column("y")), classes=("no", "yes"))
     deep = threshold("y", 5.5, leaf([5, 1]), leaf([0, 9]))
     model = make_model(
@@ -270,7 +272,7 @@ def test_a_stopped_search_is_reported() -> None:
     assert "two columns together: x: 1 to 3 and y: 1 to 6" in whole.text()
 
 
-def test_a_table_measures_by_its_median_deviation() -> None:
+def test_distances_are_scaled_by_the_median_deviation_of_the_table() -> None:
     schema = Schema((Column("x"), Column("y")), classes=("no", "yes"))
     deep = threshold("y", 10.5, leaf([9, 1]), leaf([1, 9]))
     tree = build_tree(threshold("x", 10.5, deep, leaf([0, 9])), schema)
@@ -284,7 +286,7 @@ def test_a_table_measures_by_its_median_deviation() -> None:
     assert changes.single[0].size == pytest.approx(6 / 100)
 
 
-def test_wishes_are_labels_or_ranges() -> None:
+def test_requested_predictions_are_labels_or_ranges() -> None:
     model = random_model(1, mixed_schema(("a", "b", "c")), n_trees=1)
     row = cells(model, [0.5, 1.0, 2.0, 3.0, NAN])
     said = explain(model, row).says[0].label
@@ -332,7 +334,7 @@ def test_the_command_finds_changes(saved, tmp_path):
     assert "is not a class" in " ".join(refused.split())
 
 
-def test_the_contract_is_kept():
+def test_explainer_passes_the_contract_checks():
     check_explainer("counterfactuals")
 
 
@@ -362,7 +364,7 @@ def test_the_server_explains_with_changes(tmp_path):
 
 
 @pytest.mark.system
-def test_the_nearest_change_can_be_tried(page):
+def test_prediction_changes_when_the_nearest_change_is_applied(page):
     page.open("melon", row=json.dumps({"density": "0.5", "sugar": "2"}))
     before = page.settle(to_the_end=True).text("#answer .is")
     promised = page.text("#change li strong")

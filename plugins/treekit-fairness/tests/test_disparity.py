@@ -18,26 +18,26 @@ TRUE = [1, 1, 0, 0, 1, 0, 0, 0, 1, 0]
 SAID = [1, 0, 1, 0, 1, 0, 0, 0, 0, 0]
 
 
-def test_parity_compares_how_often_groups_are_chosen():
+def test_demographic_parity_compares_the_selection_rates_of_groups():
     assert demographic_parity_difference(SAID, GROUPS, 1) == 0.5  # a: 2 of 4, c: none
     assert demographic_parity_difference(SAID[:8], GROUPS[:8], 1) == 0.25
     assert demographic_parity_difference(SAID, ["a"] * 10, 1) == 0.0
 
 
-def test_odds_compare_the_rates_of_either_truth():
+def test_equalised_odds_compare_rates_for_each_true_class():
     # Chosen among the truly positive: a 1/2, b 1/1, c 0/1; among the others: a 1/2, b and c 0.
     assert equalised_odds_difference(TRUE, SAID, GROUPS, 1) == 1.0
     assert equalised_odds_difference(TRUE[:8], SAID[:8], GROUPS[:8], 1) == 0.5
     assert equalised_odds_difference(TRUE, TRUE, GROUPS, 1) == 0.0
 
 
-def test_the_other_class_has_the_same_disparities():
+def test_disparities_are_the_same_for_either_class():
     for positive in (0, 1):
         assert equalised_odds_difference(TRUE, SAID, GROUPS, positive) == 1.0
         assert demographic_parity_difference(SAID, GROUPS, positive) == 0.5
 
 
-def test_groups_without_a_rate_are_refused_by_name():
+def test_groups_without_a_rate_are_refused():
     with pytest.raises(DataError, match="group 'b' has no rows that are 1"):
         equalised_odds_difference([1, 0, 0], [1, 0, 0], ["a", "a", "b"], 1)
     with pytest.raises(DataError, match=r"one length, not \(3,\), \(2,\)"):
@@ -46,7 +46,7 @@ def test_groups_without_a_rate_are_refused_by_name():
         demographic_parity_difference([], [], 1)
 
 
-def test_the_table_is_that_of_the_census():
+def test_census_table_has_its_documented_rows():
     table = adult()
     assert {len(cells) for cells in table.values()} == {4000}
     assert set(table["income"].tolist()) == {"<=50K", ">50K"}
@@ -55,7 +55,7 @@ def test_the_table_is_that_of_the_census():
     assert demographic_parity_difference(table["income"], table["sex"], ">50K") > 0.15
 
 
-def test_the_package_has_no_other_names():
+def test_unknown_attribute_of_the_package_raises_attribute_error():
     assert all(hasattr(treekit_fairness, name) for name in treekit_fairness.__all__)
     with pytest.raises(AttributeError, match="no attribute 'nonsense'"):
         treekit_fairness.nonsense  # noqa: B018 - the access is the test

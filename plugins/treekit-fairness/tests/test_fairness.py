@@ -74,20 +74,20 @@ def tables():
 
 @settings(deadline=None)
 @given(tables(), st.sampled_from(COMBINE), st.sampled_from(MEASURES), st.sampled_from([0.5, 2.0]))
-def test_the_score_is_that_of_the_paper(children, combine, measure, strength):
+def test_score_equals_the_paper(children, combine, measure, strength):
     expected = paper(children, combine, strength, measure)
     got = scored(children, combine, strength, measure)
     assert got == pytest.approx(expected, rel=1e-9, abs=1e-9)
 
 
 @pytest.mark.parametrize("combine", COMBINE)
-def test_without_strength_groups_count_for_nothing(combine):
+def test_score_ignores_groups_with_strength_0(combine):
     rng = np.random.default_rng(0)
     for children in rng.integers(0, 30, size=(20, 2, 2, 2)).astype(float):
         assert scored(children, combine, 0.0) == scored(children, "difference", 0.0)
 
 
-def test_a_split_by_group_alone_is_worse_than_none():
+def test_split_by_group_only_has_a_negative_score():
     children = np.array([[[20, 0], [10, 0]], [[0, 10], [0, 20]]], float)
     assert scored(children) < 0.0 < scored(children, "sum")
 
@@ -100,7 +100,7 @@ def column(name, cells):
     return TaskColumn(name, np.array([levels.index(c) for c in cells], np.int32), levels)
 
 
-def test_cells_are_classes_in_groups_and_predictions_are_classes():
+def test_cells_count_classes_by_group_and_predictions_are_classes():
     target = column("y", ["no", "yes", "yes", "maybe"])
     columns = {"protected": column("sex", ["f", "f", "m", "m"])}
     layout = lay_out(target, columns)
@@ -110,7 +110,7 @@ def test_cells_are_classes_in_groups_and_predictions_are_classes():
 
 
 @pytest.mark.parametrize("groups", [["f"] * 100, list(map(str, range(100)))])
-def test_invalid_group_columns_are_refused_by_name(groups):
+def test_invalid_group_columns_are_refused(groups):
     target = column("y", ["no", "yes"] * 50)
     with pytest.raises(DataError, match=r"'sex' holds 1(00)? different values; .* 2 to 64 groups"):
         lay_out(target, {"protected": column("sex", groups)})
@@ -131,7 +131,7 @@ def cheapest(rows, says, bound):
     return best
 
 
-def test_relabelling_keeps_its_bound_at_nearly_the_least_cost():
+def test_relabelling_satisfies_its_bound_at_nearly_the_least_cost():
     rng = np.random.default_rng(7)
     spent = least = 0.0
     for _ in range(60):
@@ -149,7 +149,7 @@ def test_relabelling_keeps_its_bound_at_nearly_the_least_cost():
     assert 0.0 < least <= spent < 1.1 * least
 
 
-def test_leaves_are_left_alone_within_the_bound():
+def test_leaves_are_not_relabelled_within_the_bound():
     rows = np.array([[[9, 2], [1, 1]], [[1, 1], [9, 1]]], float)
     flipped, before, after = _choose(rows, np.array([0, 1]), 1.0)
     assert not flipped.any()
@@ -182,7 +182,7 @@ def parity(model, table):
     return demographic_parity_difference(model.predict(table), table["sex"], ">50K")
 
 
-def test_the_penalty_buys_parity(people):
+def test_penalty_reduces_the_parity_difference(people):
     train, test = people
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -193,7 +193,7 @@ def test_the_penalty_buys_parity(people):
     assert all("sex" not in model.schema.names for model in models)
 
 
-def test_without_strength_the_tree_is_that_of_entropy_without_the_group(people):
+def test_strength_0_grows_the_entropy_tree_without_the_group_column(people):
     train, _ = people
     own = fair(train, **{"criterion.strength": 0.0}, ignore=["native_country"])
     plain = treekit.train(
@@ -206,7 +206,7 @@ def test_without_strength_the_tree_is_that_of_entropy_without_the_group(people):
 
 
 @pytest.mark.parametrize("holdout", [0.0, 0.3])
-def test_relabelled_leaves_keep_the_bound(people, holdout):
+def test_relabelled_leaves_satisfy_the_bound(people, holdout):
     train, test = people
     chosen = {"criterion.combine": "sum", "pruner.holdout": holdout}
     free = fair(train, **chosen, pruner="relabel", **{"pruner.bound": 1.0})
@@ -255,7 +255,7 @@ def test_every_artifact_predicts_classes_without_plugin_and_treekit(
     assert treekit.verify(model, text).equal
 
 
-def test_it_trains_from_the_command_line(people, tmp_path: Path):
+def test_command_line_trains_a_fair_tree(people, tmp_path: Path):
     path, model = tmp_path / "people.csv", tmp_path / "fair.treekit"
     with path.open("w", encoding="utf-8", newline="") as stream:
         writer = csv.writer(stream)
@@ -271,12 +271,12 @@ def test_it_trains_from_the_command_line(people, tmp_path: Path):
     assert parity(loaded, people[0]) <= 0.05
 
 
-def test_both_parts_keep_the_laws_of_their_contract():
+def test_criterion_and_pruner_pass_the_contract_checks():
     check_criterion("fairness", strict=True)
     check_pruner("relabel", strict=True)
 
 
-def test_the_registry_traces_both_parts_to_this_distribution():
+def test_criterion_and_pruner_are_registered_by_their_distribution():
     for parts, name in (
         (registry.list("criterion"), "fairness"),
         (registry.list("pruner"), "relabel"),

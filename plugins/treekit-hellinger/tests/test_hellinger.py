@@ -39,29 +39,29 @@ def tables(classes):
 
 @settings(deadline=None)
 @given(tables(2))
-def test_two_classes_follow_the_paper(children):
+def test_distance_of_two_classes_equals_the_paper(children):
     assert measured(children) == pytest.approx(plain(children), abs=1e-9)
 
 
 @settings(deadline=None)
 @given(tables(4))
-def test_several_classes_take_the_largest_distance_of_two(children):
+def test_distance_of_several_classes_is_the_largest_of_two(children):
     pairs = [plain(children[:, [i, j]]) for i in range(4) for j in range(i)]
     assert measured(children) == pytest.approx(max(pairs), abs=1e-9)
 
 
 @given(tables(2), st.integers(2, 1000))
-def test_a_class_may_be_as_rare_as_it_likes(children, times):
+def test_score_does_not_depend_on_class_frequencies(children, times):
     rarer = children * [1, times]
     assert measured(rarer) == pytest.approx(measured(children), rel=1e-9, abs=1e-7)
 
 
 @given(st.integers(1, 99), st.integers(1, 99), st.integers(1, 99), st.integers(1, 99))
-def test_a_split_that_keeps_the_shares_scores_exactly_zero(left, right, a, b):
+def test_split_with_equal_class_shares_scores_exactly_zero(left, right, a, b):
     assert measured([[left * a, left * b], [right * a, right * b]]) == 0.0
 
 
-def test_a_split_that_parts_the_classes_scores_most():
+def test_perfect_split_has_the_highest_score():
     assert measured([[7, 0], [0, 3]]) == pytest.approx(math.sqrt(2))
 
 
@@ -70,18 +70,18 @@ def test_a_node_without_two_classes_scores_zero(children):
     assert measured(children) == 0.0
 
 
-def test_a_rounding_below_zero_is_taken_for_zero():
+def test_statistics_rounded_below_zero_count_as_zero():
     parent, children = np.array([0.3, 0.3]), np.array([[0.3, 0.3], [-5e-17, 0.0]])
     assert score(parent, children) == pytest.approx(0.0, abs=1e-7)
 
 
-def test_numba_compiles_it_to_the_same_numbers():
+def test_compiled_score_equals_the_python_score():
     compiled = numba.njit(error_model="numpy")(score)
     children = np.array([[9.0, 1.0, 4.0], [2.0, 8.0, 4.0]])
     assert compiled(children.sum(axis=0), children) == measured(children)
 
 
-def test_the_registry_traces_it_to_this_distribution():
+def test_criterion_is_registered_by_its_distribution():
     component = registry.list("criterion")["hellinger"]
     assert (component.plugin, component.distribution) == ("hellinger", "treekit-hellinger")
     assert (
@@ -99,14 +99,14 @@ def code_lines(module):
     return ast.unparse(source).replace("\n\n", "\n").splitlines()
 
 
-def test_the_whole_plugin_is_about_fifteen_lines():
+def test_plugin_has_at_most_20_lines_of_code():
     lines = [line for line in code_lines(treekit_hellinger) if line.strip()]
     assert len(lines) <= 20
     body = [line for line in lines if line.startswith(" ")]
     assert len(body) <= 15
 
 
-def test_it_imports_only_math_and_public_names_of_treekit():
+def test_plugin_imports_only_math_and_public_names_of_treekit():
     imports = [
         node
         for node in ast.walk(ast.parse(inspect.getsource(treekit_hellinger)))
@@ -128,7 +128,7 @@ def rare(tmp_path: Path) -> Path:
     return path
 
 
-def test_the_root_of_a_tree_is_the_cut_of_largest_distance(rare: Path):
+def test_root_split_has_the_largest_distance(rare: Path):
     model = treekit.train(rare, target="fraud", criterion="hellinger", splitter="exact", seed=0)
     rows = [line.split(",") for line in rare.read_text(encoding="utf-8").splitlines()[1:]]
     classes = np.array([row[2] == "yes" for row in rows])
@@ -143,7 +143,7 @@ def test_the_root_of_a_tree_is_the_cut_of_largest_distance(rare: Path):
     assert model.trees[0].feature[0] == 0
 
 
-def test_it_trains_from_the_command_line(rare: Path, tmp_path: Path):
+def test_command_line_trains_with_the_criterion(rare: Path, tmp_path: Path):
     treekit_command = Path(sys.executable).with_name("treekit")
     model = tmp_path / "rare.treekit"
     train = [treekit_command, "train", rare, "--target", "fraud", "--set", "criterion=hellinger"]

@@ -27,24 +27,24 @@ def ranks(criterion, shape, x, y, repeats):
 
 
 @pytest.mark.parametrize("depth", [4, 6])
-def test_small_trees_rank_the_minority_higher_than_gini_in_every_split(mammography, depth):
+def test_small_trees_rank_the_minority_better_than_gini_in_every_split(mammography, depth):
     shape = {"max_depth": depth}
     gini, hellinger = (ranks(c, shape, *mammography, 5)[:, 0] for c in ("gini", "hellinger"))
     assert (hellinger > gini).all()
     assert hellinger.mean() > gini.mean() + 0.02
 
 
-def test_bagged_trees_are_more_precise_about_the_minority_than_gini_s(mammography):
+def test_bagged_trees_have_higher_precision_for_the_minority_than_gini(mammography):
     shape = {"ensemble": "forest", "trees": 25, "max_features": "all", "seed": 0}
     gini, hellinger = (ranks(c, shape, *mammography, 1)[:, 1] for c in ("gini", "hellinger"))
     assert (hellinger > gini + 0.02).all()
 
 
-def test_it_keeps_the_laws_of_criteria():
+def test_criterion_passes_the_contract_checks():
     check_criterion("hellinger")
 
 
-def test_its_model_runs_without_the_plugin_and_without_treekit(mammography, run_alone):
+def test_exports_run_without_the_plugin_and_without_treekit(mammography, run_alone):
     x, y = mammography
     table = x.iloc[::10].assign(y=y[::10])
     model = treekit.train(table, "y", criterion="hellinger", ensemble="forest", trees=5, seed=0)

@@ -61,13 +61,13 @@ def assert_margins_close(model: treekit.Model, rows: Any, theirs: Any) -> None:
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_margins_are_within_the_bound(case: str) -> None:
+def test_margins_equal_catboost_within_the_bound(case: str) -> None:
     told = answers(case)
     assert_margins_close(read(case, answer="margins"), told["rows"], told["margins"])
 
 
 @pytest.mark.parametrize("case", LINKED)
-def test_labels_and_links_are_catboost_s(case: str) -> None:
+def test_labels_probabilities_and_predictions_equal_catboost(case: str) -> None:
     told, model = answers(case), read(case)
     if model.schema.task == "classification":
         shares = model.predict_proba(told["rows"])
@@ -90,17 +90,17 @@ def test_columns_and_classes_keep_their_names() -> None:
     assert np.any(kinds == Split.SUBSET)
 
 
-def test_a_predicted_spread_is_margins_only() -> None:
+def test_rmse_with_uncertainty_is_refused_except_as_margins() -> None:
     with pytest.raises(ModelError, match=r"'RMSEWithUncertainty'.*answer='margins'"):
         read("uncertain")
 
 
-def test_ctrs_are_refused_by_name() -> None:
+def test_ctrs_are_refused() -> None:
     with pytest.raises(ModelError, match=r"CTRs.*one_hot_max_size"):
         treekit.read_model(path_of("ctr"), categories='{"zone": [3, 5, 9, 11]}')
 
 
-def test_iterations_are_trees() -> None:
+def test_selected_iterations_give_as_many_trees() -> None:
     assert read("several", iterations=2).n_trees == 2 + 1  # one leaf for the bias
     with pytest.raises(ModelError, match="has 4 trees, not 5; request fewer"):
         read("several", iterations=5)
@@ -134,12 +134,12 @@ HASHES = {  # stored by CatBoost 1.2.10 for one-hot splits of these texts
 }
 
 
-def test_hashes_are_catboost_s() -> None:
+def test_category_hashes_equal_catboost() -> None:
     for text, value in HASHES.items():
         assert city_hash_64(text.encode()) & 0xFFFFFFFF == value % 2**32
 
 
-def test_hashes_of_texts_of_all_lengths_are_those_of_the_library(tmp_path: Path) -> None:
+def test_category_hashes_of_all_text_lengths_equal_catboost(tmp_path: Path) -> None:
     need("catboost")
     import catboost
 
@@ -259,7 +259,7 @@ def test_a_deep_tree_is_refused(tmp_path: Path) -> None:
         treekit.read_model(path)
 
 
-def test_a_category_of_two_texts_with_one_hash_is_both(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_categories_with_equal_hashes_take_the_same_branch(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
         "treekit_importers.catboost.city_hash_64",
         lambda text: city_hash_64(b"9" if text == b"11" else text),
@@ -280,12 +280,12 @@ def test_files_are_recognised(tmp_path: Path) -> None:
     assert not recognises_catboost(tmp_path / "absent.cbm")
 
 
-def test_importer_keeps_its_laws() -> None:
+def test_importer_passes_the_contract_checks() -> None:
     check_importer("catboost", sources=[path_of(case) for case in ("several", "scaled")])
 
 
 @cases(60, 2000)
-def test_a_broken_json_is_refused_or_sound(tmp_path, count):
+def test_broken_json_is_refused_or_read_as_a_valid_model(tmp_path, count):
     def damage(seeds: Sequence[bytes], rng: np.random.Generator) -> bytes:
         return broken_json(pick(rng, seeds), rng)
 
@@ -310,7 +310,7 @@ def content(path: Path) -> bytes:
 
 
 @pytest.mark.parametrize("ending", ["cbm", "json", "object"])
-def test_a_model_of_the_installed_release_is_equal(ending: str, tmp_path: Path) -> None:
+def test_model_of_the_installed_catboost_predicts_equally(ending: str, tmp_path: Path) -> None:
     need("catboost")
     fit = runpy.run_path(str(Path(__file__).with_name("make_catboost.py")))["fit"]
     made, table, rows = fit("three")

@@ -45,7 +45,9 @@ def answer(model: Model, cell: float) -> Any:
 
 @pytest.mark.parametrize("gone", [False, True])
 @pytest.mark.parametrize("extra", [{}, {"use_missing": False}, {"max_cat_to_onehot": 1}])
-def test_lightgbm(extra: dict[str, Any], gone: bool, tmp_path: Path) -> None:
+def test_category_cells_are_cast_as_in_lightgbm(
+    extra: dict[str, Any], gone: bool, tmp_path: Path
+) -> None:
     need("lightgbm")
     import lightgbm as lgb
 
@@ -70,7 +72,7 @@ def test_lightgbm(extra: dict[str, Any], gone: bool, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("gone", [False, True])
 @pytest.mark.parametrize("one_hot", [1, 100])
-def test_xgboost(one_hot: int, gone: bool, tmp_path: Path) -> None:
+def test_category_cells_are_cast_as_in_xgboost(one_hot: int, gone: bool, tmp_path: Path) -> None:
     """Unseen categories, which negative numbers are, follow the missing ones or are refused."""
     need("xgboost")
     import xgboost as xgb

@@ -136,7 +136,7 @@ def booster_objective(booster: xgboost.Booster) -> str:
 
 @pytest.mark.parametrize("form", [{}, DROPOUT], ids=["plain", "dropout"])
 @pytest.mark.parametrize("objective", OBJECTIVES)
-def test_every_objective_of_xgboost_is_equal(
+def test_every_objective_of_xgboost_predicts_equally(
     objective: str, form: dict[str, Any], tmp_path: Path
 ) -> None:
     if objective == "reg:expectileerror" and not IS_CURRENT:
@@ -149,7 +149,7 @@ def test_every_objective_of_xgboost_is_equal(
 
 @pytest.mark.parametrize("form", FORMS, ids=str)
 @pytest.mark.parametrize("objective", ["reg:absoluteerror", "binary:logistic", "multi:softprob"])
-def test_every_form_of_xgboost_is_equal(
+def test_every_file_format_and_booster_of_xgboost_predicts_equally(
     objective: str, form: dict[str, Any], tmp_path: Path
 ) -> None:
     categories = "multi_strategy" not in form
@@ -161,7 +161,7 @@ def test_every_form_of_xgboost_is_equal(
 
 @pytest.mark.parametrize("form", [{}, DROPOUT, {"multi_strategy": "multi_output_tree"} | DROPOUT])
 @pytest.mark.parametrize("base", [None, [0.5, -2.0, 8.0]])
-def test_several_targets_and_vectors_of_base_scores_are_equal(
+def test_xgboost_models_of_several_targets_and_base_scores_predict_equally(
     form: dict[str, Any], base: Any, tmp_path: Path
 ) -> None:
     table = frame(200, categories=False)
@@ -174,7 +174,9 @@ def test_several_targets_and_vectors_of_base_scores_are_equal(
 
 
 @pytest.mark.parametrize("form", [{}, DROPOUT])
-def test_early_stopping_of_xgboost_is_equal(form: dict[str, Any], tmp_path: Path) -> None:
+def test_xgboost_models_with_early_stopping_predict_equally(
+    form: dict[str, Any], tmp_path: Path
+) -> None:
     table = frame(200)
     rng = np.random.default_rng(1)
     other = xgboost.DMatrix(table, dyed(table) + rng.normal(size=200), enable_categorical=True)
@@ -187,7 +189,7 @@ def test_early_stopping_of_xgboost_is_equal(form: dict[str, Any], tmp_path: Path
     assert_booster_equal(booster, frame(60, 7), tmp_path, rounds=booster.best_iteration + 1)
 
 
-def test_estimators_of_xgboost_are_equal_or_refused() -> None:
+def test_xgboost_estimators_predict_equally_or_are_refused() -> None:
     table = frame(200)
     settings = {"n_estimators": 4, "n_jobs": 1, "enable_categorical": True}
     rows = frame(60, 7)
@@ -275,7 +277,7 @@ def assert_light_equal(booster: lightgbm.Booster, folder: Path, reason: str = ""
 
 @pytest.mark.parametrize("form", LIGHT_FORMS, ids=str)
 @pytest.mark.parametrize("objective", LIGHT_OBJECTIVES)
-def test_every_objective_of_lightgbm_is_equal_or_refused(
+def test_every_objective_of_lightgbm_predicts_equally_or_is_refused(
     objective: str, form: dict[str, Any], tmp_path: Path
 ) -> None:
     booster = light(objective, form)
@@ -284,7 +286,7 @@ def test_every_objective_of_lightgbm_is_equal_or_refused(
 
 
 @pytest.mark.parametrize(("form", "reason"), LIGHT_ONLY, ids=str)
-def test_every_form_of_lightgbm_is_equal_or_refused(
+def test_every_boosting_and_setting_of_lightgbm_is_equal_or_refused(
     form: dict[str, Any], reason: str, tmp_path: Path
 ) -> None:
     assert_light_equal(light("regression", form), tmp_path, reason)
@@ -320,7 +322,7 @@ ESTIMATORS: tuple[tuple[Any, bool], ...] = (
 
 
 @pytest.mark.parametrize(("estimator", "two"), ESTIMATORS, ids=str)
-def test_estimators_of_scikit_learn_and_graphs_of_skl2onnx_are_equal(
+def test_scikit_learn_estimators_and_skl2onnx_graphs_predict_equally(
     estimator: Any, two: bool
 ) -> None:
     table = frame(200, categories=False).fillna(0.25).to_numpy(dtype=np.float32)

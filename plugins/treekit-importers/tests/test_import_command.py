@@ -26,7 +26,7 @@ from treekit.interop import read_model
 
 
 @pytest.mark.parametrize("name", ["sklearn_bag.skops", "sklearn_boosted.skops"])
-def test_a_foreign_file_becomes_a_model_file(name: str, tmp_path: Path) -> None:
+def test_import_command_writes_a_model_file(name: str, tmp_path: Path) -> None:
     output = tmp_path / "out" / "model.treekit"
     code, said = run("import", FOLDER / name, "-o", output)
     assert code == 0, said
@@ -65,7 +65,7 @@ def test_a_setting_that_does_not_fit_is_refused(setting: str, message: str, tmp_
     assert not (tmp_path / "m.treekit").exists()
 
 
-def test_a_foreign_file_is_never_overwritten(tmp_path: Path) -> None:
+def test_import_command_does_not_overwrite_its_input(tmp_path: Path) -> None:
     path = tmp_path / "model.skops"
     path.write_bytes((FOLDER / "sklearn_bag.skops").read_bytes())
     code, said = run("import", path, "-o", path)
@@ -84,13 +84,13 @@ CASES = (
 
 
 @pytest.mark.parametrize(("file", "target"), CASES)
-def test_every_artifact_of_a_foreign_model_is_proved_equal(
+def test_every_artifact_of_an_imported_model_is_verified_equal(
     file: str, target: str, tmp_path: Path
 ) -> None:
     assert_artifact_equal(FOLDER / file, target, tmp_path)
 
 
-def test_a_float64_model_is_exported_as_one(tmp_path: Path) -> None:
+def test_imported_float64_model_is_exported_as_float64(tmp_path: Path) -> None:
     model = treekit.read_model(FOLDER / "sklearn_histogram.skops", dtype="float64")
     assert model.schema.dtype == "float64"
     paths = [treekit.export(model, target, tmp_path / "m")[0] for target in ("python", "onnx")]
@@ -103,7 +103,7 @@ SEEDS = FOLDER.parent / "fuzz" / "seeds"
 
 
 @cases(60, 2000)
-def test_a_broken_file_of_skops_is_refused_or_sound(tmp_path, count):
+def test_broken_skops_file_is_refused_or_read_as_a_valid_model(tmp_path, count):
     seeds = [path.read_bytes() for path in sorted(SEEDS.glob("*.skops"))]
     ways = mixed(broken_zip, broken_zip, broken_bytes)
     broken = Subject("broken.skops", seeds, read_model, is_sound, ways)
@@ -154,7 +154,7 @@ def members() -> bytes:
 
 
 @cases(60, 2000)
-def test_a_broken_onnx_model_is_refused_or_sound(tmp_path, count):
+def test_broken_onnx_model_is_refused_or_read_as_a_valid_model(tmp_path, count):
     ways = mixed(broken_proto, broken_proto, broken_bytes)
     broken = Subject("broken_trees.onnx", graphs(), read_model, is_sound, ways)
     refused, read = fuzz(broken, tmp_path, count)

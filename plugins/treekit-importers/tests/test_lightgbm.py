@@ -65,7 +65,7 @@ def assert_margins_equal(model: treekit.Model, theirs: npt.NDArray[Any], rows: A
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("categories", [False, True])
-def test_margins_labels_and_probabilities_of_two_classes_are_lightgbm_s(
+def test_binary_margins_labels_and_probabilities_equal_lightgbm(
     categories: bool, dtype: str
 ) -> None:
     booster = trained(categories=categories, objective="binary")
@@ -79,7 +79,7 @@ def test_margins_labels_and_probabilities_of_two_classes_are_lightgbm_s(
     assert model.schema.dtype == dtype
 
 
-def test_doubles_between_two_floats_keep_their_side_as_the_library_has_it(
+def test_doubles_between_two_float32_values_take_the_branch_of_lightgbm(
     tmp_path: Path,
 ) -> None:
     booster = trained(objective="regression")
@@ -99,7 +99,7 @@ def test_doubles_between_two_floats_keep_their_side_as_the_library_has_it(
 
 @pytest.mark.parametrize("categories", [False, True])
 @pytest.mark.parametrize("objective", ["multiclass", "multiclassova"])
-def test_models_of_three_classes_are_equal(objective: str, categories: bool) -> None:
+def test_models_of_three_classes_predict_equally(objective: str, categories: bool) -> None:
     booster = trained(6, categories, objective=objective, num_class=3, sigmoid=1.7)
     rows = probes(booster, categories)
     margins = booster.predict(rows, raw_score=True)
@@ -124,7 +124,7 @@ def test_models_of_three_classes_are_equal(objective: str, categories: bool) -> 
     ],
     ids=str,
 )
-def test_numbers_of_every_objective_are_equal(settings: dict[str, Any]) -> None:
+def test_predictions_of_every_regression_objective_are_equal(settings: dict[str, Any]) -> None:
     booster = trained(6, **settings)
     rows = probes(booster)
     raw = read_lightgbm(booster, answer="margins")
@@ -136,7 +136,7 @@ def test_numbers_of_every_objective_are_equal(settings: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("objective", ["binary", "regression"])
-def test_random_forests_answer_the_mean_of_their_trees(objective: str) -> None:
+def test_random_forests_predict_the_mean_of_their_trees(objective: str) -> None:
     booster = trained(7, objective=objective, boosting="rf", bagging_freq=1, bagging_fraction=0.5)
     rows = probes(booster)
     model = read_lightgbm(booster)
@@ -144,7 +144,7 @@ def test_random_forests_answer_the_mean_of_their_trees(objective: str) -> None:
     np.testing.assert_allclose(ours, booster.predict(rows), rtol=1e-12, atol=1e-14)
 
 
-def test_unseen_and_missing_categories_go_where_lightgbm_sends_them() -> None:
+def test_unseen_and_missing_categories_take_the_branch_of_lightgbm() -> None:
     booster = trained(categories=True, objective="binary")
     table = frame(300, seed=5)
     table["soil"] = table["soil"].cat.add_categories(["peat"]).fillna("peat")
@@ -155,7 +155,7 @@ def test_unseen_and_missing_categories_go_where_lightgbm_sends_them() -> None:
     np.testing.assert_allclose(model.predict_proba(table)[:, 1], booster.predict(table), rtol=1e-13)
 
 
-def test_whole_number_categories_are_levels_of_the_same_code() -> None:
+def test_integer_categories_keep_their_codes() -> None:
     random = np.random.default_rng(3)
     rows = np.stack([random.integers(0, 40, 500), random.normal(size=500)], axis=1)
     rows = rows.astype(np.float32).astype(np.float64)
@@ -170,7 +170,7 @@ def test_whole_number_categories_are_levels_of_the_same_code() -> None:
     np.testing.assert_allclose(model.predict_proba(rows)[:, 1], booster.predict(rows), rtol=1e-13)
 
 
-def test_zeros_that_are_missing_are_read_only_where_they_go_the_way_of_zeros() -> None:
+def test_zero_as_missing_is_refused_if_zeros_and_missing_take_two_branches() -> None:
     rows = frame(categories=False).fillna(0.0)
     rows.loc[::3, "width"] = 0.0
     with pytest.raises(ModelError, match=r"zero_as_missing.*train with zero_as_missing=false"):
@@ -185,7 +185,7 @@ def test_zeros_that_are_missing_are_read_only_where_they_go_the_way_of_zeros() -
     assert int(asked[1]) >> 2 & 3 == 1
 
 
-def test_estimators_keep_their_labels_and_their_best_round() -> None:
+def test_estimators_keep_their_labels_and_best_iteration() -> None:
     table = frame(categories=False)
     y = np.array(["no", "perhaps", "yes"])[dyed(table)]
     estimator = lightgbm.LGBMClassifier(n_estimators=60, learning_rate=0.5, **FEW)
@@ -233,7 +233,7 @@ def test_models_of_one_leaf_are_read() -> None:
     np.testing.assert_allclose(model.predict(table), booster.predict(table), rtol=1e-15)
 
 
-def test_imported_models_have_rules_that_are_proved_equal(
+def test_rules_of_imported_models_are_verified_equal(
     tmp_path: Path,
 ) -> None:
     model = read_lightgbm(trained(3, categories=True, objective="multiclass", num_class=3))
@@ -251,7 +251,7 @@ def test_imported_models_have_rules_that_are_proved_equal(
         ({"objective": "cross_entropy_lambda"}, "'cross_entropy_lambda'.*answer='margins'"),
     ],
 )
-def test_models_that_cannot_be_expressed_are_refused_by_name(
+def test_models_that_cannot_be_expressed_are_refused(
     settings: dict[str, Any], message: str
 ) -> None:
     with pytest.raises(ModelError, match=message):
@@ -288,9 +288,7 @@ def test_models_that_cannot_be_expressed_are_refused_by_name(
         ("feature_names=", "feature_names=a b ", "distinct names"),
     ],
 )
-def test_a_damaged_text_is_refused_by_name(
-    tmp_path: Path, old: str, new: str, message: str
-) -> None:
+def test_a_damaged_text_is_refused(tmp_path: Path, old: str, new: str, message: str) -> None:
     path = tmp_path / "model.txt"
     text, found = re.subn(old, new, trained(2, objective="binary").model_to_string(), count=1)
     assert found
@@ -299,7 +297,7 @@ def test_a_damaged_text_is_refused_by_name(
         treekit.read_model(path)
 
 
-def test_the_importer_keeps_the_laws_of_its_contract(tmp_path: Path) -> None:
+def test_importer_passes_the_contract_checks(tmp_path: Path) -> None:
     path = tmp_path / "model.txt"
     booster = trained(2, categories=True, objective="multiclass", num_class=3, num_leaves=5)
     booster.save_model(path)
@@ -320,7 +318,7 @@ def test_a_set_of_categories_beyond_32_bits_is_refused(word: int, tmp_path: Path
 
 
 @cases(60, 2000)
-def test_a_broken_lightgbm_text_is_refused_or_sound(tmp_path, count):
+def test_broken_lightgbm_text_is_refused_or_read_as_a_valid_model(tmp_path, count):
     folder = Path(__file__).with_name("lightgbm")
     seeds = [path.read_bytes() for path in sorted(folder.glob("*.txt"))]
     damage = mixed(broken_text, broken_text, broken_bytes)

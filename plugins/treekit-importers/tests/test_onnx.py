@@ -129,7 +129,7 @@ def probes(kind: type = np.float32, missing: bool = True) -> Rows:
 
 
 @pytest.mark.parametrize("mode", MODES[:4])
-def test_every_comparison_sends_every_number_where_onnxruntime_does(mode: str) -> None:
+def test_every_comparison_mode_takes_the_branch_of_onnxruntime(mode: str) -> None:
     proto = regressor(random_trees(6, (mode,), seed=MODES.index(mode)))
     rows = probes()
     # Weights are small fractions: sums are exact in float32, too.
@@ -137,7 +137,7 @@ def test_every_comparison_sends_every_number_where_onnxruntime_does(mode: str) -
 
 
 @pytest.mark.parametrize("codes", [("EQ",), ("NEQ",), ("EQ", "NEQ")])
-def test_equality_is_a_question_of_categories(codes: tuple[str, ...]) -> None:
+def test_equality_nodes_become_categorical_splits(codes: tuple[str, ...]) -> None:
     proto = regressor(random_trees(5, ("LEQ",), seed=1, of_codes=codes))
     model = read_onnx(proto)
     assert model.schema.columns[2].levels == ("0", "1", "2", "3", "4", "5")
@@ -217,7 +217,7 @@ def test_scores_of_three_classes_become_labels_and_probabilities(transform: str)
     assert [output.name for output in raw.schema.outputs] == ["no", "perhaps", "yes"]
 
 
-def test_a_score_of_one_of_two_classes_is_its_margin() -> None:
+def test_single_score_of_two_classes_is_read_as_the_margin() -> None:
     more = {"post_transform": "LOGISTIC", "base_values": [0.03]}
     proto = classifier(random_trees(3, ("LT",), 4), 2, 1, **more)
     rows = probes()
@@ -260,13 +260,13 @@ def test_graphs_of_skl2onnx_predict_as_the_estimator(
 
 
 @pytest.mark.parametrize("kind", [RandomForestRegressor, GradientBoostingRegressor])
-def test_numbers_that_skl2onnx_wrote_are_the_estimator_s(kind: Any) -> None:
+def test_regressors_written_by_skl2onnx_predict_as_the_estimator(kind: Any) -> None:
     estimator, rows = fitted(kind, 0, n_estimators=6)
     model = read_onnx(to_onnx(estimator, rows[:1]))
     np.testing.assert_allclose(model.predict(rows), estimator.predict(rows), rtol=0, atol=2e-6)
 
 
-def test_imported_models_have_rules_that_are_proved_equal(tmp_path: Path) -> None:
+def test_rules_of_imported_models_are_verified_equal(tmp_path: Path) -> None:
     estimator, rows = fitted(GradientBoostingClassifier, 3, n_estimators=2)
     model = read_onnx(to_onnx(estimator, rows[:1]))
     paths = treekit.export(model, "rules", tmp_path / "m")
@@ -277,7 +277,7 @@ def with_changes(**changes: Any) -> Any:
     return regressor(random_trees(2, ("LEQ",), 1, depth=2) | changes)
 
 
-def test_other_operators_are_refused_by_name() -> None:
+def test_other_operators_are_refused() -> None:
     estimator, rows = fitted(DecisionTreeClassifier, 2)
     scaled = make_pipeline(StandardScaler(), estimator).fit(rows, estimator.predict(rows))
     with pytest.raises(ModelError, match="operator 'Scaler' before its trees"):
@@ -317,7 +317,7 @@ def test_other_operators_are_refused_by_name() -> None:
         (lambda: with_changes(nodes_values=[-np.inf] * 14), "threshold -inf, below all finite"),
     ],
 )  # fmt: skip
-def test_models_that_cannot_be_expressed_are_refused_by_name(make: Any, message: str) -> None:
+def test_models_that_cannot_be_expressed_are_refused(make: Any, message: str) -> None:
     with pytest.raises(ModelError, match=message):
         read_onnx(make())
 
@@ -336,7 +336,7 @@ def test_models_that_cannot_be_expressed_are_refused_by_name(make: Any, message:
         ({"base_values": [1.0, 2.0]}, "2 base values for 1 margins"),
     ],
 )
-def test_a_damaged_graph_is_refused_by_name(changes: dict[str, Any], message: str) -> None:
+def test_a_damaged_graph_is_refused(changes: dict[str, Any], message: str) -> None:
     trees = random_trees(2, ("LEQ",), 1, depth=2)
     own = {name: value for name, value in changes.items() if name in trees}
     given = trees | weights_of(trees, "target", 1) | {"n_targets": 1} | own | changes
@@ -345,7 +345,7 @@ def test_a_damaged_graph_is_refused_by_name(changes: dict[str, Any], message: st
         read_onnx(graph([node], [scores()]))
 
 
-def test_nodes_that_are_shared_over_and_over_are_refused_and_not_copied() -> None:
+def test_nodes_shared_by_too_many_paths_are_refused() -> None:
     n = 60
     chain = {
         "nodes_treeids": [0] * (n + 1),
@@ -371,7 +371,7 @@ def test_tensors_in_other_files_are_not_opened(tmp_path: Path) -> None:
         read_onnx(proto)
 
 
-def test_the_importer_keeps_the_laws_of_its_contract(tmp_path: Path) -> None:
+def test_importer_passes_the_contract_checks(tmp_path: Path) -> None:
     path = tmp_path / "model.onnx"
     path.write_bytes(regressor(random_trees(2, ("LEQ", "GT"), 1, depth=2)).SerializeToString())
     check_importer("onnx", sources=[path])
@@ -412,7 +412,9 @@ def test_parts_of_leaf_values_of_unequal_sizes_are_refused(tmp_path: Path) -> No
         if name not in DERIVED
     ],
 )
-def test_treekit_s_own_graphs_are_read_back_to_the_last_bit(name: str, tmp_path: Path) -> None:
+def test_graphs_exported_by_treekit_are_read_back_with_equal_bits(
+    name: str, tmp_path: Path
+) -> None:
     model = EXTREMES[name]()
     rows = extreme_rows(model)
     rows = rows[~refused(model, rows)]
@@ -437,7 +439,7 @@ def test_treekit_s_own_graphs_are_read_back_to_the_last_bit(name: str, tmp_path:
 
 
 @pytest.mark.parametrize("name", DERIVED)
-def test_graphs_of_treekit_without_their_inputs_are_refused_by_name(
+def test_graphs_exported_by_treekit_are_refused_without_their_inputs(
     name: str, tmp_path: Path
 ) -> None:
     (path,) = treekit.export(EXTREMES[name](), "onnx", tmp_path / "m")
@@ -460,7 +462,7 @@ def test_graphs_of_treekit_without_their_inputs_are_refused_by_name(
         ),
     ],
 )
-def test_own_graphs_with_other_metadata_are_refused_by_name(
+def test_graphs_exported_by_treekit_are_refused_with_changed_metadata(
     key: str, value: str, message: str, tmp_path: Path
 ) -> None:
     (path,) = treekit.export(EXTREMES["boosted_four"](), "onnx", tmp_path / "m")
@@ -471,7 +473,7 @@ def test_own_graphs_with_other_metadata_are_refused_by_name(
         read_onnx(proto)
 
 
-def test_own_graphs_with_other_integers_are_refused_by_name(tmp_path: Path) -> None:
+def test_graphs_exported_by_treekit_are_refused_with_changed_integers(tmp_path: Path) -> None:
     (path,) = treekit.export(EXTREMES["mixed"](), "onnx", tmp_path / "m", leaf=True)
     proto = onnx.load(path)
     (units,) = (one for one in proto.graph.initializer if one.name == "units")

@@ -28,7 +28,7 @@ def path_of(case: str) -> Path:
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_a_file_predicts_as_its_estimator(case: str) -> None:
+def test_imported_file_predicts_as_its_estimator(case: str) -> None:
     told = json.loads((FOLDER / f"sklearn_{case}.answers").read_text())
     model = treekit.read_model(path_of(case))
     numbers = model.schema.task == "regression"
@@ -38,7 +38,7 @@ def test_a_file_predicts_as_its_estimator(case: str) -> None:
     assert model.provenance["scikit-learn"].startswith("1.")
 
 
-def test_settings_and_categories_are_those_of_the_estimator() -> None:
+def test_settings_and_categories_equal_those_of_the_estimator() -> None:
     model = read_skops(path_of("histogram"))
     assert model.settings["max_leaf_nodes"] == 6
     assert model.schema.columns[3].levels == ("*/", "clay", "loam", "sand", "silt")
@@ -47,7 +47,7 @@ def test_settings_and_categories_are_those_of_the_estimator() -> None:
 
 
 @pytest.mark.system
-def test_neither_skops_nor_the_estimator_s_module_is_imported() -> None:
+def test_reading_a_file_imports_neither_skops_nor_sklearn_ensemble() -> None:
     code = (
         "import sys; from pathlib import Path; import treekit;"
         f"treekit.read_model(Path({str(path_of('forest'))!r}));"
@@ -129,20 +129,20 @@ def in_headers(old: bytes, new: bytes) -> Callable[[dict[str, bytes]], None]:
         (in_headers(b"'descr': '<f8'", b"'descr': exit()"), "not an array of plain numbers"),
     ],
 )
-def test_a_hostile_file_is_refused_by_name(
+def test_malicious_file_is_refused(
     change: Callable[[dict[str, bytes]], None], message: str, tmp_path: Path
 ) -> None:
     with pytest.raises((ModelError, ModelFileError), match=message):
         treekit.read_model(rewritten(tmp_path, change))
 
 
-def test_a_compressed_file_is_refused_as_it_may_swell(tmp_path: Path) -> None:
+def test_compressed_file_is_refused(tmp_path: Path) -> None:
     path = rewritten(tmp_path, lambda entries: None, zipfile.ZIP_DEFLATED)
     with pytest.raises(ModelFileError, match="compressed"):
         treekit.read_model(path)
 
 
-def test_the_importer_keeps_the_laws_of_its_contract() -> None:
+def test_importer_passes_the_contract_checks() -> None:
     check_importer("skops", sources=[path_of("bag"), path_of("histogram")])
 
 

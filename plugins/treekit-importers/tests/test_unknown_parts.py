@@ -80,7 +80,7 @@ def test_an_unknown_key_of_ubjson_is_refused(key: bytes, tmp_path: Path) -> None
         treekit.read_model(file)
 
 
-def test_attributes_of_users_are_read_over(tmp_path: Path) -> None:
+def test_user_attributes_of_xgboost_are_ignored(tmp_path: Path) -> None:
     content = json.loads((XGBOOST / "binary.json").read_text())
     content["learner"]["attributes"] |= {"note": "of mine", "best_score": "0.5"}
     file = tmp_path / "model.json"
@@ -168,7 +168,7 @@ def test_an_unknown_part_of_lightgbm_is_refused(
         treekit.read_model(file)
 
 
-def test_parameters_and_importances_of_any_name_are_read_over(tmp_path: Path) -> None:
+def test_lightgbm_parameters_and_importances_of_any_name_are_ignored(tmp_path: Path) -> None:
     text = LIGHTGBM.read_text()
     sections = (
         "feature_importances:\nheight=3\n\nparameters:\n[of_tomorrow: 7]\nend of parameters\n"

@@ -60,7 +60,7 @@ def test_reading_again_gives_the_stored_model(name: str) -> None:
 
 
 @pytest.mark.parametrize("file", FILES)
-def test_every_row_reaches_the_same_leaves(file: str) -> None:
+def test_every_row_reaches_the_leaves_of_xgboost(file: str) -> None:
     told = answers(Path(file).stem)
     model = read_xgboost(FOLDER / file, answer="margins")
     theirs = np.array(told["margins"], dtype=np.float32).reshape(-1, model.schema.n_values)
@@ -72,7 +72,7 @@ def test_every_row_reaches_the_same_leaves(file: str) -> None:
 
 
 @pytest.mark.parametrize("case", [case for case in CASES if case != "hinge"])
-def test_labels_and_links_are_xgboost_s(case: str) -> None:
+def test_labels_probabilities_and_predictions_equal_xgboost(case: str) -> None:
     told = answers(case)
     model = read_xgboost(path_of(case))
     theirs = np.array(told["predictions"])
@@ -91,7 +91,7 @@ def test_labels_and_links_are_xgboost_s(case: str) -> None:
         np.testing.assert_array_equal(labels, theirs.argmax(axis=1))
 
 
-def test_a_hinge_has_margins_and_no_probabilities() -> None:
+def test_hinge_objective_is_refused_except_as_margins() -> None:
     with pytest.raises(ModelError, match=r"'binary:hinge' has no prob.*answer='margins'"):
         read_xgboost(path_of("hinge"))
     told = answers("hinge")
@@ -99,7 +99,7 @@ def test_a_hinge_has_margins_and_no_probabilities() -> None:
     np.testing.assert_array_equal(margins > 0, told["predictions"])
 
 
-def test_categories_have_the_names_of_the_training_frame_and_unseen_ones_are_refused() -> None:
+def test_categories_keep_the_names_of_the_training_frame_unseen_are_refused() -> None:
     model = read_xgboost(path_of("binary"))
     soil, zone = model.schema.columns[3:]
     assert soil.levels == ("*/", "clay", "loam", "sand", "silt")
@@ -143,7 +143,7 @@ def test_unseen_categories_are_missing_where_both_go_left(tmp_path: Path) -> Non
     assert model.schema.columns[3].levels[0] == "0"  # without names: codes
 
 
-def test_training_that_stopped_early_is_read_up_to_its_best_round(tmp_path: Path) -> None:
+def test_early_stopped_models_are_read_up_to_the_best_iteration(tmp_path: Path) -> None:
     def stop(learner: dict[str, Any]) -> None:
         learner["attributes"]["best_iteration"] = "1"
 
@@ -160,7 +160,7 @@ def test_training_that_stopped_early_is_read_up_to_its_best_round(tmp_path: Path
     assert read_changed("forest", older, tmp_path).n_trees == base + 2 * 2
 
 
-def test_thresholds_at_the_ends_of_float32_test_for_missing_values(tmp_path: Path) -> None:
+def test_thresholds_at_the_limits_of_float32_become_missing_value_splits(tmp_path: Path) -> None:
     def lowest(learner: dict[str, Any]) -> None:
         tree = first_tree(learner)
         assert tree["split_type"][0] == 0
@@ -221,12 +221,12 @@ def into(*path: str, value: Any) -> Any:
         (into("gradient_booster", value=3), "damaged, or not an XGBoost model"),
     ],
 )
-def test_a_damaged_file_is_refused_by_name(change: Any, message: str, tmp_path: Path) -> None:
+def test_a_damaged_file_is_refused(change: Any, message: str, tmp_path: Path) -> None:
     with pytest.raises((ModelError, ModelFileError), match=message):
         read_changed("pruned", change, tmp_path)
 
 
-def test_a_set_of_another_file_s_categories_is_refused(tmp_path: Path) -> None:
+def test_categories_out_of_range_are_refused(tmp_path: Path) -> None:
     with pytest.raises(ModelFileError, match="category"):
         read_changed("binary", put("categories", 2**40, 0), tmp_path)
 
@@ -246,7 +246,7 @@ def test_a_set_of_another_file_s_categories_is_refused(tmp_path: Path) -> None:
         (b"{Z", "lacks a length"),
     ],
 )
-def test_damaged_ubjson_is_refused_by_name(content: bytes, message: str) -> None:
+def test_damaged_ubjson_is_refused(content: bytes, message: str) -> None:
     with pytest.raises(ModelFileError, match=message):
         decode_ubjson(content)
 
@@ -267,7 +267,7 @@ def test_ubjson_of_every_type_is_read() -> None:
     assert decode_ubjson(b"[" * MAX_NESTING + b"]" * MAX_NESTING)
 
 
-def test_imported_models_have_rules_that_are_proved_equal(
+def test_rules_of_imported_models_are_verified_equal(
     tmp_path: Path,
 ) -> None:
     model = read_xgboost(path_of("three"))
@@ -276,7 +276,7 @@ def test_imported_models_have_rules_that_are_proved_equal(
     assert model.provenance["xgboost"] == "3.2.0"
 
 
-def test_the_importer_keeps_the_laws_of_its_contract(tmp_path: Path) -> None:
+def test_importer_passes_the_contract_checks(tmp_path: Path) -> None:
     check_importer("xgboost", sources=[path_of("binary"), path_of("vector", ".ubj")])
     assert not recognises_xgboost(tmp_path / "absent.json")
 
@@ -323,7 +323,7 @@ def test_settings_of_the_importer_are_given_like_others(tmp_path: Path) -> None:
         ([path_of("raw"), "--set", "dtype=float64"], "has no setting 'dtype'"),
     ],
 )
-def test_unreadable_models_raise_one_message(
+def test_unreadable_model_exits_with_one_message(
     arguments: list[str], message: str, tmp_path: Path
 ) -> None:
     code, said = run("import", *arguments, "-o", tmp_path / "m.treekit")
@@ -344,7 +344,7 @@ def test_unreadable_models_raise_one_message(
         ("vector.ubj", "python"),  # several outputs
     ],
 )
-def test_every_artifact_is_proved_equal(file: str, target: str, tmp_path: Path) -> None:
+def test_every_artifact_is_verified_equal(file: str, target: str, tmp_path: Path) -> None:
     assert_artifact_equal(FOLDER / file, target, tmp_path)
 
 
@@ -366,7 +366,7 @@ def files(ending: str) -> list[bytes]:
 
 
 @cases(60, 2000)
-def test_a_broken_json_is_refused_or_sound(tmp_path, count):
+def test_broken_json_is_refused_or_read_as_a_valid_model(tmp_path, count):
     def damage(seeds: Sequence[bytes], rng: np.random.Generator) -> bytes:
         return broken_json(pick(rng, seeds), rng)
 
@@ -378,7 +378,7 @@ def test_a_broken_json_is_refused_or_sound(tmp_path, count):
 
 
 @cases(60, 2000)
-def test_a_broken_ubjson_is_refused_or_sound(tmp_path, count):
+def test_broken_ubjson_is_refused_or_read_as_a_valid_model(tmp_path, count):
     broken = Subject("broken_xgboost.ubj", files("ubj"), treekit.read_model, is_sound, broken_bytes)
     refused, read = fuzz(broken, tmp_path, count)
     assert refused

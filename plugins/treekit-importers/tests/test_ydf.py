@@ -73,7 +73,7 @@ def test_predictions_are_within_the_bounds(case: str) -> None:
     assert_equal_predictions(model, told["rows"], told["predictions"], labels)
 
 
-def test_a_tie_of_two_classes_is_the_first() -> None:
+def test_tie_of_two_classes_predicts_the_first() -> None:
     told, model = answers("pairs"), treekit.read_model(FOLDER / "pairs")
     tied = model.predict_proba(told["rows"])[:, 0] == 0.5
     assert tied.any()
@@ -81,7 +81,7 @@ def test_a_tie_of_two_classes_is_the_first() -> None:
     assert set(np.asarray(told["labels"])[tied]) == {model.schema.classes[1]}
 
 
-def test_votes_of_winners_are_counts_of_trees() -> None:
+def test_winner_take_all_probabilities_are_shares_of_trees() -> None:
     model = treekit.read_model(FOLDER / "winners")
     shares = model.predict_proba(answers("winners")["rows"])
     np.testing.assert_array_equal(shares * 4, np.round(shares * 4))
@@ -101,7 +101,7 @@ def test_columns_and_classes_keep_their_names() -> None:
     assert np.any(kinds == Split.SUBSET)
 
 
-def test_margins_and_iterations() -> None:
+def test_margins_and_numbers_of_iterations_are_selected_or_refused() -> None:
     model = treekit.read_model(FOLDER / "three", answer="margins", iterations=2)
     assert model.n_trees == 2 * 3
     assert model.schema.task == "regression"
@@ -112,7 +112,7 @@ def test_margins_and_iterations() -> None:
         treekit.read_model(FOLDER / "winners", answer="margins")
 
 
-def test_oblique_splits_are_refused_by_name() -> None:
+def test_oblique_splits_are_refused() -> None:
     with pytest.raises(ModelError, match=r"sums of columns \(sparse oblique\) on column"):
         treekit.read_model(FOLDER / "oblique")
 
@@ -193,7 +193,7 @@ def test_missing_numbers_take_the_stored_branch(missing: bool, tmp_path: Path) -
 
 @pytest.mark.parametrize("kind", [CONTAINS, BITMAP])
 @pytest.mark.parametrize(("codes", "missing"), [((1,), True), ((0, 1), False), ((0,), False)])
-def test_unseen_categories_are_refused_unless_they_are_missing_ones(
+def test_unseen_categories_are_refused_unless_they_count_as_missing(
     kind: int, codes: tuple[int, ...], missing: bool, tmp_path: Path
 ) -> None:
     packed = (
@@ -237,7 +237,7 @@ def test_unseen_categories_are_missing_where_both_take_one_branch(tmp_path: Path
         ([field(2, 7)], "field 2 of Node"),
     ],
 )
-def test_other_nodes_are_refused(nodes: list[bytes], message: str, tmp_path: Path) -> None:
+def test_unsupported_nodes_are_refused(nodes: list[bytes], message: str, tmp_path: Path) -> None:
     with pytest.raises(TreekitError, match=message):
         one_tree(nodes, tmp_path)
 
@@ -286,7 +286,7 @@ BOOSTED_HEADER = "gradient_boosted_trees_header.pb"
         ("winners", FOREST, field(3, 0) + field(99, 1), "unknown field 99 of random_forest"),
     ],
 )
-def test_other_headers_are_refused(
+def test_unsupported_headers_are_refused(
     case: str, file: str, more: bytes, message: str, tmp_path: Path
 ) -> None:
     path = copy(case, tmp_path)
@@ -304,7 +304,7 @@ def test_other_headers_are_refused(
         (b"BS", "not a sequence of nodes"),
     ],
 )
-def test_other_files_of_nodes_are_refused(start: bytes, message: str, tmp_path: Path) -> None:
+def test_unsupported_node_files_are_refused(start: bytes, message: str, tmp_path: Path) -> None:
     path = write_nodes(copy("sums", tmp_path), [], start=start)
     with pytest.raises(TreekitError, match=message):
         treekit.read_model(path)
@@ -326,7 +326,9 @@ def categories(*items: tuple[bytes, int], size: int) -> bytes:
         (field(1, field(1, 4) + field(6, field(5, 1))), "without a dictionary"),
     ],
 )
-def test_other_categories_are_refused(column: bytes, message: str, tmp_path: Path) -> None:
+def test_unsupported_category_definitions_are_refused(
+    column: bytes, message: str, tmp_path: Path
+) -> None:
     path = copy("sums", tmp_path)
     (path / "data_spec.pb").write_bytes((path / "data_spec.pb").read_bytes() + column)
     with pytest.raises(TreekitError, match=message):
@@ -342,12 +344,12 @@ def test_only_folders_of_models_are_recognised(tmp_path: Path) -> None:
         treekit.read_model(tmp_path)
 
 
-def test_importer_keeps_its_laws() -> None:
+def test_importer_passes_the_contract_checks() -> None:
     check_importer("ydf", sources=[FOLDER / "three", FOLDER / "means"])
 
 
 @cases(60, 2000)
-def test_a_broken_folder_is_refused_or_sound(tmp_path, count):
+def test_broken_folder_is_refused_or_read_as_a_valid_model(tmp_path, count):
     """One file of a folder is broken: the case is its case and file, a line, and its bytes."""
     parts = [
         (case, path.name)
@@ -384,7 +386,7 @@ def test_a_broken_folder_is_refused_or_sound(tmp_path, count):
 
 
 @pytest.mark.parametrize("case", ["winners", "three"])
-def test_a_model_of_the_installed_release_is_equal(case: str) -> None:
+def test_model_of_the_installed_ydf_predicts_equally(case: str) -> None:
     need("ydf")
     made = runpy.run_path(str(Path(__file__).with_name("make_ydf.py")))
     model, rows = made["fit"](case)

@@ -144,7 +144,7 @@ def expected(model: Model, answers: Any, row: int) -> list[Any]:
 
 @pytest.mark.system
 @pytest.mark.parametrize("name", NAMES)
-def test_a_public_engine_predicts_as_the_model(
+def test_dmn_engine_predicts_as_the_model(
     name: str, engine: dict[str, list[dict[str, Any]]]
 ) -> None:
     model = EXTREMES[name]()
@@ -152,7 +152,7 @@ def test_a_public_engine_predicts_as_the_model(
 
 
 @pytest.mark.system
-def test_the_first_of_overlapping_rules_predicts_in_ordered_lists(tmp_path: Path) -> None:
+def test_dmn_of_an_ordered_list_predicts_by_the_first_matching_rule(tmp_path: Path) -> None:
     from dataclasses import replace
 
     need_packages()
@@ -171,7 +171,7 @@ def test_the_first_of_overlapping_rules_predicts_in_ordered_lists(tmp_path: Path
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
-def test_a_bound_parts_decimals_as_the_model_parts_the_numbers_it_reads_them_as(
+def test_decimal_bounds_split_numbers_as_the_model_does(
     dtype: Any,
 ) -> None:
     rng = np.random.default_rng(0)
@@ -192,14 +192,14 @@ def test_a_bound_parts_decimals_as_the_model_parts_the_numbers_it_reads_them_as(
             assert (value <= at) == ((x <= bound) if closed else (x < bound)), (at, x)
 
 
-def test_names_that_feel_cannot_carry_have_variables_of_their_own() -> None:
+def test_names_invalid_in_feel_get_generated_variables() -> None:
     names = ["age", "x2", "a b", "if", "Sum", "色泽", "a-b", "x4", "", "refused", "x'); drop"]
     made = make_feel_names(names, {"refused"})
     assert made == ["age", "x2", "x3", "x4_", "x5", "色泽", "x7", "x4", "x9", "x10", "x11"]
     assert len(set(made)) == len(made)
 
 
-def test_text_is_inert_in_feel_and_in_xml() -> None:
+def test_hostile_text_is_escaped_in_feel_and_xml() -> None:
     text = 'a"\\ ]]>\n<!--&amp;\u2028\U0001f600\x00\ud800'
     assert format_string(text) == (
         '"a\\"\\\\ ]]>\\U00000a<!--&amp;\\U002028\U0001f600\\U000000\\U00d800"'
@@ -215,7 +215,7 @@ def test_text_is_inert_in_feel_and_in_xml() -> None:
     assert format_string(text) in found
 
 
-def test_numbers_have_no_exponent() -> None:
+def test_feel_numbers_have_no_exponent() -> None:
     assert [format_number(x) for x in (1e22, 5e-7, -0.0, 0.1, 3.0)] == [
         *("10000000000000000000000", "0.0000005", "0", "0.1", "3"),
     ]
@@ -248,12 +248,12 @@ def test_files_are_valid_against_the_schema_of_dmn(tmp_path: Path) -> None:
         ("boosted_counts", "the link 'exp'"),
     ],
 )
-def test_models_without_feel_form_are_refused_by_name(name: str, message: str) -> None:
+def test_models_without_feel_form_are_refused(name: str, message: str) -> None:
     with pytest.raises(SettingError, match=message):
         dmn(EXTREMES[name]().rules())
 
 
-def test_a_rule_costs_a_fraction_of_a_millisecond() -> None:
+def test_writing_a_dmn_rule_takes_a_fraction_of_a_millisecond() -> None:
     rules = random_model(1, mixed_schema(), n_trees=1, n_splits=500).rules()
     begin = time.process_time()
     assert dmn(rules)
@@ -394,7 +394,7 @@ def rules_pmml_engine(files: dict[tuple[str, str], Path]) -> dict[tuple[str, str
 
 @pytest.mark.system
 @pytest.mark.parametrize("name", MODELS)
-def test_trees_answer_the_same_labels_and_bits(
+def test_pmml_trees_predict_equal_labels_and_bits(
     name: str, rules_pmml_engine: dict[tuple[str, str], Any]
 ) -> None:
     model, said = MODELS[name](), rules_pmml_engine["pmml", name]
@@ -414,7 +414,7 @@ def test_trees_answer_the_same_labels_and_bits(
 
 @pytest.mark.system
 @pytest.mark.parametrize("name", LISTS)
-def test_rule_sets_answer_by_the_rule_that_fits(
+def test_pmml_rule_sets_predict_by_the_matching_rule(
     name: str, rules_pmml_engine: dict[tuple[str, str], Any]
 ) -> None:
     model, said = MODELS[name](), rules_pmml_engine["pmml-rules", name]
@@ -452,7 +452,7 @@ def test_documents_are_valid_against_the_schema_of_pmml(
 
 
 @pytest.mark.system
-def test_the_first_match_predicts_in_ordered_lists(
+def test_pmml_of_an_ordered_list_predicts_by_the_first_matching_rule(
     rules_pmml_engine: dict[tuple[str, str], Any],
 ) -> None:
     rules, said = ordered(), rules_pmml_engine["ordered", "one_tree"]
@@ -479,20 +479,18 @@ def test_the_first_match_predicts_in_ordered_lists(
         ("one_number", "pmml-rules", "predicts classes"),
     ],
 )
-def test_models_without_exact_pmml_form_are_refused_by_name(
-    name: str, form: str, message: str
-) -> None:
+def test_models_without_exact_pmml_form_are_refused(name: str, form: str, message: str) -> None:
     with pytest.raises(SettingError, match=message):
         pmml(EXTREMES[name](), form)
 
 
-def test_trees_need_the_model() -> None:
+def test_pmml_trees_are_refused_for_rules_without_their_model() -> None:
     rules = one_tree().rules()
     with pytest.raises(SettingError, match="only rules"):
         list(render_listing("pmml", Listing(rules, training_measures(rules))))
 
 
-def test_xml_holds_what_it_is_given_or_shows_it() -> None:
+def test_xml_writer_escapes_text_and_unprintable_characters() -> None:
     from xml.etree import ElementTree as ET
 
     text = "a\r\n\t<b a='1'>&amp;]]>--><!-- \u2028\u202e\x85\U0001f600\""
@@ -510,7 +508,7 @@ def test_xml_holds_what_it_is_given_or_shows_it() -> None:
 
 
 @pytest.mark.parametrize("form", ["pmml", "pmml-rules"])
-def test_a_rule_costs_a_fraction_of_a_millisecond_rules_pmml(form: str) -> None:
+def test_writing_a_pmml_rule_takes_a_fraction_of_a_millisecond(form: str) -> None:
     model = random_model(1, mixed_schema(), n_trees=1, n_splits=500)
     begin = time.process_time()
     assert pmml(model, form)
@@ -555,7 +553,7 @@ def test_every_kind_of_rules_is_written_or_refused(form):
         assert text == "".join(render_listing(form, one))
 
 
-def test_pmml_needs_the_complete_model():
+def test_pmml_is_refused_for_a_part_of_the_model():
     one = make_listing(fruit_model(), tree=0)
     with pytest.raises(SettingError, match="only rules"):
         "".join(render_listing("pmml", one))
@@ -582,7 +580,7 @@ def test_the_suffix_selects_the_form(file, form, tmp_path):
 
 
 @pytest.mark.parametrize("form", ["dmn", "pmml", "pmml-rules"])
-def test_the_contract_is_kept(form):
+def test_documents_pass_the_contract_checks(form):
     check_document(form)
 
 

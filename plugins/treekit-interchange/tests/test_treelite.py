@@ -85,7 +85,7 @@ def test_all_bits_of_extreme_models_and_rows_are_equal(name: str, tmp_path: Path
 
 
 @pytest.mark.parametrize("name", sorted(REFUSED))
-def test_what_treelite_cannot_express_is_refused_by_name(name: str) -> None:
+def test_what_treelite_cannot_express_is_refused(name: str) -> None:
     with pytest.raises(ExportError, match=r"Treelite .*: export to onnx, c or python") as error:
         export_treelite(EXTREMES[name](), "model")
     assert REFUSED[name] in str(error.value)
@@ -98,7 +98,7 @@ def test_treelite_writes_back_the_bytes_that_it_reads(name: str) -> None:
     assert again[12:] == content[12:]  # after the version
 
 
-def test_builder_of_treelite_makes_the_same_tree() -> None:
+def test_checkpoint_equals_the_tree_of_the_treelite_builder() -> None:
     schema = Schema(mixed_schema().columns[:1], task="regression", dtype="float64")
     split = threshold(0, 2.5, leaf(1.0), leaf(4.0), missing=1)
     content = export_treelite(make_model(schema, [build_tree(split, schema)]), "model")["model.tl"]
@@ -128,7 +128,7 @@ def test_builder_of_treelite_makes_the_same_tree() -> None:
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("n_trees", [1, 3, 7, 64, 100, 1000, 99_999])
-def test_outputs_of_votes_are_within_the_bound(dtype: Any, n_trees: int) -> None:
+def test_vote_probabilities_are_within_the_bound(dtype: Any, n_trees: int) -> None:
     total = count_tree_units(n_trees, dtype) * n_trees
     scale, bound = compute_vote_scale(total), bound_vote_error(total)
     assert 0.0 <= bound < 2.0**-28 + n_trees * 2.0**-53
@@ -140,7 +140,7 @@ def test_outputs_of_votes_are_within_the_bound(dtype: Any, n_trees: int) -> None
         assert abs(p - some / total) <= (bound + 2.0**-53) * (some / total)
 
 
-def test_outputs_of_a_power_of_two_of_trees_are_the_probabilities() -> None:
+def test_probabilities_are_exact_for_a_power_of_two_of_trees() -> None:
     for n_trees in (1, 2, 8):
         model = random_model(7, mixed_schema(), n_trees=n_trees)
         rows = extreme_rows(model)
@@ -169,7 +169,7 @@ def test_link_functions_of_treelite_are_within_their_bounds(name: str) -> None:
     assert np.all(differences <= LINKED[name] + relative * np.abs(want))
 
 
-def test_attributes_hold_columns_and_classes() -> None:
+def test_checkpoint_attributes_hold_columns_and_classes() -> None:
     model = EXTREMES["several_labels"]()
     accessor = read(model).get_header_accessor()
     attributes = json.loads(str(accessor.get_field("attributes")))["treekit"]
@@ -179,11 +179,11 @@ def test_attributes_hold_columns_and_classes() -> None:
     ]
 
 
-def test_exporter_keeps_its_laws() -> None:
+def test_exporter_passes_the_contract_checks() -> None:
     check_exporter("treelite")
 
 
-def test_verify_names_a_changed_checkpoint(tmp_path: Path) -> None:
+def test_verify_reports_a_changed_checkpoint(tmp_path: Path) -> None:
     model = EXTREMES["mixed"]()
     path = write(model, tmp_path)
     assert verify(model, [path]).equal

@@ -85,7 +85,7 @@ def histogram_of(root, table=ROWS, **options):
     return plot(model_of(root), table=table, **options).nodes[0].histogram
 
 
-def test_no_bin_of_a_number_lies_on_both_sides_of_the_split():
+def test_histogram_bins_do_not_cross_the_threshold():
     found = histogram_of(threshold("density", 0.25, NO, YES))
     left = round(found.split_at * len(found.bars))
     assert found.split_at * len(found.bars) == pytest.approx(left)
@@ -107,7 +107,7 @@ def test_a_split_of_several_columns_has_no_histogram():
     assert histogram_of(oblique({"density": 1.0, "sugar": 1.0}, 0.5, NO, YES)) is None
 
 
-def test_the_heaviest_categories_are_drawn():
+def test_categories_with_the_largest_weight_are_drawn():
     names = tuple(f"c{i}" for i in range(30))
     schema = Schema((Column("c", "nominal", names),), target="good", classes=("no", "yes"))
     root = subset("c", list(names[:15]), NO, YES)
@@ -170,7 +170,7 @@ def test_several_targets_are_counted_without_classes():
     assert sum(map(sum, picture.nodes[0].histogram.bars)) == 20
 
 
-def test_a_row_with_a_missing_value_marks_each_branch_of_fractional_instances():
+def test_row_with_a_missing_value_marks_every_branch_of_fractional_instances():
     model = model_of(threshold("density", 0.25, NO, YES), missing="fractional")
     picture = plot(model, row={"sugar": 1.0}, table=ROWS)
     assert [node.marked for node in picture.nodes] == [True, True, True]
@@ -199,7 +199,7 @@ def test_the_path_of_a_row_is_marked_and_shows_its_values():
     assert color == pytest.approx(0.75)  # of green | black
 
 
-def test_a_missing_cell_of_the_row_is_named():
+def test_missing_cell_of_the_row_is_labelled_missing():
     picture = plot(model_of(threshold("density", 0.25, NO, YES)), row={"sugar": 1.0})
     assert picture.nodes[0].cell == "missing"
     assert sum(node.marked for node in picture.nodes) == 2
@@ -219,7 +219,7 @@ def tree() -> Model:
     return treekit.train(demo_table(), DEMO_TARGET, pruner="cost_complexity", seed=0)
 
 
-def test_the_roc_curve_is_that_of_scikit_learn(tree: Model):
+def test_roc_curve_equals_scikit_learn(tree: Model):
     chart = plot_roc(evaluate_model(tree, demo_table()))
     (curve,) = (series for series in chart.series if series.name)
     truth = read_table(demo_table()).get_typed_cells(DEMO_TARGET) == "yes"
@@ -248,7 +248,7 @@ def test_curves_need_classes():
 # ---------------------------------------------------------------- importances
 
 
-def test_intervals_are_those_of_the_mean_of_the_shuffles():
+def test_intervals_are_of_the_mean_over_permutations():
     from scipy.stats import t
 
     drops = np.array([[0.1, 0.2, 0.15], [0.0, 0.0, 0.0]])
@@ -263,7 +263,7 @@ def test_intervals_are_those_of_the_mean_of_the_shuffles():
     assert plot_importances(found).series[0].intervals[0] == pytest.approx(wanted)
 
 
-def test_bars_are_sorted_and_the_rest_is_counted(tree: Model):
+def test_importance_bars_are_sorted_and_omitted_columns_are_counted(tree: Model):
     gains = treekit.gain_importances(tree)
     chart = plot_importances(tree, most=3)
     values = [value for value, _ in chart.series[0].points]
@@ -286,7 +286,7 @@ def test_the_pruning_path_marks_the_chosen_tree(tree: Model):
     assert widths == pytest.approx(sequence["cv_standard_error"])
 
 
-def test_a_long_pruning_path_is_a_line_in_an_area():
+def test_long_pruning_path_is_drawn_as_a_line():
     rng = np.random.default_rng(0)
     x = rng.random(200)
     table = {"x": x, "y": x + rng.normal(0, 0.3, 200)}
@@ -311,7 +311,7 @@ def test_a_tree_that_was_not_pruned_has_no_path():
     st.lists(st.floats(-1e12, 1e12), min_size=1, max_size=9),
     st.booleans(),
 )
-def test_the_ticks_of_an_axis_hold_all_values(values: list[float], zero: bool):
+def test_axis_ticks_enclose_all_values(values: list[float], zero: bool):
     axis = make_axis("x", values, zero=zero)
     slack = 1e-6 * (axis.high - axis.low)
     assert axis.low - slack <= min(values) <= max(values) <= axis.high + slack
@@ -335,7 +335,7 @@ def chart_of(text: str) -> Chart:
 
 
 @pytest.mark.parametrize("name", [name for name in HOSTILE if len(name) < 100 and name.strip()])
-def test_hostile_names_stay_text_in_charts(name: str):
+def test_hostile_names_are_escaped_in_charts(name: str):
     label = f"{name}!"  # some names are missing values where they are cells
     columns = (Column(name), Column("x", "nominal", (label, "b")))
     schema = Schema(columns, target="y", classes=(label, "yes"))

@@ -65,7 +65,7 @@ def test_pictures_have_the_stored_digests(name):
     assert made["picture"] == stored_lines()[name]["picture"]
 
 
-def test_the_picture_of_the_readme_is_the_model_s(horses):
+def test_picture_of_the_readme_is_drawn_from_the_model(horses):
     # After a wanted change, copy the new one there.
     picture = re.search(r'<img src="(.*?)"', (ROOT / "README.md").read_text(encoding="utf-8"))
     assert picture is not None
@@ -73,7 +73,7 @@ def test_the_picture_of_the_readme_is_the_model_s(horses):
 
 
 @pytest.mark.parametrize("form", PICTURES)
-def test_the_contract_is_kept(form):
+def test_documents_pass_the_contract_checks(form):
     check_document(form)
 
 
@@ -103,7 +103,7 @@ def test_the_suffix_selects_the_picture(tmp_path, horses):
         assert path.read_text(encoding="utf-8") == text, name
 
 
-def test_settings_of_a_picture_are_those_of_the_function():
+def test_picture_settings_act_as_the_parameters_of_plot():
     model, row = small(), {"density": 0.1, "color": "black"}
     table = {"density": [0.1, 0.9], "color": ["black"] * 2, "sugar": [1.0, 0.2], "good": ["no"] * 2}
     bare, listed = make_listing(model, with_rules=False), make_listing(model, table=table)
@@ -139,19 +139,19 @@ def test_settings_of_a_picture_are_those_of_the_function():
         ({"max_boxes": 0}, SettingError, "an integer of at least 1"),
     ],
 )
-def test_models_that_cannot_be_drawn_are_named(settings, error, said):
+def test_models_that_cannot_be_drawn_are_refused(settings, error, said):
     with pytest.raises(error, match=re.escape(said)):
         drawn("svg", make_listing(small(), with_rules=False), **settings)
 
 
-def test_a_row_beyond_the_table_is_named(horses):
+def test_row_beyond_the_table_is_refused(horses):
     listing = make_listing(horses, table=demo_table(), measured=False)
     with pytest.raises(SettingError, match="there is no row 368; rows are numbered from 0 to 367"):
         drawn("svg", listing, row="368")
 
 
 @pytest.mark.parametrize("form", PICTURES)
-def test_pictures_are_of_models(form):
+def test_pictures_are_refused_for_rules_without_a_model(form):
     with pytest.raises(SettingError, match="only rules are given"):
         drawn(form, make_listing(small().rules(), table=None))
 
@@ -165,7 +165,7 @@ def test_pictures_are_of_models(form):
         ("importances", {"tree": 0}, "is of the whole model; leave --tree out"),
     ],
 )
-def test_charts_name_what_they_need(form, options, said, horses):
+def test_charts_without_their_required_inputs_are_refused(form, options, said, horses):
     with pytest.raises(SettingError, match=re.escape(said)):
         drawn(form, make_listing(horses, measured=False, **options))
 
@@ -177,7 +177,7 @@ def test_a_chart_draws_the_most_important_columns(horses):
     assert setting.default == MOST_COLUMNS
 
 
-def test_the_rules_command_draws(tmp_path, horses):
+def test_rules_command_writes_pictures(tmp_path, horses):
     path = tmp_path / "m.treekit"
     boosted().save(path)
 
@@ -203,7 +203,7 @@ def test_a_notebook_without_the_plugin_shows_the_text(horses, monkeypatch):
     assert horses._repr_html_() is None
 
 
-def test_a_picture_of_a_sum_states_what_is_added():
+def test_picture_of_a_boosted_tree_states_the_added_leaf_values():
     model = boosted(("a", "b", "c"))
     picture = plot(model, tree=1).svg()
     added = np.ldexp(float(model.tree_units(1)[0, 0]), model.exponent)

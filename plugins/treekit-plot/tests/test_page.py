@@ -16,13 +16,13 @@ browser, faulty, page, served = core.browser, core.faulty, core.page, core.serve
 PICTURE = "document.querySelectorAll('#picture svg > g > rect[stroke-width=\"3\"]').length"
 
 # The page with pictures: their names are hostile, their width is that of the screen.
-test_names = core.test_hostile_names_are_text_and_nothing_else
-test_small_screens = core.test_a_telephone_shows_all_without_scrolling_sideways
-test_keyboard = core.test_the_keyboard_alone_reaches_everything_and_leaves_it_again
-test_print = core.test_print_hides_what_is_for_the_screen
+test_names = core.test_hostile_names_are_shown_as_text
+test_small_screens = core.test_page_fits_a_phone_without_horizontal_scrolling
+test_keyboard = core.test_every_control_is_reached_and_left_by_keyboard
+test_print = core.test_print_hides_screen_controls
 
 
-def test_a_picture_marks_the_way_and_can_do_nothing(served):
+def test_picture_marks_the_decision_path_and_is_sandboxed(served):
     tree = served.models["melon"].trees[0]
     reply = core.picture(served, path=str(tree.leaves[-1]), lang="zh")
     assert reply.headers["content-type"].startswith("image/svg+xml")
@@ -41,7 +41,7 @@ def test_a_picture_marks_the_way_and_can_do_nothing(served):
         ({"view": "way"}, "'way' (only if nodes are marked)"),
     ],
 )
-def test_a_picture_that_cannot_be_is_refused_by_name(served, query, said):
+def test_invalid_picture_request_returns_400_with_the_reason(served, query, said):
     reply = core.picture(served, **query)
     assert (reply.status_code, said in reply.json()["error"]) == (400, True), reply.text
 
@@ -63,7 +63,7 @@ def test_an_unreadably_large_picture_is_refused(served):
 
 
 @pytest.mark.system
-def test_the_picture_is_that_of_the_row(page):
+def test_picture_shows_the_decision_path_of_the_row(page):
     page.open("melon", row=json.dumps({"density": "0.5", "sugar": "2"}))
     row = core.ROW | {"density": 0.5, "sugar": 2.0}
     explained = page.served.models["melon"].explain(row, changes=0)
@@ -73,7 +73,7 @@ def test_the_picture_is_that_of_the_row(page):
 
 
 @pytest.mark.system
-def test_the_picture_is_that_of_the_chosen_tree(page):
+def test_picture_shows_the_chosen_tree(page):
     page.open("forest", row=json.dumps({"density": "0.6", "sugar": "9"}))
     page.wait(f"{PICTURE} === 3")
     page.ask(
@@ -85,7 +85,7 @@ def test_the_picture_is_that_of_the_chosen_tree(page):
 
 
 @pytest.mark.system
-def test_the_token_is_sent_for_the_picture(faulty):
+def test_page_sends_the_token_with_the_picture_request(faulty):
     moods = faulty.served.moods
     moods.token = b"Bearer s3cret"
     faulty.open("melon", wait=False)

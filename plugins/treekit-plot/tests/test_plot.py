@@ -98,14 +98,14 @@ def test_a_threshold_is_exact_and_states_the_branch_of_missing_values():
     )
 
 
-def test_a_subset_names_the_levels_of_its_first_branch():
+def test_categorical_split_lists_the_categories_of_its_first_branch():
     assert asked(subset("color", ["green", "black"], NO, YES)) == (
         "color is green or black",
         [("yes", ""), ("no", "or missing")],
     )
 
 
-def test_branches_of_a_multiway_split_are_named_by_their_levels():
+def test_multiway_branches_are_labelled_with_their_categories():
     split = multiway("color", {"green": NO, "white": YES, "black": NO}, missing=1)
     assert asked(split) == ("color = ?", [("green", ""), ("white", "or missing"), ("black", "")])
 
@@ -124,7 +124,7 @@ def test_an_oblique_split_is_a_sum():
     assert asked(split)[0] == "0.125 × density − 2 × sugar ≤ -1e-09"
 
 
-def test_surrogates_stand_below_the_question_as_conditions_of_the_first_branch():
+def test_surrogates_are_listed_below_the_split_condition():
     surrogates = [
         Surrogate("sugar", 0.125, below=1),
         Surrogate("color", levels={"green": 0, "white": 1}),
@@ -140,20 +140,20 @@ def test_surrogates_stand_below_the_question_as_conditions_of_the_first_branch()
 
 
 @pytest.mark.parametrize("missing", ["fractional", "error"])
-def test_without_a_side_for_missing_values_none_is_named(missing: str):
+def test_branches_do_not_mention_missing_values_if_neither_takes_them(missing: str):
     split = threshold("density", 0.25, NO, YES)
     assert asked(split, missing=missing)[1] == [("yes", ""), ("no", "")]
     (note,) = plot(model_of(split, missing=missing)).notes
     assert ("in proportion" if missing == "fractional" else "is refused") in note
 
 
-def test_levels_that_were_absent_follow_the_missing_values_or_have_a_side_of_their_own():
+def test_absent_categories_follow_missing_values_or_are_labelled_any_other():
     split = subset("color", ["green"], NO, YES, missing=1, absent=["white"])
     assert asked(split)[1] == [("yes", ""), ("no", "or missing")]
     assert asked(split, missing="error")[1] == [("yes", ""), ("no", "or any other")]
 
 
-def test_a_tooltip_shows_the_whole_condition_of_a_branch():
+def test_tooltip_shows_the_complete_condition_of_a_branch():
     split = threshold("density", 0.25, subset("color", ["green"], NO, YES), is_missing(2, YES, NO))
     said = [text.splitlines()[0] for text in hovers(plot(model_of(split)))[1:]]
     assert said == [
@@ -178,7 +178,7 @@ def test_a_leaf_without_training_rows_is_dashed_with_a_note():
     assert [frame.get("stroke-dasharray") for frame in frames] == [None, "4 3", None]
 
 
-def test_shares_and_weights_are_those_of_the_training_rows():
+def test_shares_and_weights_equal_those_of_the_training_rows():
     picture = plot(model_of(threshold("density", 0.25, NO, YES)))
     shown = texts(picture)
     assert {"100% · 8", "37.5% · 3", "62.5% · 5"} <= set(shown)
@@ -187,7 +187,7 @@ def test_shares_and_weights_are_those_of_the_training_rows():
 
 @settings(max_examples=examples(25))
 @given(models())
-def test_leaves_and_rules_state_the_same(model: Model):
+def test_leaves_state_the_predictions_and_weights_of_the_rules(model: Model):
     for number in range(model.n_trees):
         picture = plot(model, tree=number, max_depth=None)
         leaves = {n.node: at for at, n in enumerate(picture.nodes) if n.question is None}
@@ -202,7 +202,7 @@ def test_leaves_and_rules_state_the_same(model: Model):
                 assert answer.text == format_picture_label(rule.label)
 
 
-def test_costs_decide_the_prediction_of_a_leaf():
+def test_leaf_shows_the_prediction_of_least_expected_cost():
     split = threshold("density", 0.25, leaf([4, 1]), leaf([9, 1]))
     picture = plot(model_of(split, costs=[[0, 1], [5, 0]]))
     assert [answer.text for answer in picture.targets[0].answers] == ["no", "yes", "no"]
@@ -217,7 +217,7 @@ def test_every_output_has_a_bar_and_a_line():
     assert {"p", "q", "1", "2", "3"} <= set(texts(picture))
 
 
-def test_numbers_are_exact_or_marked_and_stand_on_one_scale():
+def test_rounded_predictions_are_marked_and_share_one_scale():
     schema = Schema(SCHEMA.columns, target="price", task="regression")
     split = threshold("density", 0.5, leaf(-2.5), threshold("sugar", 1, leaf(10), leaf(1 / 3)))
     (target,) = plot(model_of(split, schema=schema)).targets
@@ -228,14 +228,14 @@ def test_numbers_are_exact_or_marked_and_stand_on_one_scale():
     assert float(target.answers[4].exact) == pytest.approx(1 / 3)
 
 
-def test_numbers_at_the_ends_of_the_range_have_places():
+def test_predictions_near_the_float_limits_have_finite_positions():
     schema = Schema(SCHEMA.columns, task="regression", dtype="float64")
     split = threshold("density", 0.5, leaf(-1.5e308), leaf(1.7e308))
     (target,) = plot(model_of(split, schema=schema)).targets
     assert [answer.position for answer in target.answers][1:] == [0.0, 1.0]
 
 
-def test_many_classes_share_one_colour_and_no_weight_is_lost():
+def test_classes_beyond_the_palette_share_one_bar_with_their_total_weight():
     weights = [float(i) for i in range(1, 31)]
     schema = Schema(SCHEMA.columns, classes=tuple(f"c{i}" for i in range(30)))
     (target,) = plot(model_of(leaf(weights), schema=schema)).targets
@@ -249,7 +249,7 @@ def test_many_classes_share_one_colour_and_no_weight_is_lost():
 
 @settings(max_examples=examples(40))
 @given(models(max_trees=1), st.integers(0, 5))
-def test_a_cut_counts_the_leaves_that_it_hides(model: Model, depth: int):
+def test_max_depth_counts_the_hidden_leaves_of_each_cut(model: Model, depth: int):
     tree = model.trees[0]
     picture = plot(model, max_depth=depth)
     assert [n.node for n in picture.nodes] == np.flatnonzero(tree.depths <= depth).tolist()
@@ -284,7 +284,7 @@ def test_a_large_tree_is_cut_with_a_note():
     )
 
 
-def test_a_small_tree_is_drawn_whole():
+def test_small_tree_is_drawn_completely():
     picture = plot(model_of(threshold("density", 0.25, NO, YES)))
     assert not any("Cut" in note for note in picture.notes)
 
@@ -297,7 +297,7 @@ def bold(picture: Picture, tag: str) -> int:
     )
 
 
-def test_a_marked_node_marks_the_way_from_the_root():
+def test_marking_a_node_highlights_its_path_from_the_root():
     model = random_model(5, mixed_schema(), n_trees=1, n_splits=12)
     tree = model.trees[0]
     for node in (0, int(tree.leaves[-1]), int(tree.leaves[2])):
@@ -312,7 +312,7 @@ def test_a_marked_node_marks_the_way_from_the_root():
     assert bold(plot(model, max_depth=None), "rect") == 0
 
 
-def test_the_way_alone_is_drawn_with_what_branches_off_it():
+def test_only_the_marked_path_and_its_siblings_are_drawn_in_a_large_tree():
     model = random_model(5, mixed_schema(), n_trees=1, n_splits=60)
     tree = model.trees[0]
     leaf_node = int(tree.leaves[len(tree.leaves) // 2])
@@ -331,7 +331,7 @@ def test_the_way_alone_is_drawn_with_what_branches_off_it():
     assert asked == way - set(tree.leaves.tolist())
 
 
-def test_a_path_with_very_many_levels_is_cut_with_a_note():
+def test_very_long_path_is_truncated_with_a_note():
     model = chain(MAX_PATH_DEPTH + 20, mixed_schema())
     tree = model.trees[0]
     deepest = int(np.argmax(tree.depths))
@@ -372,7 +372,7 @@ def boxes(picture: Picture) -> list[tuple[float, float, float, float]]:
 
 @settings(max_examples=examples(25))
 @given(models())
-def test_boxes_lie_on_the_paper_and_never_on_each_other(model: Model):
+def test_boxes_lie_within_the_picture_without_overlap(model: Model):
     picture = plot(model, max_depth=None)
     root = parsed(picture)
     width, height = float(root.get("width")), float(root.get("height"))
@@ -398,19 +398,19 @@ def test_text_stays_within_its_box_by_the_estimate_of_its_width():
 @pytest.mark.parametrize(
     ("text", "em"), [("瓜", 1.0), ("ㅎ", 1.0), ("🍉", 1.0), ("e\u0301", 0.65), ("\u0301", 0.0)]
 )
-def test_widths_know_square_and_combining_characters(text: str, em: float):
+def test_text_widths_respect_wide_and_combining_characters(text: str, em: float):
     assert estimate_text_width(text, 100) == pytest.approx(100 * em, abs=5)
 
 
 @given(st.text(max_size=60), st.floats(20, 300))
-def test_clipped_text_fits_and_is_a_beginning(text: str, width: float):
+def test_clipped_text_fits_and_is_a_prefix(text: str, width: float):
     short = clip_text(text, width, 13)
     assert estimate_text_width(short, 13) <= max(width, estimate_text_width("…", 13))
     assert short == text or text.startswith(short[:-1].rstrip())
 
 
 @given(st.lists(st.text("abcW瓜", min_size=1, max_size=8), min_size=1, max_size=12))
-def test_wrapped_text_loses_nothing_but_behind_an_ellipsis(words: list[str]):
+def test_wrapped_text_is_complete_unless_it_ends_in_an_ellipsis(words: list[str]):
     text = " ".join(words)
     lines = wrap_text(text, 120, 13, 3)
     assert len(lines) <= 3
@@ -435,12 +435,12 @@ def contrast(a: str, b: str) -> float:
 
 
 @pytest.mark.parametrize("entry", range(9))
-def test_numbers_on_bars_can_be_read(entry: int):
+def test_numbers_on_bars_have_sufficient_contrast(entry: int):
     assert contrast(class_colour(entry), ink_on(class_colour(entry))) >= 4.5
 
 
 @pytest.mark.parametrize("entry", range(2))
-def test_the_first_classes_differ_in_print_without_colour(entry: int):
+def test_colours_of_the_first_classes_differ_in_grey(entry: int):
     assert contrast(class_colour(entry), class_colour(entry + 1)) >= 1.5
 
 
@@ -452,7 +452,7 @@ def test_a_picture_has_a_role_a_title_and_a_description():
     assert root[1].text == "2 leaves, depth 1; density ≤ 0.25 asks first."
 
 
-def test_the_picture_brings_its_own_paper():
+def test_picture_has_an_opaque_background():
     root = parsed(plot(model_of(NO)))
     paper = root.find(f"{SVG}rect")
     assert (paper.get("fill"), paper.get("width")) == (PAPER, root.get("width"))
@@ -463,7 +463,7 @@ def test_the_picture_brings_its_own_paper():
 ALLOWED = {"svg", "title", "desc", "rect", "g", "path", "text", "tspan", "circle"}
 
 
-def test_hostile_names_stay_text():
+def test_hostile_names_are_escaped():
     model = hostile_model()
     for tree in range(0, model.n_trees, 5):
         picture = plot(model, tree=tree)
@@ -479,7 +479,7 @@ def test_hostile_names_stay_text():
 
 
 @pytest.mark.parametrize("name", [name for name in HOSTILE if len(name) < 100])
-def test_a_name_is_shown_as_it_is_or_quoted(name: str):
+def test_names_are_shown_unchanged_or_quoted(name: str):
     shown = format_picture_label(name)
     assert shown.isprintable() or set(shown) - {c for c in shown if c.isprintable()} <= {
         "\u2068",
@@ -492,7 +492,7 @@ def test_a_name_is_shown_as_it_is_or_quoted(name: str):
 
 
 @given(st.text())
-def test_any_text_survives_xml_and_dot(text: str):
+def test_any_text_is_escaped_for_xml_and_dot(text: str):
     legal = "".join(c if re.match(r"[\t\n\r -\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]", c)
                     else "\ufffd" for c in text)  # fmt: skip
     assert (ET.fromstring(element("text", escaped(text))).text or "") == legal
@@ -517,7 +517,7 @@ def test_right_to_left_names_keep_numbers_in_their_places():
     assert format_picture_label("وزن") == "\u2068وزن\u2069"
 
 
-def test_long_names_and_lists_have_an_end():
+def test_long_names_and_lists_are_truncated():
     assert len(format_picture_label("x" * 5000)) == 200
     english = load_language()
     assert join_choices(["aa", "bb", "cc"], english) == "aa, bb or cc"
@@ -534,14 +534,14 @@ def test_values_are_exact_or_marked(value: float, text: str):
 
 
 @pytest.mark.parametrize(("share", "text"), [(1, "100%"), (1 / 17, "5.88%"), (1e-6, "< 0.01%")])
-def test_shares_are_rounded_to_be_read(share: float, text: str):
+def test_percentages_are_rounded(share: float, text: str):
     assert format_rounded_percent(share) == text
 
 
 # ---------------------------------------------------------------- DOT
 
 
-def test_dot_and_the_picture_show_the_same():
+def test_dot_output_has_the_labels_of_the_picture():
     split = multiway("color", {"green": NO, "black": leaf([0, 1], weight=0), "white": YES})
     nodes, edges = read_dot(plot(model_of(split)).dot())
     assert nodes["n0"]["label"] == "color = ?\nyes\nno 3 · yes 6\n100% · 8"
@@ -562,7 +562,7 @@ def test_dot_of_hostile_names_is_read_as_graphviz_reads_it():
 # ---------------------------------------------------------------- the front doors
 
 
-def test_python_draws_writes_and_shows(tmp_path: Path):
+def test_python_api_draws_writes_and_displays_pictures(tmp_path: Path):
     model = treekit.train(MELONS / "watermelon_3.0.csv", "好瓜", ignore=["编号"], seed=0)
     place = tmp_path / "deep" / "tree.svg"
     picture = plot(model, place, language="zh")
@@ -602,7 +602,7 @@ def test_an_estimator_is_drawn_by_its_model():
         ({"path": "tree.png"}, "must end in .svg or .dot"),
     ],
 )
-def test_models_that_cannot_be_drawn_are_named(options: dict, said: str):
+def test_models_that_cannot_be_drawn_are_refused(options: dict, said: str):
     with pytest.raises(SettingError, match=re.escape(said)):
         plot(model_of(NO), **options)
 
@@ -677,7 +677,7 @@ def levels(first: list[int], count: list[int]) -> list[list[int]]:
 
 
 @given(drawings())
-def test_nodes_stand_where_the_slow_way_puts_them(drawing):
+def test_node_positions_equal_the_slow_layout(drawing):
     assert compute_centres(*drawing, 1.0, 3.0) == pytest.approx(
         slowly(*drawing, 1.0, 3.0), abs=1e-6
     )
@@ -693,7 +693,7 @@ def test_nodes_of_a_level_keep_their_order_and_their_distance(drawing):
 
 
 @given(drawings())
-def test_a_parent_stands_over_the_middle_of_its_children_and_nothing_left_of_zero(drawing):
+def test_parents_are_centred_over_children_and_positions_start_at_zero(drawing):
     first, count, widths = drawing
     x = compute_centres(first, count, widths, 2.0)
     for node, n in enumerate(count):
@@ -703,7 +703,7 @@ def test_a_parent_stands_over_the_middle_of_its_children_and_nothing_left_of_zer
 
 
 @given(drawings())
-def test_equal_subtrees_are_drawn_equally_wherever_they_hang(drawing):
+def test_equal_subtrees_are_drawn_equally_at_any_position(drawing):
     first, count, widths = drawing
     n = len(first)
     # Twice the same tree below one root: the levels of both stay side by side.
@@ -759,7 +759,7 @@ def full(size: int) -> list[int]:
 
 
 @pytest.mark.parametrize("shape", [lambda n: comb(n, lean=0), lambda n: comb(n, lean=1), full])
-def test_the_work_grows_with_the_nodes_and_no_faster(shape):
+def test_layout_time_is_linear_in_the_number_of_nodes(shape):
     def reads(size: int) -> float:
         first = shape(size)
         CountedList.reads = 0

@@ -20,12 +20,12 @@ def forest(data, **settings):
     return treekit.train(data, "y", splitter="random_threshold", **(defaults | settings))
 
 
-def test_treekit_finds_it_through_its_distribution():
+def test_splitter_is_registered_by_its_distribution():
     component = registry.list("splitter")["random_threshold"]
     assert component.distribution == "treekit-random-threshold"
 
 
-def test_trees_have_the_size_and_the_forest_the_accuracy_of_extra_trees():
+def test_tree_size_and_forest_accuracy_match_extra_trees():
     data, new = table(3000, 1), table(3000, 1)
     fit, test = slice(0, 2000), slice(2000, 3000)
     train = {name: column[fit] for name, column in data.items()}
@@ -41,7 +41,7 @@ def test_trees_have_the_size_and_the_forest_the_accuracy_of_extra_trees():
     assert accuracy > np.mean([model.score(x[test], new["y"][test]) for model in theirs]) - 0.02
 
 
-def test_thresholds_fall_anywhere_between_the_smallest_and_the_largest_value():
+def test_thresholds_are_drawn_between_the_smallest_and_largest_value():
     data = {"x": [0.0, 1.0], "y": ["a", "b"]}
     cuts = [forest(data, trees=1, seed=seed).trees[0].threshold[0] for seed in range(200)]
     assert 0.0 <= min(cuts) < 0.1
@@ -60,7 +60,7 @@ def test_only_the_requested_number_of_columns_is_tried():
     assert [int(tree.feature[0]) for tree in every.trees].count(0) > 50
 
 
-def test_levels_draw_sides_and_missing_values_take_the_better_one():
+def test_categories_draw_branches_and_missing_values_take_the_better_one():
     data = {"c": ["a", "b", "c", None] * 50, "y": [0, 1, 1, 0] * 50}
     model = forest(data, trees=20)
     assert list(model.predict({"c": ["a", "b", "c", None]})) == [0, 1, 1, 0]
@@ -77,13 +77,13 @@ def test_both_sides_of_a_split_reach_the_minimum_weight():
         assert tree.weight[tree.leaves].min() >= 20
 
 
-def test_the_same_seed_gives_the_same_forest_whatever_the_threads():
+def test_same_seed_grows_the_same_forest_for_any_number_of_threads():
     data = table(400, 3, missing=0.1)
     one, two = forest(data, n_jobs=1), forest(data, n_jobs=2)
     assert np.array_equal(one.units, two.units)
 
 
-def test_its_model_is_exported_and_runs_without_the_plugin(tmp_path):
+def test_exports_are_verified_equal(tmp_path):
     model = forest(table(300, 4, missing=0.1), trees=5)
     files = [treekit.export(model, "onnx", tmp_path / "m.onnx")[0]]
     files += [treekit.export(model, "python", tmp_path / "m.py")[0]]

@@ -201,7 +201,7 @@ def ground_for(table: oracle.Table, weights: np.ndarray | None = None) -> Any:
     return make_row_sets(make_coded_dataset(np.array(table.rows), y, schema, weights))
 
 
-def test_the_chosen_subset_is_the_shortest_of_all() -> None:
+def test_selected_rules_have_the_least_description_length_of_all_subsets() -> None:
     for seed in range(3):
         table, rules = rules_of(seed, MAX_EXHAUSTIVE - 2)
         ground = ground_for(table)
@@ -211,7 +211,7 @@ def test_the_chosen_subset_is_the_shortest_of_all() -> None:
         assert found == pytest.approx(oracle.best_subset(table, rules, 1), abs=1e-9)
 
 
-def test_of_many_rules_no_single_one_more_or_less_is_shorter() -> None:
+def test_adding_or_removing_a_rule_does_not_shorten_the_description() -> None:
     sizes = []
     for seed in range(4):
         table, rules = rules_of(seed, 24)
@@ -232,7 +232,7 @@ def test_of_many_rules_no_single_one_more_or_less_is_shorter() -> None:
 
 
 @pytest.mark.parametrize("most", [None, 3])
-def test_lists_are_ordered_and_shortened_as_the_oracle_does(most: int | None) -> None:
+def test_rule_order_and_length_equal_the_oracle(most: int | None) -> None:
     dropped = 0
     for seed in range(10):
         table, rules = rules_of(seed, 9)
@@ -248,7 +248,7 @@ def test_lists_are_ordered_and_shortened_as_the_oracle_does(most: int | None) ->
     assert dropped > 10
 
 
-def test_rows_of_whole_weights_count_as_so_many_rows() -> None:
+def test_integer_weights_equal_repeated_rows() -> None:
     model, rows = planted(3)
     weights = np.random.default_rng(0).integers(0, 4, rows.n_rows)
     once = c45rules(model, replace(rows, weights=weights.astype(float)))
@@ -260,7 +260,7 @@ def test_rows_of_whole_weights_count_as_so_many_rows() -> None:
     np.testing.assert_allclose(parts.rules.support.sum(), weights.sum() * 0.1)
 
 
-def test_a_list_has_at_most_the_requested_length_and_is_scored_on_the_given_rows() -> None:
+def test_list_has_at_most_the_requested_length_and_scores_of_given_rows() -> None:
     model, rows = planted(5, 300)
     free = c45rules(model, rows)
     for most in range(free.n_rules + 1):
@@ -303,7 +303,7 @@ def both_or_both() -> tuple[Model, Dataset]:
     return make_model(schema, [tree]), make_coded_dataset(rows, y.astype(np.int32), schema)
 
 
-def test_a_disjunction_is_a_rule_for_each_of_its_parts() -> None:
+def test_disjunction_is_learned_as_one_rule_per_conjunction() -> None:
     model, rows = both_or_both()
     found = c45rules(model, rows)
     assert model.n_leaves == 10
@@ -327,7 +327,7 @@ def test_a_disjunction_is_a_rule_for_each_of_its_parts() -> None:
     ]
 
 
-def test_paths_of_several_trees_are_put_together() -> None:
+def test_duplicate_paths_of_a_forest_give_the_rules_of_one_tree() -> None:
     model, rows = both_or_both()
     forest = make_model(model.schema, [*model.trees, *model.trees])
     assert_same(c45rules(model, rows), c45rules(forest, rows))
@@ -336,7 +336,7 @@ def test_paths_of_several_trees_are_put_together() -> None:
 @pytest.mark.matrix
 @settings(max_examples=examples(40), deadline=None)
 @given(st.data())
-def test_laws_of_lists_from_any_model(data: Any) -> None:
+def test_rule_lists_of_any_model_satisfy_their_invariants(data: Any) -> None:
     model = data.draw(models(kinds={"fractional", "hard"}))
     if model.schema.task != "classification":
         model = planted(data.draw(st.integers(0, 99)))[0]
@@ -375,7 +375,7 @@ def test_laws_of_lists_from_any_model(data: Any) -> None:
     np.testing.assert_array_equal(again.as_parent, found.rules.as_parent)
 
 
-def test_a_missing_value_meets_no_condition_unless_the_path_leads_it() -> None:
+def test_missing_value_matches_no_condition_unless_the_path_sends_it_there() -> None:
     split = threshold("humidity", 70.0, leaf([0, 30]), leaf([30, 0]), missing=1)
     rows = np.array([[0, 60.0 + i % 21, 0] for i in range(60)])
     y = (rows[:, 1] <= 70).astype(np.int32)
@@ -398,7 +398,7 @@ def test_a_missing_value_meets_no_condition_unless_the_path_leads_it() -> None:
     assert asked.merge_conditions(np.array([2])) == (ConditionTuple(2, known=True, fits=(0, 1)),)
 
 
-def test_bits_of_rules_and_exceptions_are_those_of_the_formulas() -> None:
+def test_description_lengths_equal_the_formulas() -> None:
     interval = ConditionTuple(1, 70.0, 80.0, known=True)
     sunny = ConditionTuple(0, known=True, fits=(0,))
     known = ConditionTuple(2, known=True, fits=(0, 1))
@@ -412,7 +412,7 @@ def test_bits_of_rules_and_exceptions_are_those_of_the_formulas() -> None:
     assert found == pytest.approx([np.log2(45) + np.log2(4845), np.log2(86493225)])
 
 
-def test_lists_that_are_not_for_classes_are_refused_by_name() -> None:
+def test_regression_models_are_refused() -> None:
     numbers = Schema((Column("a"), Column("b")), task="regression")
     costs = [[0, 1], [2, 0]]
     two = Schema((Column("a"), Column("b")), classes=("n", "y"))
@@ -454,11 +454,11 @@ def test_subscripts_in_dropping_conditions_are_unsigned() -> None:
     assert checked >= 4
 
 
-def test_c45rules_keeps_the_contract_of_simplifiers() -> None:
+def test_simplifier_passes_the_contract_checks() -> None:
     assert check_simplifier("c45rules").ok
 
 
-def test_a_list_is_made_of_a_model_and_its_table(
+def test_command_writes_a_rule_list_of_a_model_and_its_table(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -478,7 +478,7 @@ def test_a_list_is_made_of_a_model_and_its_table(
     assert "is an input of this command" in call("-o", "rows.csv", code=2)
 
 
-def test_learning_again_gives_the_stored_rules() -> None:
+def test_learned_rules_equal_the_stored_ones() -> None:
     found = model_differences(
         treekit.load(model_path("learned_ordered_rules")), TRAINED["learned_ordered_rules"]()
     )

@@ -85,7 +85,7 @@ def plain(at: float, deeper=None, missing: int = 1):
     return threshold("size", float(np.float32(at)), deeper or leaf([3, 1]), leaf([1, 3]), missing)
 
 
-def test_rules_that_others_make_up_are_left_out_as_the_rank_says():
+def test_linearly_dependent_rules_are_left_out():
     rng = np.random.default_rng(3)
     for _ in range(30):
         met = rng.random((8, 40)) < 0.4
@@ -105,7 +105,7 @@ def test_rules_that_others_make_up_are_left_out_as_the_rank_says():
     assert find_independent(np.ones((3, 10), dtype=bool)).size == 0
 
 
-def test_cuts_are_values_of_the_table_at_its_quantiles():
+def test_thresholds_are_quantiles_of_the_table():
     rng = np.random.default_rng(1)
     x = rng.normal(size=97).round(1)
     table = {"x": x, "few": rng.integers(0, 3, 97), "one": np.ones(97), "y": x > 0}
@@ -117,7 +117,7 @@ def test_cuts_are_values_of_the_table_at_its_quantiles():
     assert cuts.thresholds[2].tolist() == []
 
 
-def test_paths_are_counted_once_a_tree_after_their_bounds_are_moved():
+def test_paths_are_counted_once_per_tree_after_rounding_of_thresholds():
     values = [float(v) for v in range(10)]
     table = {"size": values, "kind": list("abcabcabca"), "other": values, "truth": ["no"] * 10}
     dataset = make_dataset(table, "truth", classes=("no", "yes"), dtype="float32")
@@ -144,7 +144,7 @@ def test_paths_are_counted_once_a_tree_after_their_bounds_are_moved():
     assert apart.frequency.tolist() == [0.5, 0.5, 0.25, 0.25, 0.25, 0.25]
 
 
-def test_the_opposite_of_a_rule_is_not_drawn_beside_it():
+def test_complement_of_a_selected_rule_is_not_selected():
     learned = sirus(concept(), model=forest(plain(0.0), plain(0.01), plain(1.0)), rules=10)
     asked = [rule.conditions[0] for rule in learned.rules if rule.conditions]
     assert len(asked) == 2
@@ -152,7 +152,7 @@ def test_the_opposite_of_a_rule_is_not_drawn_beside_it():
     assert learned.n_rules == 2
 
 
-def test_nodes_below_sums_of_columns_are_no_candidates():
+def test_nodes_below_oblique_splits_are_not_candidates():
     mixed = oblique({"size": 1.0, "other": 2.0}, 0.5, leaf([1, 2]), leaf([2, 1]))
     model = forest(plain(0.0, mixed), mixed)
     assert len(extract_candidates(model, 3)) == 2
@@ -162,7 +162,7 @@ def test_nodes_below_sums_of_columns_are_no_candidates():
         extract_candidates(forest(leaf([1, 2])), 3)
 
 
-def test_models_with_fractional_instances_or_surrogates_give_their_own_splits():
+def test_rules_of_fractional_and_surrogate_models_use_their_primary_splits():
     asks = threshold("size", 0.5, leaf([3, 1]), leaf([1, 3]), 0, [Surrogate("other", at=1.0)])
     table = inputs()
     for model in (forest(asks, missing="surrogate"), forest(plain(0.5), missing="fractional")):
@@ -185,7 +185,7 @@ def test_thresholds_of_coded_rows_are_cuts_of_the_rows_also_in_surrogates():
         )
 
 
-def test_a_model_that_refuses_missing_values_gives_a_list_that_does():
+def test_rule_list_of_a_model_with_missing_error_refuses_missing_values():
     table = {name: own[1:17] for name, own in inputs().items()}
     learned = sirus(table, model=forest(plain(0.5), missing="error"), rules=1)
     assert learned.rules.model().missing == "error"
@@ -210,7 +210,7 @@ def drawn():
     return sirus(inputs(), "truth", rules=6, trees=60, seed=4)
 
 
-def test_the_concept_is_what_most_trees_ask(drawn):
+def test_most_frequent_rules_test_the_columns_of_the_concept(drawn):
     first = [{c.column for c in rule.conditions} for rule in drawn.rules if rule.conditions]
     assert first[0] <= {"size", "kind"}
     assert drawn.n_rules == len(first) == len(drawn.frequency) <= 6
@@ -221,13 +221,13 @@ def test_the_concept_is_what_most_trees_ask(drawn):
     assert math.isnan(drawn.fold_stability)
 
 
-def test_the_same_seed_draws_the_same_list_on_any_number_of_threads(drawn):
+def test_sirus_selects_the_same_list_for_any_number_of_threads(drawn):
     again = sirus(inputs(), "truth", rules=6, trees=60, seed=4, n_jobs=2)
     assert str(again.rules) == str(drawn.rules)
     assert str(sirus(inputs(), "truth", rules=6, trees=60, seed=5).rules) != str(drawn.rules)
 
 
-def test_classes_get_the_mean_of_the_shares_of_rows_that_meet_rules_or_do_not(drawn):
+def test_probabilities_are_means_of_class_shares_inside_and_outside_rules(drawn):
     rows, truth = table_of(inputs()), np.array(inputs()["truth"])
     shares = drawn.rules.model().predict_proba(inputs())
     said = np.zeros((len(rows), drawn.rules.n_trees))
@@ -239,7 +239,7 @@ def test_classes_get_the_mean_of_the_shares_of_rows_that_meet_rules_or_do_not(dr
     assert drawn.accuracy == (drawn.rules.model().predict(inputs()) == truth).mean()
 
 
-def test_a_list_is_a_model_with_equal_text(drawn, tmp_path):
+def test_sirus_list_is_a_model_with_equal_text(drawn, tmp_path):
     model = drawn.rules.model()
     read = parse_rules(str(model.rules()))
     matrix = make_dataset(inputs(), "truth").to_matrix()
@@ -250,7 +250,7 @@ def test_a_list_is_a_model_with_equal_text(drawn, tmp_path):
     assert treekit.verify(model, paths).equal
 
 
-def test_hostile_names_and_levels_stay_names(tmp_path):
+def test_hostile_names_and_categories_are_escaped_by_sirus(tmp_path):
     table = {HOSTILE.get(name, name): own for name, own in inputs().items()}
     evil = 'c"\n# \\'
     table[HOSTILE["kind"]] = [evil if level == "c" else level for level in table[HOSTILE["kind"]]]
@@ -263,7 +263,7 @@ def test_hostile_names_and_levels_stay_names(tmp_path):
     assert treekit.verify(model, [tmp_path / "list.py"]).equal
 
 
-def test_numbers_are_added_with_weights_that_are_not_negative():
+def test_regression_weights_are_not_negative():
     table = inputs("price")
     learned = sirus(table, "price", rules=6, trees=40, seed=2)
     model, rules = learned.rules.model(), learned.rules
@@ -283,7 +283,7 @@ def test_numbers_are_added_with_weights_that_are_not_negative():
         assert more / means[0] > 0
 
 
-def test_the_ridge_of_weights_that_are_free_is_the_textbooks():
+def test_ridge_weights_equal_the_textbook_where_unconstrained():
     rng = np.random.default_rng(0)
     x = rng.random((200, 3))
     y = 2.0 + x @ [1.0, 0.5, 2.0] + rng.normal(0, 0.01, 200)
@@ -295,7 +295,7 @@ def test_the_ridge_of_weights_that_are_free_is_the_textbooks():
     assert slopes.tolist() == [0, 0, 0]
 
 
-def test_cross_validation_chooses_few_rules_that_do_as_well():
+def test_cross_validation_chooses_few_rules_of_equal_accuracy():
     learned = sirus(inputs(), "truth", rules=None, most=6, trees=30, seed=1)
     assert 1 <= learned.n_rules <= 6
     assert 0 <= learned.fold_stability <= 1
@@ -312,7 +312,7 @@ def test_rules_below_a_frequency_are_left_out():
     assert learned.rules.model().predict(inputs()).tolist() == ["no"] * 240
 
 
-def test_class_weights_are_in_the_shares():
+def test_class_weights_are_included_in_the_shares():
     table = inputs()
     model = forest(plain(0.0), plain(1.0))
     usual, fair = (sirus(table, model=model, class_weight=w) for w in (None, "balanced"))
@@ -321,7 +321,7 @@ def test_class_weights_are_in_the_shares():
 
 
 @pytest.mark.matrix
-def test_several_targets_are_answered_together():
+def test_several_targets_are_predicted_by_one_list():
     table = concept()
     table["big"] = [str(size > 1) for size in table["size"]]
     del table["price"]
@@ -331,7 +331,7 @@ def test_several_targets_are_answered_together():
     assert learned.accuracy > 0.6
 
 
-def test_the_area_under_the_curve_counts_pairs():
+def test_auc_equals_the_weighted_share_of_ordered_pairs():
     rng = np.random.default_rng(0)
     score, positive = rng.integers(0, 6, 50) / 5, rng.random(50) < 0.4
     weight = rng.integers(1, 4, 50).astype(float)
@@ -351,14 +351,14 @@ def test_lists_are_compared_by_their_rules(drawn):
     assert drawn.rules.model().n_trees == drawn.n_rules
 
 
-def test_the_summary_is_written_in_the_readers_language(drawn):
+def test_summary_is_written_in_english_and_chinese(drawn):
     assert f"{drawn.n_rules} rules with {drawn.n_conditions} conditions" in str(drawn)
     chinese = "\n".join(drawn.lines(load_language("zh")))
     assert "条规则" in chinese
     assert f"{drawn.auc:.4f}" in chinese
 
 
-def test_what_cannot_be_drawn_is_refused_by_name():
+def test_unsupported_models_and_settings_are_refused_by_sirus():
     model = forest(plain(0.0))
     a_list = forest(
         build.rule([Surrogate("size", 0.0, below=-1, above=1, lost=1)], leaf([3, 1]), leaf([1, 3]))
@@ -379,7 +379,7 @@ def test_what_cannot_be_drawn_is_refused_by_name():
         sirus(inputs(), "truth", above=1)
 
 
-def test_a_list_with_one_label_for_all_rows_is_reported():
+def test_summary_states_that_a_list_predicts_one_label_for_every_row():
     rows = concept()
     rare = {**rows, "truth": ["yes" if i % 10 == 0 else "no" for i in range(len(rows["truth"]))]}
     short = sirus(rare, "truth", rules=3, trees=20, seed=0)
@@ -423,7 +423,7 @@ def lists():
 
 
 @pytest.mark.parametrize("target", ["price", "two", "truth"])
-def test_an_answer_is_the_intercept_and_the_weights_of_the_rules_that_are_met(lists, target):
+def test_rulefit_prediction_is_the_intercept_plus_weights_of_matching_rules(lists, target):
     learned = lists[target]
     rules, table = learned.rules, rulefit_inputs(target)
     always = rules[0]
@@ -480,7 +480,7 @@ def indicators_of(rng, n: int, m: int):
 
 
 @pytest.mark.parametrize("classes", [0, 2, 3])
-def test_no_rule_without_a_weight_would_lessen_the_error_by_more_than_the_penalty(classes):
+def test_rulefit_weights_satisfy_the_karush_kuhn_tucker_conditions(classes):
     """The conditions of Karush, Kuhn and Tucker, computed from the definition."""
     rng = np.random.default_rng(classes)
     met, weight = indicators_of(rng, 400, 30)
@@ -509,7 +509,7 @@ def test_no_rule_without_a_weight_would_lessen_the_error_by_more_than_the_penalt
     assert (own @ (wanted - said)) == pytest.approx(np.zeros(wanted.shape[1]), abs=2e-3)
 
 
-def test_weights_without_the_penalty_are_those_of_least_squares():
+def test_weights_without_penalty_equal_least_squares():
     rng = np.random.default_rng(5)
     met, weight = indicators_of(rng, 300, 3)
     wanted = (3.0 + met.T @ [1.0, -2.0, 0.5])[:, None]
@@ -518,7 +518,7 @@ def test_weights_without_the_penalty_are_those_of_least_squares():
     assert found.intercept == pytest.approx([3.0], abs=0.01)
 
 
-def test_weights_of_shares_give_these_shares():
+def test_refitted_class_weights_reproduce_the_class_shares():
     met = np.repeat([[True, False]], 50, axis=0).reshape(1, -1)
     wanted = np.where(met.T, [[0.2, 0.8]], [[0.7, 0.3]])
     found = refit_weights(met, wanted, np.ones(100), classes=True)
@@ -541,7 +541,7 @@ def given_forest():
     return make_model(dataset.schema, trees)
 
 
-def test_rules_of_a_model_keep_its_missing_sides_and_its_columns():
+def test_rules_keep_the_missing_branches_and_columns_of_their_model():
     learned = rulefit(rulefit_inputs("two"), model=given_forest(), rules=3)
     on_a = [c for rule in learned.rules for c in rule.conditions if c.column == "a"]
     assert on_a
@@ -550,7 +550,7 @@ def test_rules_of_a_model_keep_its_missing_sides_and_its_columns():
     assert learned.accuracy > 0.9
 
 
-def test_weights_fitted_to_the_model_are_nearer_to_it():
+def test_weights_fitted_to_the_model_approximate_it_better():
     model = given_forest()
     theirs = model.predict_proba(rulefit_inputs("two"))[:, 1]
     off = {}
@@ -566,7 +566,7 @@ def test_weights_fitted_to_the_model_are_nearer_to_it():
 
 
 @pytest.mark.matrix
-def test_more_rules_are_no_worse_and_the_penalty_can_stay():
+def test_error_does_not_grow_with_the_number_of_rules_with_or_without_refit():
     errors = []
     for most in (1, 3, 8):
         learned = rulefit(rulefit_inputs("price"), "price", rules=most, trees=30, seed=3)
@@ -578,7 +578,7 @@ def test_more_rules_are_no_worse_and_the_penalty_can_stay():
     assert 1 - drawn_in.accuracy >= errors[1]
 
 
-def test_a_table_apart_is_what_the_report_is_about(lists):
+def test_reported_accuracy_is_of_the_test_table(lists):
     table = {name: own[:40] for name, own in rulefit_inputs("two").items()}
     learned = rulefit(rulefit_inputs("two"), "two", rules=6, trees=30, seed=3, test=table)
     said = learned.rules.model().predict(table)
@@ -586,7 +586,7 @@ def test_a_table_apart_is_what_the_report_is_about(lists):
     assert learned.accuracy == (said == np.array(table["two"])).mean()
 
 
-def test_hostile_names_and_levels_stay_names_rulefit(tmp_path):
+def test_hostile_names_and_categories_are_escaped_by_rulefit(tmp_path):
     table = rulefit_inputs("two")
     names = dict(zip(table, EVIL, strict=True))
     table = {names[name]: own for name, own in table.items()}
@@ -599,7 +599,7 @@ def test_hostile_names_and_levels_stay_names_rulefit(tmp_path):
     assert len(adds(learned.rules, table_of(table)[0])) == learned.rules.n_trees
 
 
-def test_what_cannot_be_weighed_is_refused_by_name():
+def test_invalid_settings_and_targets_are_refused_by_rulefit():
     with pytest.raises(SettingError, match="to is 'truth'"):
         rulefit(rulefit_inputs("two"), "two", to="truth")
     with pytest.raises(SettingError, match="candidates is 0"):
@@ -615,5 +615,5 @@ def test_what_cannot_be_weighed_is_refused_by_name():
 
 
 @pytest.mark.parametrize("method", ["sirus", "rulefit"])
-def test_the_contract_is_kept(method):
+def test_simplifiers_pass_the_contract_checks(method):
     check_simplifier(method)

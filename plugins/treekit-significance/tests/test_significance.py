@@ -50,7 +50,7 @@ TABLES = st.integers(1, 4).flatmap(
 
 @settings(deadline=None)
 @given(TABLES)
-def test_the_p_value_is_that_of_scipy(children):
+def test_p_value_equals_scipy(children):
     assert measured(children) == pytest.approx(p_value(children), abs=1e-12)
 
 
@@ -65,7 +65,7 @@ def test_dependent_classes_may_be_split_and_independent_ones_not():
     assert not allows([[50, 50], [49, 51]])
 
 
-def test_alpha_draws_the_line():
+def test_split_is_allowed_if_p_value_is_at_most_alpha():
     children = [[30, 20], [18, 32]]
     assert p_value(children) == pytest.approx(0.0163, abs=1e-4)
     assert allows(children, 0.02)
@@ -75,11 +75,11 @@ def test_alpha_draws_the_line():
 
 
 @pytest.mark.parametrize("children", [[[3, 4], [0, 0]], [[3, 0], [4, 0]], [[7], [2]]])
-def test_a_table_of_one_row_or_column_is_no_reason_to_split(children):
+def test_contingency_table_of_one_row_or_column_allows_no_split(children):
     assert not allows(children)
 
 
-def test_numba_compiles_it_to_the_same_decisions():
+def test_compiled_test_equals_the_python_test():
     compiled = numba.njit(error_model="numpy")(make(0.05).before)
     rng = np.random.default_rng(0)
     for _ in range(200):
@@ -87,12 +87,12 @@ def test_numba_compiles_it_to_the_same_decisions():
         assert allows(children, function=compiled) == allows(children)
 
 
-def test_the_registry_traces_it_to_this_distribution():
+def test_pruner_is_registered_by_its_distribution():
     component = registry.list("pruner")["significance"]
     assert component.distribution == "treekit-significance"
 
 
-def test_a_level_outside_zero_to_one_is_refused():
+def test_alpha_outside_0_to_1_is_refused():
     with pytest.raises(SettingError, match="'alpha' of pruner 'significance' must be a number"):
         registry.make(registry.get("pruner", "significance"), {"alpha": 1.5})
 
@@ -123,18 +123,18 @@ def test_a_stricter_test_makes_a_smaller_tree_that_keeps_the_signal(noise: Path)
     )
 
 
-def test_it_compiles_in_training_without_a_warning(noise: Path):
+def test_pruner_compiles_without_a_warning(noise: Path):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         treekit.train(noise, target="label", pruner="significance", seed=0)
 
 
-def test_a_regression_is_refused_by_name(noise: Path):
+def test_regression_target_is_refused(noise: Path):
     with pytest.raises(SettingError, match="'significance' is for one target of classification"):
         treekit.train(noise, target="z", ignore=["label"], pruner="significance", seed=0)
 
 
-def test_it_prunes_from_the_command_line(noise: Path, tmp_path: Path):
+def test_command_line_trains_with_the_pruner(noise: Path, tmp_path: Path):
     treekit_command = Path(sys.executable).with_name("treekit")
     model = tmp_path / "noise.treekit"
     train = [treekit_command, "train", noise, "--target", "label", "--set", "pruner=significance"]

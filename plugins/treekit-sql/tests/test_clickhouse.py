@@ -159,7 +159,7 @@ def test_text_in_a_column_of_numbers_is_an_error(cell: str, engine: ClickHouse) 
         engine.run(write(numbers_model(2.45, "float64")))
 
 
-def test_nan_is_missing_and_hostile_names_are_names(engine: ClickHouse) -> None:
+def test_nan_is_missing_and_hostile_names_are_quoted(engine: ClickHouse) -> None:
     name = "x`\"; DROP TABLE rows; -- ' \\ %s {y}"
     engine.fill({name: "Nullable(Float64)"}, [[0.0], [9.0], [math.nan], [None]])
     model = numbers_model(2.5, "float32", name)

@@ -77,9 +77,7 @@ def check(model: Model, folder: Path, rows: Any, **settings: Any) -> None:
 @pytest.mark.system
 @pytest.mark.usefixtures("engine")
 @pytest.mark.parametrize("name", EXTREMES)
-def test_extreme_models_predict_the_same_bits_or_are_refused_by_name(
-    name: str, tmp_path: Path
-) -> None:
+def test_extreme_models_predict_the_same_bits_or_are_refused(name: str, tmp_path: Path) -> None:
     model = EXTREMES[name]()
     refused = [message for message, names in REFUSED.items() if name in names]
     if refused:
@@ -113,9 +111,7 @@ def test_random_models_predict_the_same_bits(seed: int, tmp_path: Path) -> None:
         ({"refuse": "error"}, "refuse='error' was set"),
     ],
 )
-def test_settings_that_only_other_engines_have_are_refused(
-    settings: dict[str, str], reason: str
-) -> None:
+def test_settings_of_other_engines_are_refused(settings: dict[str, str], reason: str) -> None:
     with pytest.raises(ExportError, match=f"for MySQL, .* {reason}: choose one of the dialects"):
         write(random_model(0, mixed_schema(), n_trees=2, n_splits=3), **settings)
 
@@ -144,7 +140,7 @@ def predict(engine: MySQLEngine, query: str) -> list[Any]:
 @pytest.mark.system
 @pytest.mark.parametrize("mode", ["", "NO_BACKSLASH_ESCAPES", "HIGH_NOT_PRECEDENCE", "ANSI_QUOTES"])
 @pytest.mark.parametrize("collation", ["utf8mb4_general_ci", "utf8mb4_bin"])
-def test_categories_are_compared_by_bytes_whatever_the_column_and_server_say(
+def test_categories_are_compared_by_bytes_under_any_collation_and_sql_mode(
     collation: str, mode: str, engine: MySQLEngine
 ) -> None:
     fill(
@@ -157,7 +153,7 @@ def test_categories_are_compared_by_bytes_whatever_the_column_and_server_say(
 
 
 @pytest.mark.system
-def test_columns_of_other_character_sets_hold_the_same_categories(engine: MySQLEngine) -> None:
+def test_columns_of_other_character_sets_match_the_same_categories(engine: MySQLEngine) -> None:
     words = ("a", "A", "é", "É")
     query = write(model_of_words(words))
     for kind in ("VARCHAR(9) CHARACTER SET latin1", "TEXT CHARACTER SET utf16"):
@@ -175,7 +171,7 @@ def model_of_letter(letter: str) -> Model:
 
 
 @pytest.mark.system
-def test_a_file_of_utf8_means_the_same_in_a_connection_of_latin1(engine: MySQLEngine) -> None:
+def test_utf8_file_predicts_equally_over_a_latin1_connection(engine: MySQLEngine) -> None:
     fill(engine, "VARCHAR(9) CHARACTER SET utf8mb4", ["é", "b", "e", None])
     engine.connection.query("SET NAMES latin1")
     query = write(model_of_letter("é"))
@@ -199,7 +195,7 @@ def test_exclusions_do_not_depend_on_the_precedence_of_not(engine: MySQLEngine) 
         assert predict(engine, query) == expected
 
 
-def test_texts_beyond_ascii_are_shown_in_comments_that_they_cannot_end() -> None:
+def test_non_ascii_categories_are_shown_in_comments_they_cannot_close() -> None:
     assert "`c` = _utf8mb4 x'e59bbd' /* 国 */ THEN" in write(model_of_letter("国"))
     for letter in ("国*/ DROP", "国/*", "!国", "M!国", "国\n", "国--"):
         query = write(model_of_letter(letter))
@@ -261,7 +257,7 @@ HOSTILE = "x`; DROP TABLE `rows`; -- ' \" \\ %s {y}"
 
 
 @pytest.mark.system
-def test_hostile_names_are_names(engine: MySQLEngine) -> None:
+def test_hostile_names_are_quoted(engine: MySQLEngine) -> None:
     schema = Schema((Column(HOSTILE),), "y", classes=("*/ no -- ", "'; DROP TABLE `rows`; --"))
     model = make_model(schema, [build_tree(threshold(0, 0.5, leaf([1, 0]), leaf([0, 1])), schema)])
     engine.create_table("rows", [(HOSTILE, "REAL", [0.0, 1.0])])
@@ -280,7 +276,7 @@ def test_names_that_mysql_rejects_are_refused(name: str, message: str) -> None:
         write(model)
 
 
-def test_names_that_differ_in_the_case_of_any_letter_are_refused() -> None:
+def test_names_that_differ_only_in_case_are_refused() -> None:
     schema = Schema((Column("é"), Column("É")), task="regression")
     model = make_model(schema, [build_tree(threshold(0, 0.5, leaf(1.0), leaf(2.0)), schema)])
     with pytest.raises(ExportError, match="'é' and 'É' are equal in MySQL"):
@@ -288,7 +284,7 @@ def test_names_that_differ_in_the_case_of_any_letter_are_refused() -> None:
 
 
 @pytest.mark.system
-def test_a_file_is_verified_on_the_server_of_the_environment(
+def test_verify_runs_a_file_on_the_server_named_in_the_environment(
     engine: MySQLEngine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     del engine

@@ -55,7 +55,7 @@ def write(model: Model, **settings: Any) -> str:
     return export_sql(model, "m", **settings)["m.sql"].decode()
 
 
-def test_a_tree_reads_as_nested_case_with_labels_and_probabilities() -> None:
+def test_tree_is_written_as_nested_case_with_labels_and_probabilities() -> None:
     text = write(small_model("float64"), keys="id", table="main.rows")
     assert (
         text[text.index("WITH") :]
@@ -130,12 +130,12 @@ def test_bounds_are_exact_as_doubles_and_as_decimals(at: float) -> None:
     assert float(sum(map(Decimal, parts))) == bound
 
 
-def test_bounds_begin_with_the_threshold_of_the_rules() -> None:
+def test_bounds_begin_with_the_digits_of_the_rule_threshold() -> None:
     assert '"petal length (cm)" <= 2.45 + 1.668930049e-07 THEN' in write(small_model())
     assert '"petal length (cm)" <= 2.45 THEN' in write(small_model("float64"))
 
 
-def test_text_among_numbers_gives_null_and_collations_are_overridden() -> None:
+def test_text_in_a_numeric_column_gives_null_and_collations_are_overridden() -> None:
     query = write(small_model())
     with closing(sqlite3.connect(":memory:")) as connection:
         connection.execute(
@@ -221,7 +221,7 @@ def run_on_column(
         pytest.param("postgres", marks=pytest.mark.system),
     ],
 )
-def test_text_that_a_cast_would_read_stops_queries_of_typed_tables(
+def test_typed_table_query_fails_on_a_text_column(
     engine: str, request: pytest.FixtureRequest
 ) -> None:
     need("duckdb" if engine == "duckdb" else "psycopg")
@@ -238,7 +238,7 @@ def test_text_that_a_cast_would_read_stops_queries_of_typed_tables(
             run_on_column(engine, "TEXT", ["1.234"], query, request)  # 1234 for the model
 
 
-def test_a_row_with_text_among_numbers_has_no_prediction_in_any_column() -> None:
+def test_text_in_a_numeric_column_makes_every_prediction_column_null() -> None:
     schema = Schema((Column("x"),), classes=("no", "yes"))
     root = threshold(0, 1.5, leaf([2, 1]), leaf([3, 1]))  # the label is always "no"
     query = write(make_model(schema, [build_tree(root, schema)]))
@@ -266,7 +266,7 @@ def test_nan_is_missing_and_text_is_an_error_in_duckdb() -> None:
             connection.execute(query)
 
 
-def test_forests_and_text_among_numbers_take_other_forms() -> None:
+def test_forests_and_text_yes_are_not_written_in_the_readable_form() -> None:
     model = small_model()
     forest = make_model(model.schema, model.trees * 2)
     assert '"form": "readable"' in write(model)
@@ -278,7 +278,7 @@ def test_forests_and_text_among_numbers_take_other_forms() -> None:
         write(model, form="readable", text="yes")
 
 
-def test_typed_tables_need_no_handling_of_text(tmp_path: Path) -> None:
+def test_typed_table_queries_contain_no_text_handling(tmp_path: Path) -> None:
     model = small_model()
     forest = make_model(model.schema, model.trees * 2)
     lines = {text: len(write(forest, text=text).splitlines()) for text in ("no", "yes")}
@@ -297,7 +297,7 @@ def test_typed_tables_need_no_handling_of_text(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("dialect", WAREHOUSES)
-def test_other_dialects_are_parsed_as_they_were_written(dialect: str) -> None:
+def test_queries_in_other_dialects_are_parsed_unchanged(dialect: str) -> None:
     columns = (Column("length"), Column("it is`[a]", "nominal", ("it's", "x\\y", "z")))
     if dialect == "bigquery":
         with pytest.raises(ExportError, match=r"contains '\['?.* BigQuery does not allow"):
@@ -325,7 +325,7 @@ LONG = ("it's said: " + "blue AND green, " * 9, "it's " * 30, 'say "z", ' * 15, 
 
 
 @pytest.mark.parametrize("dialect", [*WAREHOUSES, *DIALECTS])
-def test_long_lines_are_never_broken_inside_names_and_texts(dialect: str) -> None:
+def test_long_lines_are_not_broken_inside_names_and_texts(dialect: str) -> None:
     name = "a column's name OR another's" if dialect == "bigquery" else 'it\'s a `name` OR [b] "c"'
     name = name.replace('"', "") if dialect == "oracle" else name
     schema = Schema((Column(name, "nominal", (*LONG, "z")),), classes=("no", "yes"))
@@ -346,7 +346,7 @@ def tree_of(columns: tuple[Column, ...], **more: Any) -> Model:
     return make_model(schema, [build_tree(root, schema)])
 
 
-def test_other_dialects_refuse_by_name_what_they_cannot_compare() -> None:
+def test_other_dialects_refuse_models_they_cannot_compare_exactly() -> None:
     model = small_model()
     with pytest.raises(ExportError, match=r"Snowflake has nested CASE .* the model has 2 trees"):
         write(make_model(model.schema, model.trees * 2), dialect="snowflake")
@@ -360,7 +360,7 @@ def test_other_dialects_refuse_by_name_what_they_cannot_compare() -> None:
     assert "= 'Yes' THEN" in write(make_model(schema, [root]), dialect="clickhouse")
 
 
-def test_each_dialect_cleans_numbers_and_text_in_its_way() -> None:
+def test_each_dialect_converts_numbers_and_text_by_its_functions() -> None:
     texts = {name: write(small_model_of_words(), dialect=name) for name in WAREHOUSES}
     number, nan = 'CAST(t."length" AS DOUBLE)', "CAST('NaN' AS DOUBLE)"
     assert f'NULLIF({number}, {nan}) AS "length"' in texts["snowflake"]
@@ -379,7 +379,7 @@ def test_each_dialect_cleans_numbers_and_text_in_its_way() -> None:
     assert "THEN 1.0e0" in texts["databricks"]
 
 
-def test_sql_server_gets_texts_of_unicode() -> None:
+def test_sql_server_texts_are_unicode_literals() -> None:
     schema = Schema((Column("c", "nominal", ("国", "b")),), classes=("非", "yes"))
     root = build_tree(subset("c", ["国"], leaf([1, 0]), leaf([0, 1]), missing=1), schema)
     text = write(make_model(schema, [root]), dialect="tsql")
@@ -388,7 +388,7 @@ def test_sql_server_gets_texts_of_unicode() -> None:
 
 
 @pytest.mark.parametrize("dialect", ["tsql", "oracle"])
-def test_lines_at_which_a_client_ends_a_statement_are_refused(dialect: str) -> None:
+def test_names_and_labels_with_line_breaks_are_refused(dialect: str) -> None:
     attack = "x;\nGO\nDROP TABLE rows;\n"
     for name, level, label in ((attack, "a", "no"), ("c", attack, "no"), ("c", "a", attack)):
         schema = Schema((Column(name, "nominal", (level, "b")),), classes=(label, "yes"))

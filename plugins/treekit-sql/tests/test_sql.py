@@ -109,7 +109,7 @@ def check(model: Model, folder: Path, rows: Any, **settings: Any) -> None:
     ],
     indirect=["dialect"],
 )
-def test_extreme_models_answer_the_same_bits_or_are_refused_by_name(
+def test_extreme_models_predict_the_same_bits_or_are_refused(
     name: str, dialect: str, tmp_path: Path
 ) -> None:
     model = EXTREMES[name]()
@@ -128,7 +128,7 @@ def test_extreme_models_answer_the_same_bits_or_are_refused_by_name(
 
 @pytest.mark.parametrize("form", ["case", "table", "expression"])
 @pytest.mark.parametrize("name", SMALL)
-def test_every_form_answers_the_same_bits(
+def test_every_form_predicts_the_same_bits(
     name: str, form: str, dialect: str, tmp_path: Path
 ) -> None:
     model = EXTREMES[name]()
@@ -139,14 +139,14 @@ def test_every_form_answers_the_same_bits(
     check(model, tmp_path, extreme_rows(model)[:60], dialect=dialect, form=form)
 
 
-def test_a_deep_chain_is_one_flat_case(dialect: str, tmp_path: Path) -> None:
+def test_deep_chain_predicts_equal_bits_in_the_case_form(dialect: str, tmp_path: Path) -> None:
     # SQLite takes expressions of up to 1000 levels.
     model = chain(1200, Schema((Column("x"),), classes=("no", "yes")), 0)
     rows = [[float(x)] for x in (*range(-2, 1203, 97), 1199, 1200)] + [[NAN]]
     check(model, tmp_path, rows, dialect=dialect, form="case")
 
 
-def test_keys_are_handed_on_and_hold_rows_together(dialect: str, tmp_path: Path) -> None:
+def test_key_columns_are_returned_and_identify_rows(dialect: str, tmp_path: Path) -> None:
     model = random_model(5, mixed_schema(), n_trees=2, n_splits=9)
     for form in ("case", "table"):
         check(
@@ -158,7 +158,7 @@ def test_keys_are_handed_on_and_hold_rows_together(dialect: str, tmp_path: Path)
     assert told == {"dialect": dialect, "form": "case", "table": "rows", "keys": ["id", "size"]}
 
 
-def test_rows_of_many_lengths_keep_their_answers(dialect: str, tmp_path: Path) -> None:
+def test_categories_of_many_lengths_predict_the_same_bits(dialect: str, tmp_path: Path) -> None:
     # PostgreSQL puts short rows where long ones left room, and reads page by page.
     levels = tuple("x" * (1 + k * 37 % 900) + str(k) for k in range(90))
     schema = Schema((Column("c", "nominal", levels), Column("x")), task="regression")
@@ -168,7 +168,7 @@ def test_rows_of_many_lengths_keep_their_answers(dialect: str, tmp_path: Path) -
     check(model, tmp_path, rows, dialect=dialect)
 
 
-def test_answers_carry_names_of_classes_and_targets_where_these_make_names(tmp_path: Path) -> None:
+def test_output_columns_are_named_after_classes_and_targets_if_valid(tmp_path: Path) -> None:
     schema = Schema((Column("x"),), classes=("no", "yes"), more=(Output("second", ("a", "A")),))
     model = make_model(schema, [build_tree(leaf([1.0, 2.0, 3.0, 4.0]), schema)])
 
@@ -215,7 +215,7 @@ def test_names_that_an_engine_misreads_are_refused(
 
 
 @pytest.mark.system
-def test_names_that_differ_in_case_are_two_in_postgres(
+def test_columns_that_differ_only_in_case_are_distinct_in_postgresql(
     postgres: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TREEKIT_POSTGRES", postgres)
@@ -226,7 +226,9 @@ def test_names_that_differ_in_case_are_two_in_postgres(
         check(model, tmp_path, [[0, 0], [0, 1], [1, 0], [1, 1]], dialect="postgres", form=form)
 
 
-def test_a_nul_in_a_level_is_a_level_or_refused_by_name(dialect: str, tmp_path: Path) -> None:
+def test_category_with_nul_is_compared_or_refused_by_postgresql(
+    dialect: str, tmp_path: Path
+) -> None:
     schema = Schema((Column("c", "nominal", ("a\0b", "a", "")),), classes=("x\0", "y"))
     tree = build_tree(subset("c", ["a\0b"], leaf([9.0, 1.0]), leaf([1.0, 2.0])), schema)
     model = make_model(schema, [tree])
@@ -268,7 +270,7 @@ def nasty() -> list[float]:
 
 
 @pytest.mark.parametrize("form", ["case", "table"])
-def test_every_threshold_is_read_to_its_last_bit(form: str, dialect: str, tmp_path: Path) -> None:
+def test_every_threshold_is_read_with_equal_bits(form: str, dialect: str, tmp_path: Path) -> None:
     schema = Schema((Column("x"),), task="regression", dtype="float64")
     at = nasty()[:: 1 if form == "case" else 9]
 
@@ -306,7 +308,7 @@ def test_sums_of_float32_round_ties_to_even_and_beyond_the_range(
     check(model, tmp_path, rows, dialect=dialect, form="case")
 
 
-def test_numbers_and_bools_in_a_nominal_column_are_their_levels(dialect: str) -> None:
+def test_numbers_and_bools_in_a_nominal_column_match_their_categories(dialect: str) -> None:
     schema = Schema(
         (Column("n", "nominal", ("1", "2", "-3")), Column("b", "nominal", ("False", "True"))),
         task="regression",
@@ -331,7 +333,7 @@ def test_numbers_and_bools_in_a_nominal_column_are_their_levels(dialect: str) ->
         engine.close()
 
 
-def test_a_text_that_is_the_number_or_bool_of_a_level_is_that_level(dialect: str) -> None:
+def test_text_of_a_number_or_bool_matches_its_category(dialect: str) -> None:
     schema = Schema(
         (Column("n", "nominal", ("3", "10")), Column("b", "nominal", ("False", "True"))),
         task="regression",
@@ -351,14 +353,14 @@ def test_a_text_that_is_the_number_or_bool_of_a_level_is_that_level(dialect: str
 
 
 @pytest.mark.parametrize(("form", "table"), [("case", "cells"), ("table", "Nodes")])
-def test_a_table_called_as_a_step_of_the_query_is_refused_by_name(
+def test_table_named_like_a_step_of_the_query_is_refused(
     form: str, table: str, tmp_path: Path
 ) -> None:
     with pytest.raises(ExportError, match="a view of the table with another name"):
         written(EXTREMES["mixed"](), tmp_path, dialect="duckdb", form=form, table=table)
 
 
-def test_levels_are_compared_by_bytes_whatever_the_column_says(dialect: str) -> None:
+def test_categories_are_compared_by_bytes_under_any_collation(dialect: str) -> None:
     schema = Schema((Column("c", "nominal", ("ab", "é")),), task="regression")
     tree = subset("c", ["ab"], leaf(1.0), leaf(2.0), missing=1)
     model = make_model(schema, [build_tree(tree, schema)])
@@ -379,7 +381,7 @@ def test_levels_are_compared_by_bytes_whatever_the_column_says(dialect: str) -> 
         engine.close()
 
 
-def test_postgres_is_given_the_milliseconds_that_are_left() -> None:
+def test_postgresql_statement_timeout_is_the_remaining_time() -> None:
     engine, asked = PostgresEngine.__new__(PostgresEngine), []
     engine.error = RuntimeError
     engine.connection = SimpleNamespace(
@@ -393,9 +395,7 @@ def test_postgres_is_given_the_milliseconds_that_are_left() -> None:
     assert asked[2:] == ["SET LOCAL statement_timeout = 0", "SELECT 1"]
 
 
-def test_a_refused_row_stops_the_query_where_errors_are_asked_for(
-    dialect: str, tmp_path: Path
-) -> None:
+def test_refused_row_raises_an_error_with_refuse_error(dialect: str, tmp_path: Path) -> None:
     model = EXTREMES["refuses_both"]()
     rows = extreme_rows(model)[:24]
     for form in ("case", "table"):
@@ -406,7 +406,7 @@ def test_a_refused_row_stops_the_query_where_errors_are_asked_for(
     assert (told.label >= 0).any()
 
 
-def test_text_that_is_no_number_refuses_the_row_in_sqlite() -> None:
+def test_non_numeric_text_refuses_the_row_in_sqlite() -> None:
     schema = Schema((Column("x"),), task="regression")
     model = make_model(schema, [build_tree(threshold(0, 1.0, leaf(1.0), leaf(2.0), 0), schema)])
     connection = sqlite3.connect(":memory:")
@@ -446,7 +446,9 @@ ODD_CELLS = {
 
 
 @pytest.mark.parametrize("form", ["case", "table", "rules"])
-def test_no_cell_stops_a_query_and_engines_agree(form: str, dialect: str, tmp_path: Path) -> None:
+def test_engines_agree_on_unusual_cells_without_errors(
+    form: str, dialect: str, tmp_path: Path
+) -> None:
     schema = Schema((Column("x"),), classes=("gone", "low", "high"), dtype="float64")
     bounds = (-1e300, -10.0, 0.0, 1.0, 7.0, 2.0**53, 1e300)
     texts = list(ODD_CELLS)
@@ -512,7 +514,7 @@ def test_columns_of_every_type_are_read(form: str, dialect: str, tmp_path: Path)
             engine.close()
 
 
-def test_a_column_that_the_table_lacks_is_an_error_not_a_text() -> None:
+def test_missing_column_raises_an_error_and_is_not_read_as_text() -> None:
     schema = Schema((Column("x"),), task="regression")
     model = make_model(schema, [build_tree(threshold(0, 1.0, leaf(1.0), leaf(2.0)), schema)])
     connection = sqlite3.connect(":memory:")
@@ -524,7 +526,7 @@ def test_a_column_that_the_table_lacks_is_an_error_not_a_text() -> None:
     connection.close()
 
 
-def test_auto_says_why_it_takes_tables() -> None:
+def test_auto_states_why_it_chooses_a_form() -> None:
     model = EXTREMES["five_thousand_trees"]()
 
     def form_of(**settings: Any) -> str:
@@ -537,7 +539,7 @@ def test_auto_says_why_it_takes_tables() -> None:
         export_sql(EXTREMES["fractional"](), "m", form="case")
 
 
-def test_a_query_written_for_another_model_is_found_out(tmp_path: Path) -> None:
+def test_query_written_for_another_model_differs_in_every_row(tmp_path: Path) -> None:
     first, second = EXTREMES["int_labels"](), EXTREMES["float_labels"]()
     path, _ = written(first, tmp_path)
     rows = extreme_rows(second)[:20]
@@ -545,7 +547,7 @@ def test_a_query_written_for_another_model_is_found_out(tmp_path: Path) -> None:
     assert len(differing(wanted(second, rows), given)) == len(rows)
 
 
-def test_whole_numbers_of_the_tables_fit_every_double() -> None:
+def test_doubles_are_split_into_53_bit_integers_and_powers_of_two() -> None:
     values = np.array([*nasty(), 0.0])
     whole, power = _split_doubles(values)
     assert [math.ldexp(m, p) for m, p in zip(whole, power, strict=True)] == values.tolist()
@@ -554,7 +556,7 @@ def test_whole_numbers_of_the_tables_fit_every_double() -> None:
 
 
 @pytest.mark.matrix
-def test_a_query_that_is_too_much_for_sqlite_is_found_before_it_is_handed_over() -> None:
+def test_query_beyond_the_parser_stack_of_sqlite_is_refused_at_export() -> None:
     schema = Schema((Column("x"),), task="regression")
     at = [float(x) for x in range(2047)]
 
@@ -572,7 +574,7 @@ def test_a_query_that_is_too_much_for_sqlite_is_found_before_it_is_handed_over()
     assert b"Form: case; CASE needs" in content
 
 
-def test_a_model_is_a_function_inside_duckdb() -> None:
+def test_registered_duckdb_function_predicts_as_the_model() -> None:
     need("duckdb")
     need("pyarrow")
     import duckdb
@@ -611,7 +613,7 @@ def test_a_model_is_a_function_inside_duckdb() -> None:
         engine.close()
 
 
-def test_a_number_inside_duckdb_has_no_probabilities() -> None:
+def test_registered_duckdb_regression_returns_a_number_without_probabilities() -> None:
     need("duckdb")
     need("pyarrow")
     import duckdb
@@ -629,7 +631,7 @@ def test_a_number_inside_duckdb_has_no_probabilities() -> None:
 
 
 @pytest.mark.matrix
-def test_verify_names_what_it_lacks_to_run_a_query(
+def test_verify_states_what_is_missing_to_run_a_query(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     need("psycopg")
@@ -648,7 +650,7 @@ def test_verify_names_what_it_lacks_to_run_a_query(
 
 
 @pytest.mark.matrix
-def test_a_postgres_that_does_not_answer_costs_its_run_and_not_the_report(
+def test_unreachable_postgresql_fails_its_run_without_stopping_the_report(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     need("psycopg")
@@ -663,7 +665,7 @@ def test_a_postgres_that_does_not_answer_costs_its_run_and_not_the_report(
     assert report.versions["postgres"] == "unknown"
 
 
-def test_a_first_query_that_time_stops_is_out_of_time_and_no_fault(tmp_path: Path) -> None:
+def test_first_query_beyond_the_time_limit_raises_out_of_time(tmp_path: Path) -> None:
     model = EXTREMES["one_leaf"]()
     path, text = written(model, tmp_path, dialect="sqlite")
     endless = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT max(i) FROM n"
@@ -680,7 +682,7 @@ def test_a_first_query_that_time_stops_is_out_of_time_and_no_fault(tmp_path: Pat
 PLUGIN = Path(__file__).parents[1]
 
 
-def test_the_laws_of_exporters_are_kept_and_files_run_with_equal_bits() -> None:
+def test_exporter_passes_the_contract_checks_with_equal_bits() -> None:
     report = check_exporter("sql")
     assert report.ok
     assert [one.state for one in report.verdicts if one.law.name == "equal-bits"] == ["holds"]
@@ -704,7 +706,7 @@ def call(*words: object) -> str:
     return result.output
 
 
-def test_settings_are_listed_and_a_file_is_verified_by_the_command(tmp_path: Path) -> None:
+def test_command_lists_settings_and_verifies_a_file(tmp_path: Path) -> None:
     own = call("export", "--help-settings", "--to", "sql")
     assert "dialect" in own
     assert "arithmetic" not in own
@@ -714,9 +716,7 @@ def test_settings_are_listed_and_a_file_is_verified_by_the_command(tmp_path: Pat
     assert "sqlite3" in call("verify", model, query)
 
 
-def test_the_function_of_the_readme_scores_many_files(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_readme_function_scores_many_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     need("duckdb", "pyarrow")
     import duckdb
 
@@ -780,7 +780,7 @@ PLACES = [
 
 
 @pytest.mark.parametrize(("table", "dialect", "place"), PLACES)
-def test_a_table_is_named_with_its_schema(
+def test_table_setting_accepts_a_schema(
     table: str, dialect: str, place: list[str], tmp_path: Path, request: pytest.FixtureRequest,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
@@ -794,12 +794,12 @@ def test_a_table_is_named_with_its_schema(
 
 
 @pytest.mark.parametrize(("table", "dialect"), [("a.b.c", "sqlite"), ("a.b.c.d", "postgres")])
-def test_more_parts_than_an_engine_knows_are_refused(table: str, dialect: str) -> None:
+def test_table_names_with_too_many_parts_are_refused(table: str, dialect: str) -> None:
     with pytest.raises(ExportError, match="quote a name that contains dots"):
         parse_table(table, DIALECTS[dialect])
 
 
-def test_a_table_of_the_server_is_never_touched(
+def test_verify_does_not_change_an_existing_table_of_the_server(
     postgres: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     import psycopg

@@ -31,7 +31,9 @@ SQL_CELLS = [cell for cell in CELLS if str(cell) != "-0.0"]
 
 
 @pytest.mark.parametrize("form", ["select", "rules"])
-def test_a_query_of_sqlite(levels: tuple[str, ...], form: str, tmp_path: Path) -> None:
+def test_category_cells_match_the_model_in_sqlite(
+    levels: tuple[str, ...], form: str, tmp_path: Path
+) -> None:
     model = level_model(levels)
     known = LevelIndex(levels).codes.keys()
     # SQLite makes 1 of True; where 1 is a level it is that one, else a bool.
@@ -50,7 +52,7 @@ def test_a_query_of_sqlite(levels: tuple[str, ...], form: str, tmp_path: Path) -
 
 
 @pytest.mark.system
-def test_a_query_of_postgresql(
+def test_category_cells_match_the_model_in_postgresql(
     levels: tuple[str, ...], postgres: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(POSTGRES, postgres)
@@ -73,7 +75,7 @@ def test_a_query_of_postgresql(
 
 
 @pytest.mark.matrix
-def test_a_query_of_duckdb(levels: tuple[str, ...], tmp_path: Path) -> None:
+def test_category_cells_match_the_model_in_duckdb(levels: tuple[str, ...], tmp_path: Path) -> None:
     need("duckdb")
     import duckdb
 
@@ -91,7 +93,7 @@ def test_a_query_of_duckdb(levels: tuple[str, ...], tmp_path: Path) -> None:
 
 
 @pytest.mark.matrix
-def test_a_function_of_duckdb(levels: tuple[str, ...]) -> None:
+def test_category_cells_match_the_model_in_a_duckdb_function(levels: tuple[str, ...]) -> None:
     need("duckdb")
     import duckdb
 
@@ -114,7 +116,9 @@ def number_model(**more: Any) -> Model:
 
 
 @pytest.mark.parametrize("form", ["select", "rules"])
-def test_marks_among_numbers_in_sqlite(form: str, tmp_path: Path) -> None:
+def test_missing_value_marks_in_a_numeric_column_are_missing_in_sqlite(
+    form: str, tmp_path: Path
+) -> None:
     if form == "select":
         path = treekit.export(number_model(), "sql", tmp_path / "m.sql", text="yes")[0]
     else:
@@ -128,7 +132,7 @@ def test_marks_among_numbers_in_sqlite(form: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.matrix
-def test_marks_among_numbers_in_duckdb(tmp_path: Path) -> None:
+def test_missing_value_marks_in_a_numeric_column_are_missing_in_duckdb(tmp_path: Path) -> None:
     need("duckdb")
     import duckdb
 
@@ -146,7 +150,9 @@ def test_marks_among_numbers_in_duckdb(tmp_path: Path) -> None:
 
 @pytest.mark.matrix
 @pytest.mark.parametrize("form", ["select", "rules"])
-def test_text_in_another_notation_is_refused_by_duckdb(form: str, tmp_path: Path) -> None:
+def test_number_text_in_another_notation_refuses_the_row_in_duckdb(
+    form: str, tmp_path: Path
+) -> None:
     need("duckdb")
     import duckdb
 

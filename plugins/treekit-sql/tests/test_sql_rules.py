@@ -118,7 +118,7 @@ def some(rows: Any, most: int = 60) -> Any:
     indirect=True,
 )
 @pytest.mark.parametrize("name", NAMES)
-def test_conditions_hold_for_the_rows_that_rules_fit(name: str, engine: Any) -> None:
+def test_conditions_select_the_rows_that_match_their_rules(name: str, engine: Any) -> None:
     model = EXTREMES[name]()
     rules = model.rules()
     if engine.dialect == "postgres" and name.startswith("hostile"):
@@ -131,7 +131,7 @@ def test_conditions_hold_for_the_rows_that_rules_fit(name: str, engine: Any) -> 
 
 
 @pytest.mark.parametrize("seed", range(2))
-def test_conditions_of_random_models_hold_for_the_rows_that_rules_fit(
+def test_conditions_of_random_models_select_the_rows_that_match_their_rules(
     seed: int, engine: Any
 ) -> None:
     dtype = ("float32", "float64")[seed % 2]
@@ -158,7 +158,7 @@ def small_model() -> Model:
     return make_model(schema, [build_tree(threshold(0, 2.5, inner, leaf([0, 2])), schema)])
 
 
-def test_the_first_rule_that_fits_answers_where_order_counts(engine: Any) -> None:
+def test_first_matching_rule_predicts_in_ordered_lists(engine: Any) -> None:
     model = small_model()
     rules = model.rules()
     overlapping = replace(rules, order="first", end=np.array([1, 2, 2]))
@@ -178,7 +178,7 @@ LABELS = [
 
 
 @pytest.mark.parametrize("name", [*by_size(LABELS), 0, 1, *map(later, range(2, 6))])
-def test_a_query_of_one_tree_answers_as_the_model(
+def test_query_of_one_tree_predicts_as_the_model(
     name: str | int, engine: Any, tmp_path: Path
 ) -> None:
     if isinstance(name, str):
@@ -199,7 +199,7 @@ def test_a_query_of_one_tree_answers_as_the_model(
         assert report.equal, str(report)
 
 
-def test_a_shortened_case_is_the_first_rule_that_fits(engine: Any) -> None:
+def test_simplified_case_returns_the_first_matching_rule(engine: Any) -> None:
     schema = mixed_schema(("no", "yes"))
     for seed in range(4):
         model = random_model(seed, schema, n_trees=1, n_splits=15)
@@ -214,7 +214,7 @@ def test_a_shortened_case_is_the_first_rule_that_fits(engine: Any) -> None:
             assert found[row] == (1 + own.argmax() if own.any() else None)
 
 
-def test_levels_are_compared_by_bytes_whatever_the_column_says(engine: Any) -> None:
+def test_categories_are_compared_by_bytes_under_any_collation(engine: Any) -> None:
     schema = Schema((Column("c", "nominal", ("ab", "é")),), task="regression")
     tree = subset("c", ["ab"], leaf(1.0), leaf(2.0), missing=1)
     rules = make_model(schema, [build_tree(tree, schema)]).rules()
@@ -243,7 +243,7 @@ CASE = """\
 
 
 @pytest.mark.parametrize("typed", ["sqlite", pytest.param("duckdb", marks=pytest.mark.matrix)])
-def test_rules_of_typed_tables_need_no_handling_of_text(typed: str, tmp_path: Path) -> None:
+def test_rules_of_typed_tables_contain_no_text_handling(typed: str, tmp_path: Path) -> None:
     need(*(["duckdb"] if typed == "duckdb" else []))
     model = random_model(3, mixed_schema(("no", "yes")), n_trees=1, n_splits=40)
     (query,) = statements(model.rules(), FORM[typed], text=False)
@@ -255,7 +255,7 @@ def test_rules_of_typed_tables_need_no_handling_of_text(typed: str, tmp_path: Pa
     assert told.label.tolist() == wanted(model, rows).label.tolist()
 
 
-def test_lines_are_short_and_a_rule_states_only_what_those_above_do_not() -> None:
+def test_lines_are_short_and_rules_omit_conditions_implied_by_earlier_ones() -> None:
     model = random_model(3, mixed_schema(("no", "yes")), n_trees=1, n_splits=40)
     for settings in ({}, {"rule": True, "share": True, "keys": "id"}, {"each": True}):
         (query,) = statements(model.rules(), **settings)
@@ -264,7 +264,7 @@ def test_lines_are_short_and_a_rule_states_only_what_those_above_do_not() -> Non
     assert query.split("FROM checked")[0].split("SELECT\n")[-1] == CASE
 
 
-def test_text_in_sqlite_s_columns_of_numbers_is_missing_or_fits_nothing() -> None:
+def test_text_in_numeric_sqlite_columns_is_missing_or_matches_no_rule() -> None:
     schema = Schema((Column("x"),), classes=("no", "yes"))
     inner = threshold(0, 2.5, leaf([1, 0]), leaf([0, 1]))
     model = make_model(schema, [build_tree(is_missing(0, leaf([1, 1]), inner), schema)])
@@ -278,18 +278,18 @@ def test_text_in_sqlite_s_columns_of_numbers_is_missing_or_fits_nothing() -> Non
     ]
 
 
-def test_sums_of_columns_are_refused_by_name() -> None:
+def test_sums_of_columns_are_refused() -> None:
     with pytest.raises(SettingError, match="sums columns"):
         statements(EXTREMES["oblique"]().rules())
 
 
-def test_shares_need_one_tree_with_labels() -> None:
+def test_share_setting_is_refused_except_for_one_classification_tree() -> None:
     for name in ("boosted_four", "one_number", "fractional", "mixed"):
         with pytest.raises(SettingError, match="share=True needs a query for the labels of one"):
             statements(EXTREMES[name]().rules(), share=True)
 
 
-def test_a_column_may_have_the_name_of_a_step_or_of_an_answer(engine: Any) -> None:
+def test_columns_may_be_named_like_a_step_or_an_output(engine: Any) -> None:
     names = ("refused", "rule", "key_0", "cells", "unused")
     schema = Schema(tuple(map(Column, names)), classes=("no", "yes"))
     tree = leaf([1, 0])
@@ -306,7 +306,7 @@ def test_a_column_may_have_the_name_of_a_step_or_of_an_answer(engine: Any) -> No
     )
 
 
-def test_no_text_ends_a_comment_or_a_literal(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_texts_cannot_close_a_comment_or_a_literal(monkeypatch: pytest.MonkeyPatch) -> None:
     hostile = "a\nDROP TABLE rows; --\r*/ \u2028SELECT 1; \x0bx \x85y"
     assert all(line.startswith("-- ") for line in format_comment(hostile).split("\n") if line)
     assert len(format_comment(hostile).splitlines()) == len(format_comment(hostile).split("\n")) - 1
@@ -329,7 +329,7 @@ def test_no_text_ends_a_comment_or_a_literal(monkeypatch: pytest.MonkeyPatch) ->
 
 
 @pytest.mark.parametrize("code", ["en", "zh"])
-def test_comments_are_in_the_reader_s_language(code: str) -> None:
+def test_comments_are_in_the_requested_language(code: str) -> None:
     made = replace(listing(small_model().rules()), language=load_language(code))
     phrases = load_phrases(load_language(code), "treekit_sql")
     assert phrases.say("sql_case") in "".join(render_listing("sql", made))
@@ -369,12 +369,12 @@ def test_every_kind_of_rules_is_written_the_same_twice_or_refused(form: str) -> 
 
 
 @pytest.mark.parametrize("form", FORM.values())
-def test_the_contract_is_kept(form: str) -> None:
+def test_documents_pass_the_contract_checks(form: str) -> None:
     check_document(form)
 
 
 @pytest.mark.parametrize("name", WITH_OTHERS)
-def test_lists_are_equal_in_sql(name: str, tmp_path: Path) -> None:
+def test_rule_lists_predict_equally_in_sql(name: str, tmp_path: Path) -> None:
     need("duckdb")
     targets = [("sql", {"dialect": dialect}) for dialect in ("sqlite", "duckdb")]
     proved_equal(MODELS[name](), tmp_path, targets)
@@ -387,7 +387,7 @@ def call(*words: object, code: int = 0) -> str:
     return result.output
 
 
-def test_forms_and_their_settings_are_given_to_the_command(
+def test_command_accepts_forms_and_their_settings(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)

@@ -41,7 +41,7 @@ ROWS = st.lists(
 
 @settings(deadline=None)
 @given(ROWS)
-def test_concordance_is_that_of_all_pairs(rows):
+def test_concordance_equals_the_count_of_all_pairs(rows):
     expected = by_pairs(rows)
     if expected is None:
         with pytest.raises(ValueError, match="no comparable pair of rows"):
@@ -50,7 +50,7 @@ def test_concordance_is_that_of_all_pairs(rows):
         assert concordance(*zip(*rows, strict=True)) == pytest.approx(expected, abs=1e-12)
 
 
-def test_concordance_is_that_of_r(rossi):
+def test_concordance_equals_r(rossi):
     # concordance(Surv(week, arrest) ~ age), and ~ prio with reverse = TRUE, in R's survival
     # 3.5-3; timewt = "n/G2" is Uno's, here of the first 300 rows
     week, arrest = rossi["week"], rossi["arrest"]
@@ -61,7 +61,7 @@ def test_concordance_is_that_of_r(rossi):
     assert weighed == pytest.approx(0.59947930939983562)
 
 
-def test_weights_for_censoring_take_its_drift_out_of_concordance():
+def test_censoring_weights_remove_the_bias_of_concordance():
     rng = np.random.default_rng(5)
     x = rng.normal(size=20_000)
     time = rng.weibull(1.0, size=20_000) * np.exp(-np.where(x > 0, 2 * x, 0))
@@ -73,7 +73,7 @@ def test_weights_for_censoring_take_its_drift_out_of_concordance():
     assert abs(weighed - true) < 0.01 < abs(plain - true)
 
 
-def test_without_censoring_the_brier_score_is_a_squared_error():
+def test_brier_score_without_censoring_is_the_mean_squared_error():
     time, times = np.array([1.0, 2.0, 4.0]), np.array([0.5, 2.0, 3.0])
     survival = np.array([[0.9, 0.4, 0.2], [0.8, 0.5, 0.1], [1.0, 0.7, 0.6]])
     errors = (survival - (time[:, None] > times)) ** 2
@@ -83,7 +83,7 @@ def test_without_censoring_the_brier_score_is_a_squared_error():
     assert whole == pytest.approx(np.trapezoid(scores, times) / 2.5)
 
 
-def test_the_brier_score_weighs_rows_by_the_chance_that_they_were_seen():
+def test_brier_score_weights_rows_by_inverse_censoring_probability():
     # Graf et al. 1999 by hand: one of four rows is censored at 1, so that G is 3/4 from then on.
     time, event = np.array([1.0, 2.0, 3.0, 4.0]), np.array([0, 1, 1, 0])
     survival = np.full((4, 1), 0.7)
@@ -95,14 +95,14 @@ def test_the_brier_score_weighs_rows_by_the_chance_that_they_were_seen():
     )
 
 
-def test_an_event_is_weighed_by_who_was_there_before_it():
+def test_event_weight_uses_the_censoring_distribution_before_its_time():
     # Two rows leave at 2, one by its event: it was seen for sure; of the others half are left.
     time, event = np.array([2.0, 2.0, 3.0]), np.array([1, 0, 0])
     score = brier_score(np.full((3, 1), 0.7), [2.5], time, event)
     assert score == pytest.approx([(0.7**2 + 0.3**2 / 0.5) / 3])
 
 
-def test_the_curve_of_all_rows_beats_the_toss_of_a_coin(rossi):
+def test_kaplan_meier_curve_has_a_lower_brier_score_than_one_half(rossi):
     from treekit_survival import kaplan_meier
 
     week, arrest = rossi["week"], rossi["arrest"]
@@ -130,7 +130,7 @@ def test_the_curve_of_all_rows_beats_the_toss_of_a_coin(rossi):
         (lambda: curves_of(np.ones((1, 2)), ["risk", "S(1)"]).quantile(1.0), "between 0 and 1"),
     ],
 )
-def test_what_cannot_be_judged_is_refused(call, message):
+def test_invalid_arguments_of_measures_raise_value_error(call, message):
     with pytest.raises(ValueError, match=message):
         call()
 
@@ -141,14 +141,14 @@ def two():
     return curves_of([[3.0, 0.6, 0.9, 0.5], [1.0, 0.8, 1.0, 0.7]], names)
 
 
-def test_predictions_are_read_by_their_names(two):
+def test_curves_are_read_by_the_names_of_predictions(two):
     assert isinstance(two, Curves)
     assert two.times.tolist() == [0.5, 2.0, 10.0]
     assert two.survival.tolist() == [[0.9, 0.6, 0.5], [1.0, 0.8, 0.7]]
     assert two.risk.tolist() == [3.0, 1.0]
 
 
-def test_a_curve_is_a_step_function_that_goes_on_as_it_ends(two):
+def test_curve_is_a_step_function_constant_after_its_last_time(two):
     at = two.at([0.0, 0.5, 1.9, 2.0, 99.0])
     assert at.tolist() == [[1.0, 0.9, 0.9, 0.6, 0.5], [1.0, 1.0, 1.0, 0.8, 0.7]]
 

@@ -37,7 +37,7 @@ def train(rossi, **settings):
         return treekit.train(rossi, "week", **OWN | {"seed": 0} | settings)
 
 
-def test_a_leaf_is_the_curve_of_its_rows(rossi):
+def test_leaf_predicts_the_kaplan_meier_curve_of_its_rows(rossi):
     model = train(rossi, **{"criterion.bins": 0}, max_depth=1, min_weight_leaf=50)
     tree = model.trees[0]
     name = model.schema.names[tree.feature[0]]
@@ -50,7 +50,7 @@ def test_a_leaf_is_the_curve_of_its_rows(rossi):
     assert concordance(rossi["week"], rossi["arrest"], said.risk) > 0.55
 
 
-def test_the_root_is_the_cut_of_the_largest_log_rank_test(rossi):
+def test_root_split_has_the_largest_log_rank_statistic(rossi):
     from treekit_survival.samples import two_samples
     from treekit_survival.timeline import make_timeline
 
@@ -83,7 +83,7 @@ def simulated(rows, seed):
 
 
 @pytest.mark.parametrize("own", [OWN, PROPORTIONAL], ids=["log_rank", "relative_risk"])
-def test_a_forest_ranks_rows_that_it_never_saw(own):
+def test_forest_ranks_test_rows_nearly_as_the_true_rate(own):
     first, (rest, rate) = simulated(600, 1)[0], simulated(600, 2)
     forest = train(first, **own, ensemble="forest", trees=40, min_weight_leaf=15, n_jobs=2)
     said = curves(forest, rest)
@@ -107,7 +107,7 @@ def test_a_row_of_weight_w_counts_as_w_rows_and_their_order_does_not_matter(ross
 
 
 @pytest.mark.parametrize("nominal", ["subset", "multiway"])
-def test_levels_are_grouped_by_their_hazards(rossi, nominal):
+def test_categories_are_grouped_by_hazard(rossi, nominal):
     rng = np.random.default_rng(8)
     level = np.array(list("pqrs"))[rng.integers(0, 4, 600)]
     time = rng.exponential(size=600) * np.where(np.isin(level, ["p", "r"]), 0.2, 2.0)
@@ -127,7 +127,7 @@ def test_levels_are_grouped_by_their_hazards(rossi, nominal):
     ],
     ids=["tree", "forest", "proportional"],
 )
-def test_every_artifact_says_the_curves_without_plugin_and_treekit(
+def test_exports_predict_curves_without_the_plugin_and_without_treekit(
     rossi, settings, run_alone, tmp_path: Path
 ):
     model = train(rossi, **settings)
@@ -141,7 +141,7 @@ def test_every_artifact_says_the_curves_without_plugin_and_treekit(
     assert treekit.verify(model, text).equal
 
 
-def test_a_model_file_is_read_where_the_plugin_is_not(rossi, tmp_path: Path):
+def test_model_file_is_read_without_the_plugin(rossi, tmp_path: Path):
     model = train(rossi, max_depth=2)
     path = tmp_path / "rossi.treekit"
     model.save(path)
@@ -166,7 +166,7 @@ def _write(table, path):
         writer.writerows(zip(*(cells.tolist() for cells in table.values()), strict=True))
 
 
-def test_it_trains_and_predicts_from_the_command_line(tmp_path: Path):
+def test_command_line_trains_and_predicts(tmp_path: Path):
     model, said = tmp_path / "rossi.treekit", tmp_path / "said.csv"
     chosen = ["criterion=log_rank", "criterion.event=arrest", "max_depth=3"]
     settings = [part for setting in chosen for part in ("--set", setting)]
@@ -194,20 +194,20 @@ def test_it_trains_and_predicts_from_the_command_line(tmp_path: Path):
         ({"criterion.occurred": "2"}, DataError, "occurred is '2', but event column 'arrest'"),
     ],
 )
-def test_what_cannot_be_learned_is_refused_by_name(rossi, settings, error, message):
+def test_invalid_tables_and_settings_are_refused(rossi, settings, error, message):
     with pytest.raises(error, match=message):
         train(rossi, **settings)
 
 
 @pytest.mark.parametrize("name", ["log_rank", "relative_risk"])
-def test_the_laws_of_the_contract_hold(name):
+def test_criteria_pass_the_contract_checks(name):
     report = check_criterion(name, strict=True)
     assert report.ok
     expected = {"doubling-weights-changes-nothing"} if name == "log_rank" else set()
     assert {verdict.law.name for verdict in report.declared} == expected
 
 
-def test_the_registry_traces_them_to_this_distribution():
+def test_criteria_are_registered_by_their_distribution():
     for name in ("log_rank", "relative_risk"):
         component = registry.list("criterion")[name]
         assert (component.plugin, component.distribution) == ("survival", "treekit-survival")

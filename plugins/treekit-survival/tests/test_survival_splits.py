@@ -55,7 +55,7 @@ FOLLOWED = st.lists(
 
 @settings(deadline=None)
 @given(FOLLOWED)
-def test_two_branches_score_the_log_rank_test(rows):
+def test_score_of_two_branches_is_the_log_rank_statistic(rows):
     parent, children = counted(*zip(*rows, strict=True))
     expected = chi_squared(rows)
     assert two_samples(parent, children, 1.0) * len(rows) == pytest.approx(expected, abs=1e-9)
@@ -72,7 +72,7 @@ R_SURVDIFF = {
 
 
 @pytest.mark.parametrize("cut", R_SURVDIFF)
-def test_branches_of_a_real_table_score_as_survdiff_of_r(rossi, cut):
+def test_log_rank_scores_of_a_real_table_equal_survdiff_of_r(rossi, cut):
     column, edges = cut
     parent, children = counted(rossi["week"], rossi["arrest"], np.digitize(rossi[column], edges))
     expected = R_SURVDIFF[cut]
@@ -81,7 +81,7 @@ def test_branches_of_a_real_table_score_as_survdiff_of_r(rossi, cut):
         assert two_samples(parent, children, 1.0) * 432 == pytest.approx(expected, rel=1e-12)
 
 
-def test_a_branch_that_nobody_is_in_changes_nothing():
+def test_empty_branch_does_not_change_the_score():
     time, event, group = [1, 2, 3, 4, 5, 6], [1, 1, 0, 1, 1, 0], [0, 0, 1, 1, 2, 2]
     parent, children = counted(time, event, group)
     more = np.insert(children, 1, 0.0, axis=0)
@@ -90,7 +90,7 @@ def test_a_branch_that_nobody_is_in_changes_nothing():
 
 
 @pytest.mark.parametrize("score", [two_samples, k_samples])
-def test_branches_alike_and_rows_without_events_score_nothing(score):
+def test_equal_branches_and_rows_without_events_score_zero(score):
     parent, children = counted([1, 2, 3, 1, 2, 3], [1, 0, 1, 1, 0, 1], [0, 0, 0, 1, 1, 1])
     assert score(parent, children, 1.0) == pytest.approx(0.0, abs=1e-15)
     quiet = children.copy()
@@ -99,14 +99,14 @@ def test_branches_alike_and_rows_without_events_score_nothing(score):
     assert score(np.zeros(63), np.zeros((2, 63)), 1.0) == 0.0
 
 
-def test_weights_that_are_no_counts_may_be_in_any_unit():
+def test_scores_do_not_depend_on_the_unit_of_weights():
     parent, children = counted([1, 2, 2, 3, 5], [1, 1, 1, 0, 1], [0, 0, 1, 1, 1])
     whole = two_samples(parent, children, 1.0)
     assert two_samples(parent * 0.01, children * 0.01, 0.01) == pytest.approx(whole)
 
 
 @given(st.floats(0.05, 1.0), st.floats(1.1, 5.0))
-def test_levels_are_ordered_by_their_hazard(hazard, times):
+def test_categories_are_ordered_by_hazard(hazard, times):
     bins = np.arange(1, 32)
     rates = []
     for own in (hazard, hazard * times):
@@ -117,7 +117,7 @@ def test_levels_are_ordered_by_their_hazard(hazard, times):
     assert rates[0] < rates[1]
 
 
-def test_a_level_whose_rows_left_before_any_event_is_ordered_too():
+def test_category_without_rows_at_risk_has_event_rate_zero():
     assert event_rate(np.eye(63)[62]) == 0.0
     assert event_rate(np.zeros(63)) == 0.0
 
@@ -131,7 +131,7 @@ def train(rossi, criterion, **chosen):
     return treekit.train(table, "week", **own, seed=0, **chosen)
 
 
-def test_a_tree_of_relative_risk_is_that_of_rpart(rossi):
+def test_relative_risk_tree_equals_rpart(rossi):
     # rpart 4.1.19: rpart(Surv(week, arrest) ~ ., method = "exp", parms = list(shrink = 0),
     # control = rpart.control(maxdepth = 2, cp = 0, minbucket = 20, minsplit = 40)); censored
     # rows all left after the last event, where rpart does not interpolate hazards.
@@ -157,7 +157,7 @@ def column(name, values):
     return TaskColumn(name, np.asarray(values, dtype=np.float64))
 
 
-def test_deviances_of_nodes_are_those_of_rpart(rossi):
+def test_node_deviances_equal_rpart(rossi):
     columns = {"event": column("arrest", rossi["arrest"])}
     week = column("week", rossi["week"])
     layout = lay_out_rates(week, columns, occurred="", bins=10)
@@ -184,7 +184,7 @@ def losses(rossi):
     yield relative_risk(rates).loss, rates.place(week, columns)
 
 
-def test_both_criteria_judge_by_one_loss_that_adds_up_over_rows(rossi):
+def test_losses_of_both_criteria_are_equal_and_additive_over_rows(rossi):
     old, found = rossi["age"] > 25, []
     for loss, rows in losses(rossi):
         node, judged = rows[old].sum(axis=0), rows[:100]
@@ -195,7 +195,7 @@ def test_both_criteria_judge_by_one_loss_that_adds_up_over_rows(rossi):
     assert found[0] == pytest.approx(found[1], rel=1e-9)
 
 
-def test_a_node_without_events_is_judged_as_if_it_had_half_a_one(rossi):
+def test_loss_of_a_node_without_events_assumes_half_an_event(rossi):
     (in_cells, cells), (in_sums, sums) = losses(rossi)
     quiet, loud = rossi["arrest"] == 0, rossi["arrest"] == 1
     node, judged = sums[quiet][:50].sum(axis=0), sums[loud][:50].sum(axis=0)
@@ -206,7 +206,7 @@ def test_a_node_without_events_is_judged_as_if_it_had_half_a_one(rossi):
     assert in_cells(node, judged) == pytest.approx(expected, rel=1e-12)
 
 
-def test_rows_that_all_say_the_same_have_no_deviance(rossi):
+def test_equal_rows_have_zero_deviance(rossi):
     week, columns = column("week", rossi["week"]), {"event": column("arrest", rossi["arrest"])}
     layout = lay_out_rates(week, columns, occurred="", bins=0)
     for row in layout.place(week, columns)[::20]:
@@ -214,7 +214,7 @@ def test_rows_that_all_say_the_same_have_no_deviance(rossi):
 
 
 @pytest.mark.parametrize("criterion", ["log_rank", "relative_risk"])
-def test_pruning_keeps_the_splits_that_hold_up(rossi, criterion):
+def test_cost_complexity_pruning_removes_most_leaves_of_a_survival_tree(rossi, criterion):
     grown = train(rossi, criterion, min_weight_leaf=5)
     pruned = train(rossi, criterion, min_weight_leaf=5, pruner="cost_complexity")
     assert pruned.n_leaves < grown.n_leaves / 4

@@ -70,7 +70,7 @@ FOLLOWED = st.lists(st.tuples(st.integers(0, 12), st.booleans()), min_size=1, ma
 
 @settings(deadline=None)
 @given(FOLLOWED)
-def test_with_a_bin_for_each_event_time_nothing_is_rounded(rows):
+def test_bins_at_every_event_time_give_the_kaplan_meier_curve(rows):
     time, event = zip(*rows, strict=True)
     layout, cells = laid_out(time, event)
     curve = said(layout, cells)
@@ -89,14 +89,14 @@ def test_with_a_bin_for_each_event_time_nothing_is_rounded(rows):
 
 @settings(deadline=None)
 @given(FOLLOWED, st.integers(0, 8))
-def test_the_hazard_that_all_rows_lived_through_is_the_number_of_events(rows, bins):
+def test_cumulative_hazard_summed_over_rows_is_the_number_of_events(rows, bins):
     time, event = map(np.array, zip(*rows, strict=True))
     line = make_timeline(time.astype(float), event, None, bins)
     stats = np.bincount(line.place(time.astype(float), event), minlength=line.cells).astype(float)
     assert line.lived(stats) @ stats == pytest.approx(event.sum())
 
 
-def test_bins_hold_equal_shares_of_the_events_and_keep_the_curve():
+def test_bins_contain_equal_shares_of_the_events_and_keep_the_curve():
     rng = np.random.default_rng(2)
     time, gone = rng.exponential(size=3000), rng.exponential(1.5, size=3000)
     event = time <= gone
@@ -123,7 +123,7 @@ def test_bins_hold_equal_shares_of_the_events_and_keep_the_curve():
     st.integers(0, 5),
     st.randoms(use_true_random=False),
 )
-def test_a_row_of_whole_weight_counts_as_so_many_rows(rows, bins, rng):
+def test_integer_weights_equal_repeated_rows(rows, bins, rng):
     time, event, w = map(np.array, zip(*rows, strict=True))
     one = make_timeline(time.astype(float), event, w.astype(float), bins)
     order = np.repeat(np.arange(len(w)), w)
@@ -135,7 +135,7 @@ def test_a_row_of_whole_weight_counts_as_so_many_rows(rows, bins, rng):
 
 
 @pytest.mark.parametrize("lay_out", [lay_out, lay_out_rates])
-def test_a_layout_is_that_of_its_rows_in_any_order(rossi, lay_out):
+def test_layout_does_not_depend_on_the_order_of_rows(rossi, lay_out):
     w = np.random.default_rng(1).random(432)
     order = np.random.default_rng(0).permutation(432)
     made = []
@@ -154,12 +154,12 @@ def test_a_layout_is_that_of_its_rows_in_any_order(rossi, lay_out):
         assert np.array_equal(one.extra[1], other.extra[1])
 
 
-def test_relative_weights_have_a_mean_row():
+def test_unit_of_relative_weights_is_their_mean():
     line = make_timeline(np.array([1.0, 2.0]), np.array([True, True]), np.array([0.2, 0.4]), 0)
     assert line.unit == pytest.approx(0.3)
 
 
-def test_who_is_censored_in_a_bin_was_at_risk_for_the_nearer_of_all_and_none():
+def test_censored_rows_are_at_risk_for_all_or_none_of_their_bin():
     time = np.array([1.0, 2.0, 3.0, 4.0, 1.5, 2.0, 3.5, 9.0])
     event = np.array([True, True, True, True, False, False, False, False])
     line = make_timeline(time, event, None, 1)
@@ -167,13 +167,13 @@ def test_who_is_censored_in_a_bin_was_at_risk_for_the_nearer_of_all_and_none():
     assert (line.place(time, event) - line.empty).tolist() == [1, 1, 1, 1, 2, 0, 0, 0]
 
 
-def test_an_event_after_all_of_training_is_one_who_passed():
+def test_event_after_the_last_training_time_counts_as_censored():
     line = make_timeline(np.array([1.0, 2.0]), np.array([True, True]), None, 0)
     late = line.place(np.array([2.0, 2.5]), np.array([True, True])) - line.empty
     assert late.tolist() == [1, 0]
 
 
-def test_tables_with_a_few_event_times_more_have_as_many_cells():
+def test_number_of_cells_grows_in_powers_of_two():
     def cells(n):
         return make_timeline(np.arange(1.0, n + 1), np.ones(n, bool), None, 0).cells
 
@@ -197,14 +197,14 @@ def test_tables_with_a_few_event_times_more_have_as_many_cells():
         ([True, False, True, False], "false"),
     ],
 )
-def test_labels_of_events_are_known_or_named(labels, occurred):
+def test_event_labels_are_recognised_or_set_by_occurred(labels, occurred):
     for of in (lay_out, lay_out_rates):
         layout, placed = laid_out([5, 3, 4, 1], labels, occurred=occurred, lay_out=of)
         assert layout.names == ("risk", "S(1)", "S(3)")
     assert placed[:, 1].tolist() == [0, 1, 0, 1]
 
 
-def test_other_rows_may_hold_the_number_that_training_did_not_see():
+def test_test_rows_may_contain_the_event_value_absent_from_training():
     layout, _ = laid_out([5, 3], [1, 1])
     later = {"event": column("e", [0, 1])}
     assert layout.place(column("t", [3, 3]), later).tolist() == [60, 61]
@@ -224,13 +224,13 @@ def test_other_rows_may_hold_the_number_that_training_did_not_see():
         (range(MOST_BINS + 1), [1] * (MOST_BINS + 1), {"bins": 0}, "too many event times .* 2001"),
     ],
 )
-def test_unreadable_tables_are_refused_by_name(time, event, chosen, message):
+def test_unreadable_tables_are_refused(time, event, chosen, message):
     for of in (lay_out, lay_out_rates):
         with pytest.raises(DataError, match=message):
             laid_out(list(time), event, lay_out=of, **chosen)
 
 
-def test_proportional_hazards_answer_by_the_curve_of_all_rows():
+def test_relative_risk_scales_the_cumulative_hazard_of_all_rows():
     time, event = [2, 3, 3, 5, 8, 9], [1, 1, 0, 1, 0, 0]
     layout, rows = laid_out(time, event, lay_out=lay_out_rates)
     hazard = np.cumsum([1 / 6, 1 / 5, 1 / 3])
@@ -241,6 +241,6 @@ def test_proportional_hazards_answer_by_the_curve_of_all_rows():
     assert layout.answer(np.zeros((1, 4)))[0].tolist() == [0, 1, 1, 1]
 
 
-def test_times_are_written_as_numbers_that_read_back():
+def test_times_in_output_names_are_the_shortest_exact_numbers():
     layout, _ = laid_out([0.1, 2.0, 1e300], [1, 1, 1])
     assert layout.names == ("risk", "S(0.1)", "S(2)", "S(1e+300)")

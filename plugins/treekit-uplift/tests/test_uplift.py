@@ -93,7 +93,7 @@ def scored(children, **chosen):
 
 @settings(deadline=None)
 @given(tables(), st.sampled_from(DIVERGENCES), st.booleans(), st.sampled_from([1.0, 25.0]))
-def test_the_gain_is_that_of_the_paper(children, kind, normalise, prior):
+def test_gain_equals_the_paper(children, kind, normalise, prior):
     expected = paper(children, kind, normalise, prior)
     got = scored(children, divergence=kind, normalise=normalise, prior=prior)
     assert got == pytest.approx(expected, rel=1e-9, abs=1e-12)
@@ -143,7 +143,7 @@ def test_several_treatments_count_equally(children, kind, normalise):
         assert got == pytest.approx(expected, rel=1e-9, abs=1e-12)
 
 
-def test_between_weighs_how_far_treatments_are_apart():
+def test_between_weights_divergence_among_treatments():
     children = np.array([[[5, 5], [2, 8], [8, 2]], [[5, 5], [8, 2], [2, 8]]], float)
     chosen = {"divergence": "euclidean", "normalise": False}
     apart = [scored(children, between=share, **chosen) for share in (0.0, 0.5, 1.0)]
@@ -158,12 +158,12 @@ def test_between_weighs_how_far_treatments_are_apart():
     "children",
     [[[0, 0, 3, 4], [0, 0, 5, 1]], [[3, 4, 0, 0], [1, 1, 0, 0]], [[0, 0, 0, 0], [0, 0, 0, 0]]],
 )
-def test_a_node_of_one_arm_gains_nothing(children, kind):
+def test_node_of_one_treatment_group_has_zero_gain(children, kind):
     assert scored(np.array(children, float).reshape(2, 2, 2), divergence=kind) == 0.0
 
 
 @pytest.mark.parametrize("kind", DIVERGENCES)
-def test_rates_of_nought_and_one_give_finite_gains(kind):
+def test_outcome_rates_of_0_and_1_give_finite_gains(kind):
     children = np.array([[[7, 0], [0, 5]], [[4, 0], [6, 0]]], float)
     for normalise in (False, True):
         gain = scored(children, divergence=kind, normalise=normalise)
@@ -171,13 +171,13 @@ def test_rates_of_nought_and_one_give_finite_gains(kind):
         assert gain > 0.0
 
 
-def test_a_split_into_treated_and_control_gains_nothing():
+def test_split_into_treated_and_control_has_zero_gain():
     children = np.array([[[9, 3], [0, 0]], [[0, 0], [3, 9]]], float)
     for kind in ("kl", "chi_squared"):
         assert scored(children, divergence=kind) == 0.0
 
 
-def test_levels_are_ordered_by_their_effect():
+def test_categories_are_ordered_by_effect():
     order = functions(prior=10.0).order
     helped, harmed, little, none = (
         np.array(cells, float)
@@ -186,7 +186,7 @@ def test_levels_are_ordered_by_their_effect():
     assert order(harmed) < order(none) == 0.0 < order(little) < order(helped)
 
 
-def test_the_loss_is_least_for_the_effect_of_the_rows_themselves():
+def test_loss_is_least_for_the_true_effect_of_the_rows():
     loss = functions().loss
     judged = np.array([60.0, 40.0, 30.0, 70.0])
     says = [np.array([100.0 - p, p, 50.0, 50.0]) * 1000 for p in (10.0, 20.0, 30.0)]
@@ -211,7 +211,7 @@ def laid_out(arms, outcomes=("no", "yes"), control="", outcome=""):
     return lay_out(target, {"treatment": column("arm", cells)}, control, outcome), target
 
 
-def test_a_leaf_predicts_the_effect_with_its_error():
+def test_leaf_predicts_the_effect_and_its_standard_error():
     layout, _ = laid_out(["control", "mail"])
     assert layout.names == ("effect", "standard error", "treated", "control")
     (said,) = layout.answer(np.array([[70.0, 28.0, 40.0, 58.0]]))
@@ -220,14 +220,14 @@ def test_a_leaf_predicts_the_effect_with_its_error():
     assert said == pytest.approx([p - q, error, p, q])
 
 
-def test_a_leaf_without_rows_of_an_arm_has_a_large_error():
+def test_leaf_without_rows_of_a_treatment_has_a_large_standard_error():
     layout, _ = laid_out(["control", "mail"])
     (said,) = layout.answer(np.array([[0.0, 0.0, 40.0, 58.0]]))
     assert said[3] == 0.5
     assert said[1] > math.sqrt(1 / 12)
 
 
-def test_the_error_is_that_of_repeated_experiments():
+def test_standard_error_equals_the_spread_of_repeated_experiments():
     layout, _ = laid_out(["control", "mail"])
     rng = np.random.default_rng(0)
     came = rng.binomial(200, [0.3, 0.45], size=(4000, 2))
@@ -251,7 +251,7 @@ def test_several_treatments_are_distinguished_by_name():
     assert said[-1] == pytest.approx(2 / 12)
 
 
-def test_the_outcome_that_counts_may_be_named():
+def test_positive_outcome_may_be_set():
     layout, target = laid_out(["control", "mail"], outcomes=("kept", "left"), outcome="kept")
     arms = column("arm", ["control", "control", "mail", "mail"])
     assert layout.place(target, {"treatment": arms}).tolist() == [1, 0, 3, 2]
@@ -268,12 +268,12 @@ def test_the_outcome_that_counts_may_be_named():
         (["control", "b"], {"outcomes": ("a", "b", "c")}, DataError, "has 3: 'a', 'b', 'c'"),
     ],
 )
-def test_tables_that_are_not_experiments_are_refused_by_name(arms, chosen, error, message):
+def test_tables_without_treatment_and_control_are_refused(arms, chosen, error, message):
     with pytest.raises(error, match=message):
         laid_out(arms, **chosen)
 
 
-def test_numbers_are_labels_whose_least_is_the_control_group():
+def test_smallest_number_is_the_control_group():
     arms = TaskColumn("arm", np.array([1.0, 0.0, 2.0, 0.0]))
     target = column("y", ["no", "yes", "no", "yes"])
     layout = lay_out(target, {"treatment": arms}, "", "")
@@ -324,7 +324,7 @@ def test_a_forest_finds_the_true_effects(experiment):
     assert np.corrcoef(forest.predict(new)[:, 0], effect)[0, 1] > 0.8
 
 
-def test_pruning_keeps_the_effects_that_hold_up(experiment):
+def test_reduced_error_pruning_halves_the_leaves_and_keeps_a_split(experiment):
     table, _ = experiment
     grown, pruned = (
         treekit.train(table, "y", **TREAT, min_weight_leaf=10, seed=0, **chosen)
@@ -333,7 +333,7 @@ def test_pruning_keeps_the_effects_that_hold_up(experiment):
     assert 1 < pruned.n_leaves < grown.n_leaves / 2
 
 
-def test_whole_weights_count_as_copies_in_pruning_too(experiment):
+def test_integer_weights_equal_repeated_rows_in_pruning(experiment):
     table = {name: cells[:600] for name, cells in experiment[0].items()}
     weights = np.random.default_rng(0).integers(0, 4, 600)
     validation = {name: cells[600:1200] for name, cells in experiment[0].items()}
@@ -364,7 +364,7 @@ def test_every_artifact_predicts_effects_without_plugin_and_treekit(
     assert treekit.verify(model, text).equal
 
 
-def test_it_trains_from_the_command_line(experiment, tmp_path: Path):
+def test_command_line_trains_an_uplift_tree(experiment, tmp_path: Path):
     table, _ = experiment
     path, model = tmp_path / "experiment.csv", tmp_path / "effects.treekit"
     with path.open("w", encoding="utf-8", newline="") as stream:
@@ -381,10 +381,10 @@ def test_it_trains_from_the_command_line(experiment, tmp_path: Path):
     assert "treat" not in loaded.schema.names
 
 
-def test_it_keeps_the_laws_of_its_contract():
+def test_criterion_passes_the_contract_checks():
     check_criterion("uplift", strict=True)
 
 
-def test_the_registry_traces_it_to_this_distribution():
+def test_criterion_is_registered_by_its_distribution():
     component = registry.list("criterion")["uplift"]
     assert (component.plugin, component.distribution) == ("uplift", "treekit-uplift")

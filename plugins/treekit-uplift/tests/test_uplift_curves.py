@@ -57,7 +57,7 @@ def test_the_order_of_rows_with_equal_predictions_has_no_effect():
     assert qini_score(np.zeros(6), TREATED, OUTCOME) == 0.0
 
 
-def test_the_true_effects_rank_best_their_opposite_worst_and_noise_in_between():
+def test_true_effects_score_highest_and_their_negatives_lowest():
     table, effect = simulate(20_000, seed=3)
     arms = table["treat"] == "treated", table["y"]
     noise = np.random.default_rng(0).random(20_000)
@@ -68,7 +68,7 @@ def test_the_true_effects_rank_best_their_opposite_worst_and_noise_in_between():
         assert worst == pytest.approx(-best, rel=0.1)
 
 
-def test_simulated_effects_are_those_of_the_outcomes():
+def test_simulated_effects_equal_the_difference_of_outcome_rates():
     table, effect = simulate(200_000, seed=1)
     treated = table["treat"] == "treated"
     assert treated.mean() == 0.5
@@ -101,7 +101,7 @@ def test_invalid_rankings_are_refused(rows, message):
         qini_score(*rows)
 
 
-def test_the_package_has_no_other_names():
+def test_unknown_attribute_of_the_package_raises_attribute_error():
     assert all(hasattr(treekit_uplift, name) for name in treekit_uplift.__all__)
     with pytest.raises(AttributeError, match="no attribute 'nonsense'"):
         treekit_uplift.nonsense  # noqa: B018 - the access is the test

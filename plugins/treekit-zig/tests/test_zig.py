@@ -52,15 +52,15 @@ def artifacts(models, tmp_path_factory):
     return zig.compiled([path.read_bytes() for path in paths], schemas, folder)
 
 
-def test_treekit_finds_it_through_its_distribution():
+def test_exporter_is_registered_by_its_distribution():
     assert registry.list("exporter")["zig"].distribution == "treekit-zig"
 
 
-def test_it_keeps_the_laws_of_exporters_and_its_files_run_with_equal_bits():
+def test_exporter_passes_the_contract_checks_with_equal_bits():
     check_exporter("zig", run=zig.run)
 
 
-def test_forests_answer_their_probes_with_equal_bits(models, artifacts):
+def test_forests_predict_verification_rows_with_equal_bits(models, artifacts):
     for model, artifact in zip(models, artifacts, strict=True):
         probes = make_probes(model, 1000, 0, 100_000)
         rows = np.concatenate([probes.rows, probes.refused])
@@ -69,7 +69,7 @@ def test_forests_answer_their_probes_with_equal_bits(models, artifacts):
         assert not len(differing(wanted, Answers(*artifact.answers(rows))))
 
 
-def test_names_labels_and_levels_are_what_they_were(models, artifacts):
+def test_names_labels_and_categories_are_unchanged(models, artifacts):
     schema, artifact = models[0].schema, artifacts[0]
     assert tuple(artifact.names(0)) == NAMES
     assert artifact.names(1) == ["y"]
@@ -79,7 +79,7 @@ def test_names_labels_and_levels_are_what_they_were(models, artifacts):
     assert artifact.code(2, "unseen") == -1
 
 
-def test_it_needs_no_operating_system_and_no_standard_library(models, tmp_path):
+def test_source_builds_without_operating_system_and_standard_library(models, tmp_path):
     (path,) = treekit.export(models[0], "zig", tmp_path / "forest.zig")
     assert b"@import" not in path.read_bytes()
     main = 'const m = @import("forest.zig");\nexport fn f(x: *const [3]f64, out: *[2]f64) i32 {\n'
@@ -100,7 +100,7 @@ print(json.dumps([list(labels), [value.hex() for value in out]]))
 """
 
 
-def test_it_runs_where_neither_treekit_nor_the_plugin_is(models, artifacts, tmp_path):
+def test_exported_source_runs_without_treekit_and_the_plugin(models, artifacts, tmp_path):
     model = models[0]
     (path,) = treekit.export(model, "zig", tmp_path / "forest.zig")
     zig.compiled([path.read_bytes()], [model.schema], tmp_path)
@@ -117,7 +117,7 @@ def test_it_runs_where_neither_treekit_nor_the_plugin_is(models, artifacts, tmp_
     assert shares == [share.hex() for share in model.predict_proba(named).ravel().tolist()]
 
 
-def test_a_text_is_the_category_that_the_model_finds(tmp_path):
+def test_category_texts_get_the_codes_of_the_model(tmp_path):
     model = wide_model()
     (path,) = treekit.export(model, "zig", tmp_path / "m.zig")
     (compiled,) = zig.compiled([path.read_bytes()], [model.schema], tmp_path / "build")
@@ -125,14 +125,14 @@ def test_a_text_is_the_category_that_the_model_finds(tmp_path):
     assert [name_state((-1 if np.isnan(c) else c, np.isnan(c))) for c in codes] == STATES
 
 
-def test_a_user_s_own_templates_go_first(models, tmp_path):
+def test_user_templates_take_precedence(models, tmp_path):
     (tmp_path / "zig").mkdir()
     (tmp_path / "zig" / "table.jinja").write_text("// mine: {{ trees }}\n", encoding="utf-8")
     (path,) = treekit.export(models[0], "zig", tmp_path / "m.zig", templates=str(tmp_path))
     assert path.read_text(encoding="utf-8").endswith("// mine: 5\n")
 
 
-def test_it_exports_from_the_command_line(models, tmp_path):
+def test_command_line_exports_zig(models, tmp_path):
     models[0].save(tmp_path / "m.treekit")
     command = [Path(sys.executable).with_name("treekit"), "export", tmp_path / "m.treekit"]
     subprocess.run([*command, "--to", "zig", "-o", tmp_path / "m.zig"], check=True)
