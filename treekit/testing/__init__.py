@@ -1,7 +1,7 @@
 """Conformance checks for authors of plugins.
 
 >>> from treekit.testing import check_criterion
->>> def test_the_contract_is_kept():
+>>> def test_criterion_passes_the_contract_checks():
 ...     check_criterion("hellinger")
 
 Each check takes an installed name or a record and raises `ConformanceError`,
