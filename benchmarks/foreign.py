@@ -17,7 +17,7 @@ import numpy.typing as npt
 import treekit
 from benchmarks import sides
 from benchmarks.frame import Benchmark, Entry, Figure, Options, Parameter, register
-from tests.foreign import beside, dyed, frame
+from tests.foreign import beside, frame, make_classes
 
 Floats = npt.NDArray[np.float64]
 
@@ -41,7 +41,7 @@ MAKERS: dict[str, tuple[str, str]] = {
 def _run(options: Options) -> Iterator[Entry]:
     table = frame(options.rows)
     for classes in (2, 3):
-        y = np.minimum(dyed(table), classes - 1)
+        y = np.minimum(make_classes(table), classes - 1)
         for library, (name, make) in MAKERS.items():
             if library not in options.sides:
                 continue

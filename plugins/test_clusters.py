@@ -1,4 +1,4 @@
-"""Plugins train on a Dask cluster, unchanged, the models of one process."""
+"""Training with plugins on a Dask cluster: models equal those of one process."""
 
 from dataclasses import replace
 

@@ -96,7 +96,7 @@ class Lines:
         return [json.loads(line) for line in self.text]
 
 
-def gated(service: Service, lines: Lines | None = None, **settings: Any) -> HttpApp:
+def make_gate_app(service: Service, lines: Lines | None = None, **settings: Any) -> HttpApp:
     """Create the application of a service, as `treekit serve` with these settings does."""
     asked = ServeSettings(("-",), limits=service.limits, **({"log": "quiet"} | settings))
     if lines is not None:
@@ -163,7 +163,7 @@ def until_closed(connection: socket.socket) -> bytes:
     return b"".join(parts)
 
 
-def spoken(port: int, request: bytes, seconds: float = 10.0) -> bytes:
+def send_bytes(port: int, request: bytes, seconds: float = 10.0) -> bytes:
     """Send bytes and receive the response, after which the server must close the connection."""
     with connect(port, seconds) as connection:
         connection.sendall(request)

@@ -1,4 +1,4 @@
-"""Reading takes time in proportion to the size of the input, also of damaged input.
+"""Reading takes time proportional to the size of the input, also of damaged input.
 
 Counted are calls, the elements that methods of sequences visit, such as ``names.count``, and the
 columns that pyarrow parses: the same numbers on every machine.  ``python -m benchmarks`` is for

@@ -1,1 +1,1 @@
-"""Components that break one law each, kept to see that each is reported under that law."""
+"""Components that each violate one law, to test that each is reported under that law."""

@@ -1,4 +1,4 @@
-"""Criteria that break one law each."""
+"""Criteria that each violate one law."""
 
 import math
 from dataclasses import replace
@@ -54,16 +54,16 @@ def in_place(stats):
 calls = []
 
 
-def restless(stats):
+def changing_result(stats):
     calls.append(stats)
     return gini(stats) * (1.0 + 1e-3 * (len(calls) % 2))
 
 
-def never_pure(stats):
+def gini_plus_constant(stats):
     return gini(stats) + 0.1
 
 
-def upside_down(stats):
+def negative_gini(stats):
     return -gini(stats)
 
 
@@ -76,7 +76,7 @@ def negative_for_four(stats):
     return gini(stats) if (stats > 0.0).sum() < 4 else -gini(stats)
 
 
-def generous(parent, children):
+def gini_plus_decrease(parent, children):
     return gini(parent) + decrease(parent, children)
 
 
@@ -105,7 +105,7 @@ def loss_of_weight_squared(stats, judged):
     return judged[0] * judged[0] + 0.0 * stats[0]
 
 
-def always_the_first(gains, scores, levels):
+def choose_first_column(gains, scores, levels):
     return 0
 
 
@@ -123,7 +123,7 @@ def beyond_64_bits(stats):
     return gini(stats) if float(large * large) > 1e20 else 2.0 * gini(stats)
 
 
-def stumbles_at_80_rows(stats):
+def raises_at_80_rows(stats):
     if stats.sum() == 80.0 and stats[0] == 27.0:
         raise ValueError("80 rows")
     return gini(stats)
@@ -139,20 +139,22 @@ BROKEN = {
     "returns-numbers": of_classes("none", impurity=nothing_for_pure_nodes),
     "finite-values": of_classes("nan", impurity=entropy_of_zeros),
     "inputs-are-not-written": of_classes("in_place", impurity=in_place),
-    "same-input-same-answer": of_classes("restless", impurity=restless),
-    "purity-is-zero": of_classes("never_pure", impurity=never_pure),
-    "impurity-is-not-negative": of_classes("upside_down", impurity=upside_down),
-    "useless-split-scores-zero": of_classes("generous", score=generous),
+    "same-input-same-answer": of_classes("changing_result", impurity=changing_result),
+    "purity-is-zero": of_classes("gini_plus_constant", impurity=gini_plus_constant),
+    "impurity-is-not-negative": of_classes("negative_gini", impurity=negative_gini),
+    "useless-split-scores-zero": of_classes("gini_plus_decrease", score=gini_plus_decrease),
     "larger-is-better": of_classes("smaller", score=smaller_is_better),
     "doubling-weights-changes-nothing": of_classes("counts", impurity=counts_rows),
-    "permuting-classes-changes-nothing": of_classes("favours", impurity=first_class_first),
-    "permuting-branches-changes-nothing": of_classes("leans", score=left_is_better),
+    "permuting-classes-changes-nothing": of_classes(
+        "first_class_first", impurity=first_class_first
+    ),
+    "permuting-branches-changes-nothing": of_classes("left_is_better", score=left_is_better),
     "empty-branches-change-nothing": of_classes("few", score=few_branches),
     "loss-adds-up": Criterion(
         "squares", "regression", lambda: replace(make_squared_error(), loss=loss_of_weight_squared)
     ),
     "chooses-among-columns": of_classes(
-        "first", impurity=gini, score=decrease, extras=CriterionExtras(choose=always_the_first)
+        "first", impurity=gini, score=decrease, extras=CriterionExtras(choose=choose_first_column)
     ),
     "terms-give-the-score": of_classes(
         "halves",
@@ -170,7 +172,7 @@ BROKEN = {
         "powered", (Setting("power", 1.0, "the power", minimum=0.0),), make=powered
     ),
     "compiled-equals-plain": of_classes("large", impurity=beyond_64_bits),
-    "trains-on-small-tables": of_classes("stumbles", impurity=stumbles_at_80_rows),
+    "trains-on-small-tables": of_classes("raises_at_80_rows", impurity=raises_at_80_rows),
     "splitting-never-mixes": of_classes("squared", impurity=squared),
 }
 """One criterion for each law, which breaks that law and no other."""

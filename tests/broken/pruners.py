@@ -1,4 +1,4 @@
-"""Pruners that break one law each."""
+"""Pruners that each violate one law."""
 
 import itertools
 from dataclasses import replace
@@ -16,7 +16,7 @@ def share_of_largest(parent, children, held_parent, held_children):
 turns = itertools.count()
 
 
-def by_turns(parent, children, held_parent, held_children):
+def alternating(parent, children, held_parent, held_children):
     return next(turns) % 2 == 0
 
 
@@ -49,12 +49,12 @@ def smoothed(tree, context):
     return replace(tree, value=tree.value + 1.0)
 
 
-def forgets_rows(tree, context):
+def clears_statistics(tree, context):
     context.stats[:] = 0.0
     return tree
 
 
-def a_mask(tree, context):
+def returns_a_mask(tree, context):
     return tree.gain > 0.0
 
 
@@ -64,7 +64,7 @@ def half(tree, context):
     return collapse(tree, cut)
 
 
-def made_with(share):
+def make_with_share(share):
     bar = 1.0 / share
 
     def before(parent, children, held_parent, held_children):
@@ -87,18 +87,18 @@ BROKEN = [
     ("answers-every-node", before(first_held_class)),
     ("returns-numbers", before(share_of_largest)),
     ("inputs-are-not-written", before(scales_in_place)),
-    ("inputs-are-not-written", after(forgets_rows)),
-    ("same-input-same-answer", before(by_turns)),
+    ("inputs-are-not-written", after(clears_statistics)),
+    ("same-input-same-answer", before(alternating)),
     ("same-input-same-answer", after(half)),
     ("doubling-weights-changes-nothing", before(enough_rows)),
     ("permuting-branches-changes-nothing", before(first_is_larger)),
     ("empty-branches-change-nothing", before(two_branches)),
-    ("returns-a-tree", after(a_mask)),
+    ("returns-a-tree", after(returns_a_mask)),
     ("pruned-tree-is-a-subtree", after(moved)),
     ("leaves-keep-their-values", after(smoothed)),
     (
         "settings-work-at-their-bounds",
-        Pruner("shares", made_with, (Setting("share", 0.5, "a share", minimum=0.0),)),
+        Pruner("shares", make_with_share, (Setting("share", 0.5, "a share", minimum=0.0),)),
     ),
 ]
 """Pruners, each with the one law that it breaks."""

@@ -1,4 +1,4 @@
-"""Splitters that break one law each."""
+"""Splitters that each violate one law."""
 
 import numpy as np
 
@@ -43,7 +43,7 @@ def search(node, criterion, rng, *, most=None, heavy=heavy_enough, propose=propo
     return found
 
 
-def stumbles(node, criterion, rng):
+def raises_for_missing(node, criterion, rng):
     if (node.table.codes[1][node.rows.ids] == node.table.n_codes[1]).any():
         raise IndexError("a value is missing")
     return search(node, criterion, rng)
@@ -54,7 +54,7 @@ def sorts_rows(node, criterion, rng):
     return search(node, criterion, rng)
 
 
-def a_tuple(node, criterion, rng):
+def returns_a_tuple(node, criterion, rng):
     found = search(node, criterion, rng)
     return None if found is None else (found.feature, found.cut)
 
@@ -67,7 +67,7 @@ def nan(node, criterion, rng):
 hidden = np.random.default_rng(0)
 
 
-def draws_elsewhere(node, criterion, rng):
+def hidden_generator(node, criterion, rng):
     return search(node, criterion, hidden, most=1)
 
 
@@ -78,7 +78,7 @@ def cuts_levels(node, criterion, rng):
     return search(node, criterion, rng, propose=propose)
 
 
-def beyond(node, criterion, rng):
+def threshold_beyond_node(node, criterion, rng):
     def propose(node, feature, low, high):
         split = proposed(node, feature, low, high)
         if split.kind != 1:
@@ -97,7 +97,7 @@ def spare_branch(node, criterion, rng):
     return search(node, criterion, rng, propose=propose)
 
 
-def light(node, criterion, rng):
+def ignores_minimum_weight(node, criterion, rng):
     def not_empty(node, children):
         return children.shape[0] == 2 and (children.sum(axis=1) > 0.0).all()
 
@@ -113,27 +113,27 @@ def by_number_of_rows(node, criterion, rng):
     return search(node, criterion, rng) if len(node.rows.ids) > 5 else None
 
 
-def light_below(node, criterion, rng):
+def ignores_minimum_weight_below_root(node, criterion, rng):
     def heavy(node, children):
         return node.depth > 0 or heavy_enough(node, children)
 
     return search(node, criterion, rng, heavy=heavy)
 
 
-def boasts(node, criterion, rng):
+def doubled_score(node, criterion, rng):
     found = search(node, criterion, rng)
     return None if found is None else scored(found, 2.0 * found.score)
 
 
-def tries_all(node, criterion, rng):
+def ignores_max_features(node, criterion, rng):
     return search(node, criterion, rng, most=len(node.table.n_codes))
 
 
-def blind(node, criterion, rng):
+def finds_nothing(node, criterion, rng):
     return None
 
 
-def made_with(share):
+def make_with_share(share):
     """Fails where a share of the columns is asked for that is none."""
     most = int(1.0 / share)
     assert most >= 1
@@ -145,20 +145,22 @@ def splitter(find, **options):
 
 
 BROKEN = {
-    "answers-every-node": splitter(stumbles),
+    "answers-every-node": splitter(raises_for_missing),
     "inputs-are-not-written": splitter(sorts_rows),
-    "returns-a-split-or-none": splitter(a_tuple),
+    "returns-a-split-or-none": splitter(returns_a_tuple),
     "finite-values": splitter(nan),
-    "reproducible-by-its-rng": splitter(draws_elsewhere),
+    "reproducible-by-its-rng": splitter(hidden_generator),
     "split-fits-its-column": splitter(cuts_levels),
-    "threshold-lies-in-the-node": splitter(beyond),
+    "threshold-lies-in-the-node": splitter(threshold_beyond_node),
     "no-branch-is-empty": splitter(spare_branch),
-    "min-weight-leaf-is-obeyed": splitter(light),
-    "claimed-score-is-the-criterion-s": splitter(boasts),
-    "max-features-is-obeyed": splitter(tries_all),
-    "finds-what-separates": splitter(blind),
+    "min-weight-leaf-is-obeyed": splitter(ignores_minimum_weight),
+    "claimed-score-is-the-criterion-s": splitter(doubled_score),
+    "max-features-is-obeyed": splitter(ignores_max_features),
+    "finds-what-separates": splitter(finds_nothing),
     "settings-work-at-their-bounds": Splitter(
-        "shares", made_with, (Setting("share", 0.5, "of the columns", minimum=0.0, maximum=1.0),)
+        "shares",
+        make_with_share,
+        (Setting("share", 0.5, "of the columns", minimum=0.0, maximum=1.0),),
     ),
 }
 """One splitter for each law, which breaks that law and no other."""
@@ -166,6 +168,6 @@ BROKEN = {
 FURTHER = (
     ("permuting-rows-changes-nothing", splitter(by_first_row)),
     ("integer-weights-equal-repeated-rows", splitter(by_number_of_rows)),
-    ("min-weight-leaf-is-obeyed", splitter(light_below)),
+    ("min-weight-leaf-is-obeyed", splitter(ignores_minimum_weight_below_root)),
 )
 """Laws that only trees show to be broken, and splitters that break them."""

@@ -1,4 +1,4 @@
-"""Criteria of tasks whose layouts break one law each."""
+"""Criteria of tasks whose layouts each violate one law."""
 
 from functools import partial
 

@@ -1,4 +1,4 @@
-"""The command line: what it says, where it says it, and with which exit code."""
+"""The command line: output, messages, files and exit codes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pipes, JSON and completion: what other programs read from the command line, and give it."""
+"""Pipes, JSON lines and shell completion of the command line."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The one decorator of all kernels."""
+"""Compilation and caching of kernels and of plugins' functions."""
 
 from __future__ import annotations
 
@@ -629,13 +629,13 @@ def test_function_that_always_raises_is_reported_with_its_line() -> None:
 
 
 def test_an_undefined_name_is_an_error_that_names_it_and_its_line() -> None:
-    def misspells(stats: Any) -> float:
+    def has_undefined_name(stats: Any) -> float:
         return 1.0 - stats[0] / wieght  # noqa: F821
 
-    line = misspells.__code__.co_firstlineno + 1
+    line = has_undefined_name.__code__.co_firstlineno + 1
     said = rf"the undefined name 'wieght' in impurity \(.*functions.py, line {line}\)"
     with pytest.raises(PluginError, match=said):
-        grow_plugins_criterion(impurity=misspells)
+        grow_plugins_criterion(impurity=has_undefined_name)
 
 
 def divides_in_place(stats: Any) -> float:

@@ -1,4 +1,4 @@
-"""The criteria of the literature: their formulas, their trees, and what they refuse."""
+"""Criteria of the literature: their formulas, their trees, and what they refuse."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pruners against slow oracles that look at every pruned tree, in exact fractions."""
+"""Pruners compared with slow oracles that try every pruned tree in exact fractions."""
 
 from __future__ import annotations
 

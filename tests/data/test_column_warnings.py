@@ -1,4 +1,4 @@
-"""What a table is read as: warnings with remedies, identifiers, the report and the declaration."""
+"""How columns are read: warnings with remedies, identifiers, report and declaration."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reading CSV files: the table and the errors of the csv module and of float."""
+"""CSV files: tables and errors equal those of the csv module and of float."""
 
 from __future__ import annotations
 

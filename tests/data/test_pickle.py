@@ -1,4 +1,4 @@
-"""Datasets and kernels keep working in another process, which clusters rely on."""
+"""Datasets and kernels are pickled for other processes, as clusters require."""
 
 from __future__ import annotations
 

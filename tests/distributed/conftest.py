@@ -1,4 +1,4 @@
-"""A time limit for tests of clusters, which must end with an error rather than hang."""
+"""A time limit for tests of clusters, which must fail rather than hang."""
 
 from __future__ import annotations
 

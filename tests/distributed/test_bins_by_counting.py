@@ -1,4 +1,4 @@
-"""Bins found by counting keys in partitions equal those of a sort of the whole column."""
+"""Bins found by counting keys in partitions equal those found by sorting the column."""
 
 from __future__ import annotations
 

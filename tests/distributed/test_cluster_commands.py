@@ -1,4 +1,4 @@
-"""Commands with ``--cluster`` give what they give without it."""
+"""Commands with ``--cluster`` give the results of those without it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Each state of a cluster and each error of Dask ends in one line with a remedy, in time."""
+"""Failures of a cluster end in time, with one line and a remedy."""
 
 from __future__ import annotations
 

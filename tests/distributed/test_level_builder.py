@@ -1,4 +1,4 @@
-"""Trees grown by levels over partitions equal those of one process, array for array."""
+"""Trees grown by levels over partitions equal those of one process in every array."""
 
 from __future__ import annotations
 

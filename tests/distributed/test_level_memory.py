@@ -1,4 +1,4 @@
-"""Bytes of each row that training by levels holds in the calling process."""
+"""Memory per row of the calling process in training by levels."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Training by levels on a Dask cluster gives the model file of one process, byte for byte."""
+"""Training by levels on a Dask cluster writes the model file of one process, byte for byte."""
 
 from __future__ import annotations
 

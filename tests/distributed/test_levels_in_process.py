@@ -1,4 +1,4 @@
-"""Training by levels gives the model file of one process, byte for byte; here in one process."""
+"""Training by levels without a cluster writes the model file of one process, byte for byte."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Workers that are killed while a cluster predicts, evaluates or verifies change no answer."""
+"""Killing workers does not change predictions, scores or verification on a cluster."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The examples of docs/distributed.md run as they stand."""
+"""The examples of docs/distributed.md run as shown."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tables in many Parquet files: what is found, refused, joined and written."""
+"""Tables in many Parquet files: which are found, refused, joined and written."""
 
 from __future__ import annotations
 

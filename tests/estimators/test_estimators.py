@@ -1,4 +1,4 @@
-"""The scikit-learn face: its own checks, and the same trees as the front door's."""
+"""The estimators: scikit-learn's checks, and trees equal to those of `treekit.train`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The estimators read inputs, targets and weights like `treekit.train`, whatever holds them."""
+"""The estimators read inputs, targets and weights in any container as `treekit.train` does."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Values of shap for converted models: those of their definition, and of scikit-learn's trees."""
+"""SHAP values of converted models equal their definition, and those of scikit-learn's trees."""
 
 from __future__ import annotations
 

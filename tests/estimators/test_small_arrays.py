@@ -1,4 +1,4 @@
-"""Small arrays of numbers: read and trained in fewer steps, into the same model."""
+"""Small numeric arrays are trained in fewer steps into the same model."""
 
 from __future__ import annotations
 

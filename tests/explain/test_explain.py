@@ -1,4 +1,4 @@
-"""Explanations add up exactly, their ways are the model's, and no nearer change exists."""
+"""Explanations: exact sums of contributions, decision paths, texts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Measure the flash of programs for small processors, and the table of the documentation.
+"""Measure the flash of programs for small processors, and write the table of the documentation.
 
     python -m tests.export.flash
 

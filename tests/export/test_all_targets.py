@@ -1,6 +1,6 @@
-"""Stored model files load and answer as on the day they were written, and export the same bytes.
+"""Stored model files load and predict as when they were written, and export the same bytes.
 
-The files, their rows and answers are in ``tests/snapshots/models``, the digests of their
+The files, their rows and predictions are in ``tests/snapshots/models``, the digests of their
 artifacts in ``tests/snapshots/artifacts.txt``.
 """
 

@@ -1,4 +1,4 @@
-"""C source compiles without a warning and answers bit for bit as the definition does."""
+"""C source compiles without warnings and predicts equal bits."""
 
 from __future__ import annotations
 
@@ -462,11 +462,11 @@ def test_extreme_models_return_equal_bits_and_leaves_in_every_form(names, each, 
     rows_of = {name: extreme_rows(EXTREMES[name]()) for name in names}
     wanted_of = {name: wanted(EXTREMES[name](), rows) for name, rows in rows_of.items()}
     for file, name, way in named:
-        gives_its_bits(programs[file], rows_of[name], wanted_of[name], f"{name}, {way}")
-        tells_its_leaves(programs[file], rows_of[name][::9], f"{name}, {way}")
+        check_bits(programs[file], rows_of[name], wanted_of[name], f"{name}, {way}")
+        check_leaves(programs[file], rows_of[name][::9], f"{name}, {way}")
 
 
-def gives_its_bits(program: Compiled, rows: np.ndarray, answers: Answers, what: str) -> None:
+def check_bits(program: Compiled, rows: np.ndarray, answers: Answers, what: str) -> None:
     gone = refused(program.model, rows)
     labels, out = program.answers(rows)
     assert np.array_equal(labels, answers.label[:, : labels.shape[1]]), what
@@ -478,7 +478,7 @@ def gives_its_bits(program: Compiled, rows: np.ndarray, answers: Answers, what: 
     assert (out[gone] == -77).all(), what
 
 
-def tells_its_leaves(program: Compiled, rows: np.ndarray, what: str) -> None:
+def check_leaves(program: Compiled, rows: np.ndarray, what: str) -> None:
     model = program.model
     if model.missing == "fractional":
         with pytest.raises(AttributeError):

@@ -1,4 +1,4 @@
-"""Estimates of the flash that C source takes, against the compiler's programs for a Cortex-M0."""
+"""Estimates of the flash of C source compared with the compiler's programs for a Cortex-M0."""
 
 from __future__ import annotations
 

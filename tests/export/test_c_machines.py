@@ -1,4 +1,4 @@
-"""C source on other compilers and processors, without floating point, and what it says it takes."""
+"""C source on other compilers and processors, without floating point, and its stated sizes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The recipes of examples/deploy hold together, and say what `treekit serve` understands."""
+"""The recipes of examples/deploy are consistent and use options of `treekit serve`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`treekit.export`: one call, all files or none."""
+"""`treekit.export`: one call writes all files or none."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""JavaScript, Java, Rust and Go, and any language that is a folder: equal to the last bit."""
+"""JavaScript, Java, Rust and Go, and languages of template folders, predict equal bits."""
 
 from __future__ import annotations
 

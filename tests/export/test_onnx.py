@@ -1,4 +1,4 @@
-"""ONNX files answer, in onnxruntime, bit for bit what the slow oracle answers."""
+"""ONNX files predict in onnxruntime the bits of the slow oracle."""
 
 from __future__ import annotations
 

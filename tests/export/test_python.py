@@ -1,4 +1,4 @@
-"""The Python file needs nothing, and answers bit for bit as the definition does."""
+"""Exported Python needs no package and predicts equal bits."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Small trees as code that people read: few lines, plain names, the model's answers."""
+"""Small trees as readable code: few lines, plain names, the model's predictions."""
 
 from __future__ import annotations
 

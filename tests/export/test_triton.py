@@ -1,4 +1,4 @@
-"""Models as folders of Triton's repository: configuration, graph, labels and place."""
+"""Models as folders of a Triton repository: configuration, graph and labels."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Models of other libraries, what they answer, and the rows that show a wrong side."""
+"""Models of other libraries, their predictions, and rows that reveal a wrong branch."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["FOLDER", "beside", "dyed", "frame"]
+__all__ = ["FOLDER", "beside", "frame", "make_classes"]
 
 FOLDER = Path(__file__).parent
 
@@ -32,7 +32,7 @@ def frame(n: int = 400, seed: int = 0, categories: bool = True) -> Any:
     return table
 
 
-def dyed(table: Any) -> npt.NDArray[np.int64]:
+def make_classes(table: Any) -> npt.NDArray[np.int64]:
     """A class, 0 to 2, of each row of `frame`, that needs all of its columns."""
     code = (table["height"].fillna(0.3) > 0).astype(int) + (table["rooms"] > 2).astype(int)
     if "soil" in table:

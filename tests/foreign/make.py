@@ -1,4 +1,4 @@
-"""Make the files of this folder: models of other libraries, and what these answer to rows.
+"""Make the files of this folder: models of other libraries, and their predictions.
 
     python -m tests.foreign.make
 
@@ -19,7 +19,7 @@ from sklearn.ensemble import (
 )
 from sklearn.tree import DecisionTreeClassifier
 
-from tests.foreign import FOLDER, dyed, frame
+from tests.foreign import FOLDER, frame, make_classes
 
 
 def cells_of(rows: Any) -> dict[str, Any]:
@@ -44,7 +44,7 @@ def make_skops(name: str, estimator: Any) -> None:
     table, rows = frame(200, 1, name == "histogram"), frame(80, 2, name == "histogram")
     if name == "boosted":
         table, rows = table.fillna(0.0), rows.fillna(0.0)
-    estimator.fit(table, dyed(table))
+    estimator.fit(table, make_classes(table))
     skops.io.dump(estimator, FOLDER / f"sklearn_{name}.skops")
     asked = estimator.predict_proba if hasattr(estimator, "predict_proba") else estimator.predict
     answers = {"rows": cells_of(rows), "predictions": asked(rows).tolist()}

@@ -1,1 +1,1 @@
-"""Files broken on purpose: how they are broken, and what a reader may do with them."""
+"""Damaged files: how they are damaged, and what a reader is allowed to do with them."""

@@ -1,4 +1,4 @@
-"""Ways to break files: bytes of any file, words of a text, values of JSON, entries of a zip."""
+"""Ways to damage files: bytes of any file, words of a text, values of JSON, entries of a zip."""
 
 from __future__ import annotations
 

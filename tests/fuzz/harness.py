@@ -1,9 +1,9 @@
-"""What a reader may do with a broken file: say so, or read something sound.  Nothing else.
+"""Check readers on damaged files: they raise a clear error or read something valid.
 
 Each case is made from fixed seeds, ``[SEED, subject, case]``, and bounded in time
-and in memory.  While it is read nothing may be imported that was not at hand
-when a sound file was read, nothing unpickled, executed or started, and no file
-opened but the case itself.  A case that fails prints what it takes to see it again.
+and in memory.  A reader may not import a module that reading a valid file does not
+import, nor unpickle, execute or start anything, nor open another file.  A case that
+fails prints its seed, and its file as a line of Python.
 """
 
 from __future__ import annotations

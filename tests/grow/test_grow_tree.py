@@ -1,4 +1,4 @@
-"""Whole trees from the compiled kernels against a plain oracle in exact fractions."""
+"""Trees grown by the compiled kernels, compared with a plain oracle in exact fractions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A splitter may part a number into several intervals; the tree says it by thresholds."""
+"""Splits of a number into several intervals, which the tree stores as thresholds."""
 
 from functools import cache
 from itertools import pairwise
@@ -207,7 +207,7 @@ def test_an_interval_without_rows_stops_the_training():
 
 
 @cache
-def parted(cuts, apart):
+def make_interval_splitter(cuts, apart):
     """The root is split at these codes, if `heavy_enough` agrees."""
     cuts = np.array(cuts, np.int32)
 
@@ -222,7 +222,7 @@ def parted(cuts, apart):
             return None
         return scored(split, criterion.score(node.stats, children))
 
-    return Splitter("parted", lambda: SplitterFunctions(find=find, intervals=True))
+    return Splitter("intervals", lambda: SplitterFunctions(find=find, intervals=True))
 
 
 def light_within(lost=0):
@@ -243,7 +243,9 @@ def light_within(lost=0):
 )
 def test_intervals_below_the_minimum_weight_are_allowed_beside_two_above(cuts, apart, more):
     data = light_within(int(apart))
-    model = treekit.train(data, "y", splitter=parted(cuts, apart), min_weight_leaf=5, **more)
+    model = treekit.train(
+        data, "y", splitter=make_interval_splitter(cuts, apart), min_weight_leaf=5, **more
+    )
     assert model.n_leaves == len(cuts) + 1 + apart
 
 
@@ -253,14 +255,16 @@ def test_split_with_one_interval_above_the_minimum_weight_is_refused():
         cuts = np.array([0, 1, 2], np.int32)
         return scored(interval_split(0, cuts), 1.0) if node.depth == 0 else None
 
-    hasty = Splitter("hasty", lambda: SplitterFunctions(find=find, intervals=True))
+    one_heavy_interval = Splitter(
+        "one_heavy_interval", lambda: SplitterFunctions(find=find, intervals=True)
+    )
     data = light_within()
     with pytest.raises(
         PluginError,
         match=r"branches with weights \[.*check candidate splits with treekit.splitting.heav",
     ):
-        treekit.train(data, "y", splitter=hasty, min_weight_leaf=11)
-    splitter = parted((2, 3, 4), False)
+        treekit.train(data, "y", splitter=one_heavy_interval, min_weight_leaf=11)
+    splitter = make_interval_splitter((2, 3, 4), False)
     assert treekit.train(data, "y", splitter=splitter, min_weight_leaf=31).n_leaves == 1
 
 

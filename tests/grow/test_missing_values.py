@@ -1,4 +1,4 @@
-"""Rows whose value is missing go down every branch, each part with its share of the weight."""
+"""Fractional instances and surrogates: rows with missing values in growth."""
 
 from __future__ import annotations
 

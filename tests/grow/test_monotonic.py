@@ -1,4 +1,4 @@
-"""Answers that rise or fall with a column: in growth, after pruning, and in the model's votes."""
+"""Monotonic constraints: in growth, after pruning, and in the votes of a forest."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""No draw depends on anything but the seed, the tree, the path of the node and a row's contents."""
+"""Random draws depend only on the seed, the tree, the path of the node and the row's contents."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Extremely randomised trees: what is drawn, from what, and what is kept."""
+"""Extremely randomised trees: how thresholds and categories are drawn and chosen."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Criteria with a task of their own: columns beside the target, cells, answers with names."""
+"""Criteria with a task of their own, several targets, and their named predictions."""
 
 from __future__ import annotations
 
@@ -532,14 +532,14 @@ def test_settings_unsupported_by_a_task_are_refused(settings, message):
         treekit.train(data, "cured", criterion=UPLIFT, **settings)
 
 
-def says_what_its_cells_say(tree: Any, context: Any) -> Any:
+def predict_largest_cell(tree: Any, context: Any) -> Any:
     """A pruned tree whose values are taken from the cells of `GROUPS`."""
     n_groups, k = context.losses.layout.extra
     return tree.with_value(context.stats.reshape(-1, n_groups, k).sum(axis=1))
 
 
 def test_pruner_may_be_declared_for_a_custom_task():
-    pruner = Pruner("leading", lambda: PrunerFunctions(after=says_what_its_cells_say), task=GROUPS)
+    pruner = Pruner("leading", lambda: PrunerFunctions(after=predict_largest_cell), task=GROUPS)
     assert same_answers(trained(APART_GINI, pruner=pruner), trained(APART_GINI))
     with pytest.raises(SettingError, match="'leading' is for groups, but criterion 'gini'"):
         trained("gini", pruner=pruner)

@@ -1,4 +1,4 @@
-"""Boosted trees read from scikit-learn take its paths and give its answers."""
+"""Boosted trees read from scikit-learn: their paths and predictions equal scikit-learn's."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from sklearn.linear_model import LinearRegression
 from threadpoolctl import threadpool_limits
 
 import treekit
-from tests.foreign import beside, dyed, frame
+from tests.foreign import beside, frame, make_classes
 from treekit.errors import ModelError
 from treekit.interop.sklearn import read_sklearn
 
@@ -77,7 +77,7 @@ def test_gradient_boosting_classifiers_predict_equally(
     loss: str, classes: int, init: str | None
 ) -> None:
     table = frame(300, categories=False).fillna(0.25)
-    y = LABELS[np.minimum(dyed(table), classes - 1)]
+    y = LABELS[np.minimum(make_classes(table), classes - 1)]
     estimator = GradientBoostingClassifier(n_estimators=8, loss=loss, init=init, random_state=0)
     estimator.fit(table, y)
     assert_classifier_equal(estimator, plain_rows(estimator))
@@ -86,7 +86,7 @@ def test_gradient_boosting_classifiers_predict_equally(
 @pytest.mark.parametrize("loss", ["squared_error", "absolute_error", "huber", "quantile"])
 def test_gradient_boosting_regressors_predict_equally(loss: str) -> None:
     table = frame(300, categories=False).fillna(0.25)
-    y = dyed(table) + 0.5 * table["width"]
+    y = make_classes(table) + 0.5 * table["width"]
     estimator = GradientBoostingRegressor(n_estimators=8, loss=loss, random_state=0).fit(table, y)
     rows = plain_rows(estimator)
     assert_margins_equal(read_sklearn(estimator), estimator.predict(rows), rows)
@@ -96,7 +96,7 @@ def test_gradient_boosting_regressors_predict_equally(loss: str) -> None:
 @pytest.mark.parametrize("classes", [2, 3])
 def test_hist_gradient_boosting_classifiers_predict_equally(classes: int, dtype: str) -> None:
     table = frame()
-    y = LABELS[np.minimum(dyed(table), classes - 1)]
+    y = LABELS[np.minimum(make_classes(table), classes - 1)]
     estimator = HistGradientBoostingClassifier(max_iter=8, categorical_features="from_dtype")
     estimator.fit(table, y)
     rows = beside(thresholds_of(estimator), frame(120, 7), ("height", "width"))
@@ -107,7 +107,7 @@ def test_hist_gradient_boosting_classifiers_predict_equally(classes: int, dtype:
 def test_hist_gradient_boosting_regressors_predict_equally(loss: str) -> None:
     table = frame(categories=False)
     estimator = HistGradientBoostingRegressor(max_iter=8, loss=loss)
-    estimator.fit(table, dyed(table) + 0.5)
+    estimator.fit(table, make_classes(table) + 0.5)
     rows = beside(thresholds_of(estimator), frame(120, 7, False), ("height", "width"))
     raw = estimator._raw_predict(rows)[:, 0]
     assert_margins_equal(read_sklearn(estimator, answer="margins"), raw, rows)
@@ -118,7 +118,7 @@ def test_hist_gradient_boosting_regressors_predict_equally(loss: str) -> None:
 
 def test_doubles_between_two_float32_values_take_the_branch_of_scikit_learn() -> None:
     table = frame(categories=False)
-    estimator = HistGradientBoostingRegressor(max_iter=5).fit(table, dyed(table))
+    estimator = HistGradientBoostingRegressor(max_iter=5).fit(table, make_classes(table))
     at = thresholds_of(estimator)
     at = np.concatenate([at, np.nextafter(at, np.inf), np.nextafter(at, -np.inf)])
     rows = np.repeat(at, 3).reshape(-1, 3)
@@ -136,7 +136,7 @@ def frame_of(rows: npt.NDArray[Any], like: Any) -> Any:
 def test_unseen_and_missing_categories_take_the_branch_of_scikit_learn() -> None:
     table = frame()
     estimator = HistGradientBoostingClassifier(max_iter=8, categorical_features="from_dtype")
-    estimator.fit(table, dyed(table) > 0)
+    estimator.fit(table, make_classes(table) > 0)
     model = read_sklearn(estimator)
     soil, zone = model.schema.columns[3:]
     assert soil.levels == ("*/", "clay", "loam", "sand", "silt")
@@ -162,7 +162,7 @@ def test_categorical_columns_of_an_array_are_read_at_any_position() -> None:
 
 def test_models_that_cannot_be_expressed_are_refused() -> None:
     table = frame(100, categories=False).fillna(0.0)
-    y = dyed(table)
+    y = make_classes(table)
     few = {"n_estimators": 2}
     by_row = GradientBoostingRegressor(init=LinearRegression(), **few).fit(table, y)
     with pytest.raises(ModelError, match=r"a LinearRegression as init.*init='zero'"):
@@ -183,7 +183,7 @@ def test_models_that_cannot_be_expressed_are_refused() -> None:
 
 def test_unknown_losses_and_fields_of_nodes_are_refused() -> None:
     table = frame(100, categories=False)
-    estimator = HistGradientBoostingRegressor(max_iter=2).fit(table, dyed(table))
+    estimator = HistGradientBoostingRegressor(max_iter=2).fit(table, make_classes(table))
     estimator.loss = "tomorrow_error"
     with pytest.raises(ModelError, match="unknown loss 'tomorrow_error'; treekit reads squared_"):
         read_sklearn(estimator)
@@ -202,7 +202,7 @@ def test_unknown_losses_and_fields_of_nodes_are_refused() -> None:
 def test_rules_of_imported_models_are_verified_equal(tmp_path: Path) -> None:
     table = frame(200)
     estimator = HistGradientBoostingClassifier(max_iter=3, categorical_features="from_dtype")
-    model = read_sklearn(estimator.fit(table, LABELS[dyed(table)]))
+    model = read_sklearn(estimator.fit(table, LABELS[make_classes(table)]))
     paths = treekit.export(model, "rules", tmp_path / "m")
     assert treekit.verify(model, paths).exit_code == 0
     model.save(tmp_path / "m.treekit")

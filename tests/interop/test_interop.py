@@ -1,4 +1,4 @@
-"""``treekit import`` makes a model file of another library's, for all other commands."""
+"""``treekit import`` makes a model file of another library's model."""
 
 from __future__ import annotations
 

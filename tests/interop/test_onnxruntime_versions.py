@@ -1,4 +1,4 @@
-"""Answers of the oldest and the newest onnxruntime that treekit allows, and of wrong ones."""
+"""Predictions of the oldest and newest supported onnxruntime, and of faulty versions."""
 
 from __future__ import annotations
 

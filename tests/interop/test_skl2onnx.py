@@ -1,4 +1,4 @@
-"""skl2onnx converts what holds an estimator of treekit, and the answers are the estimator's."""
+"""skl2onnx converts pipelines and ensembles of treekit's estimators with their predictions."""
 
 from __future__ import annotations
 

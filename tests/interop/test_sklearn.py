@@ -1,4 +1,4 @@
-"""Models read from scikit-learn take its paths and give its answers."""
+"""Models read from scikit-learn: their paths and predictions equal scikit-learn's."""
 
 from __future__ import annotations
 

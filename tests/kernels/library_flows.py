@@ -1,4 +1,4 @@
-"""Trainings and uses of models, in a process of their own.
+"""Trainings and uses of models in a separate process.
 
 ``python -m tests.kernels.library_flows KIND`` prints digests of the models, and whether numba
 was imported.

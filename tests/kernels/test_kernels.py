@@ -1,4 +1,4 @@
-"""House rules of kernels: unsigned subscripts, and a cache that notices every change."""
+"""Kernels: unsigned subscripts, the cache, sums of histograms, scans."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The library of kernels: the same models as by numba, and numba where the library does not fit."""
+"""The library of kernels: the models of numba, and numba where the library does not apply."""
 
 from __future__ import annotations
 

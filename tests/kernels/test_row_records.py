@@ -1,4 +1,4 @@
-"""Rows that move as records: trees are those of rows that move as row numbers."""
+"""Trees from row records equal trees from row numbers."""
 
 from __future__ import annotations
 

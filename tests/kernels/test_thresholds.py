@@ -1,4 +1,4 @@
-"""Readable thresholds: few digits, near the midpoint, no training row on another side."""
+"""Readable thresholds: few digits, near the midpoint, each training row on its branch."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""C4.5 by ordinary settings, against figures of the book and an independent C4.5.
+"""C4.5 by ordinary settings, compared with a textbook and Weka's J48.
 
 Zhou, *Machine Learning* (2016), chapter 4: table 4.4 (watermelon 2.0 alpha, with
-missing values).  J48 is Weka's C4.5; ``tests/tables/j48.json`` says what it makes
-of the tables beside it.
+missing values).  J48 is Weka's C4.5; ``tests/tables/j48.json`` contains its results
+for the tables beside it.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""CART against rpart 4.1.19 (Therneau and Atkinson), an independent program, on classic tables.
+"""CART compared with rpart 4.1.19 (Therneau and Atkinson) on classic tables.
 
-rpart's ``cp = 0`` is cost-complexity pruning with alpha 0: links that buy no
-smaller training risk go.  Rpart wants nominal surrogates that err on two rows, where
-its manual says that they send two rows each way (`nominal_surrogates`); where both
-sides of a split weigh alike it leaves rows that no surrogate can tell at the node,
-and without surrogates all of them, where CART sends them on.
+rpart's ``cp = 0`` is cost-complexity pruning with alpha 0: splits that do not reduce
+the training risk are pruned.  rpart requires nominal surrogates to be wrong on two rows,
+where its manual says that they send two rows to each branch (`nominal_surrogates`).
+Where both branches of a split have equal weight, rpart leaves rows without a known
+surrogate at the node (without surrogates, all of them); CART sends them on.
 `tests/tables/README.md` names the sources.
 """
 

@@ -1,4 +1,4 @@
-"""What people who move over from scikit-learn use besides fit and predict."""
+"""What users of scikit-learn use besides fit and predict."""
 
 from __future__ import annotations
 

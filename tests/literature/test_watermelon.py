@@ -1,4 +1,4 @@
-"""Figures printed in textbooks, out of the real kernels.
+"""Numbers printed in textbooks, computed by the kernels.
 
 Zhou, *Machine Learning* (2016), chapter 4: tables 4.1 (watermelon 2.0) and 4.3
 (watermelon 3.0), the tables in ``examples/tables/watermelon``.

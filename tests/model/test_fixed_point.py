@@ -1,4 +1,4 @@
-"""Every claim of the portable numerics, against exact fractions."""
+"""Fixed-point leaf values, links and thresholds, compared with exact fractions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Model files: they come back equal, are written whole or not at all, and never harm the reader."""
+"""Model files: equal after loading, written completely or not at all, safe to read."""
 
 from __future__ import annotations
 

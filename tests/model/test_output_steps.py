@@ -1,4 +1,4 @@
-"""Outputs of very different size: a fixed-point step each."""
+"""Outputs of different magnitude: one fixed-point step each."""
 
 from __future__ import annotations
 

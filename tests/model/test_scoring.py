@@ -1,4 +1,4 @@
-"""The compiled scorer equals the slow oracle, in every bit and on every kind of tree."""
+"""The compiled scorer equals the slow oracle in every bit for every kind of tree."""
 
 from __future__ import annotations
 

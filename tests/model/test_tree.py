@@ -1,4 +1,4 @@
-"""Trees: what is well formed, what is refused by name, and the shape of deep ones."""
+"""Trees: valid and invalid ones, and the shape of deep ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The packages of `plugins/` use the contract alone, or are pinned to one version of treekit."""
+"""The packages of `plugins/` use only the contract, or are pinned to one version of treekit."""
 
 from __future__ import annotations
 

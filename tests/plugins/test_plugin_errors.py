@@ -1,4 +1,4 @@
-"""Pruners, exporters and importers that fail are named, and no half of their work is kept."""
+"""Failing pruners, exporters, importers and criteria are reported, and nothing partial is kept."""
 
 from __future__ import annotations
 
@@ -261,14 +261,14 @@ def test_an_exporter_cannot_change_the_model(model, tmp_path):
 
 
 def test_folder_and_numpy_error_state_are_restored_after_a_plugin(model, tmp_path):
-    def wanders(model, name):
+    def changes_folder(model, name):
         os.chdir(tmp_path)
         np.seterr(all="raise")
         return {f"{name}.out": b"here"}
 
     here, state = Path.cwd(), np.geterr()
     with pytest.warns(TreekitWarning, match="exporter 'faulty' changed the working directory"):
-        treekit.export(model, exporter(wanders), tmp_path / "m")
+        treekit.export(model, exporter(changes_folder), tmp_path / "m")
     assert Path.cwd() == here
     assert np.geterr() == state
 
@@ -896,10 +896,10 @@ def test_fractional_choice_is_reported():
 )
 @pytest.mark.filterwarnings("ignore:.*returns None on some paths:treekit.TreekitWarning")
 def test_criterion_that_sometimes_returns_none_is_reported():
-    def forgetful(stats):
+    def sometimes_none(stats):
         return plugin_guards_gini(stats) if stats.sum() > 50 else None
 
-    bad = Criterion("faulty", "classification", lambda: CriterionFunctions(impurity=forgetful))
+    bad = Criterion("faulty", "classification", lambda: CriterionFunctions(impurity=sometimes_none))
     with pytest.raises(PluginError, match="'faulty' returned None, not a number, from impurity"):
         treekit.train(table(), "y", ignore=["w"], criterion=bad)
 

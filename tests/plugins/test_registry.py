@@ -1,4 +1,4 @@
-"""Plugins are found by name, a broken one is told and costs only itself.
+"""Plugins are found by name; a broken one is reported and disables only itself.
 
 The distributions are real to `importlib.metadata`: a module and a
 ``.dist-info`` folder, on the path of this process.

@@ -1,6 +1,6 @@
 """A plugin of version 1 of the contract, one component of each kind.
 
-Kept as it was: what it does is what treekit promises to adapt.
+Not changed: treekit must adapt plugins of this version.
 """
 
 import json

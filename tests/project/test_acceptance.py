@@ -1,4 +1,4 @@
-"""From a table to four artifacts that agree: every kind of model that growing makes.
+"""Training and export of every kind of grown model: four artifacts that predict equally.
 
 Nothing is mocked: real training, real exports, gcc, onnxruntime and Python.
 """
@@ -25,7 +25,7 @@ def mixed_tree():
     return treekit.train(demo_table(), DEMO_TARGET, seed=0)
 
 
-def forest_with_missing_cells_everywhere():
+def forest_with_missing_cells_in_every_column():
     x, y = make_classification(800, 6, n_informative=5, n_redundant=0, n_classes=3, random_state=0)
     x[np.random.default_rng(0).random(x.shape) < 0.15] = np.nan
     return treekit.train(columns(x, y=y), "y", ensemble="forest", trees=7, seed=0)
@@ -95,7 +95,7 @@ MAKERS = [
         pytest.param(make, marks=pytest.mark.matrix)
         for make in (
             mixed_tree,
-            forest_with_missing_cells_everywhere,
+            forest_with_missing_cells_in_every_column,
             regression_forest,
             chinese_tree_by_entropy,
             ten_trees_with_tied_votes,

@@ -1,4 +1,4 @@
-"""Each benchmark runs at toy size, so that it never rots; nothing here asserts a time."""
+"""Each benchmark runs at toy size; no time is asserted."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The documentation builds without warnings, and its links lead somewhere."""
+"""The documentation builds without warnings, and its links resolve."""
 
 from __future__ import annotations
 

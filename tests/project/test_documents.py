@@ -1,4 +1,4 @@
-"""What the README shows runs as it stands."""
+"""The examples of README, tutorials and plugin pages run as shown."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def treekit_command(line: str) -> str:
 
 
 @pytest.fixture(autouse=True)
-def in_a_folder_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def change_to_temporary_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
 
 

@@ -1,7 +1,7 @@
-"""Broken files give a clear error or something sound: never a crash, a hang or a bomb.
+"""Damaged files raise a clear error or are read as something valid: no crash, no hang.
 
 Some cases of each kind of file belong to the first tier; with ``-m system`` there are 10,000
-of model files, half of which change values of a sound file, and half its bytes.
+of model files, half of which change values of a valid file, and half its bytes.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ MODELS = [
 FILES = [file_of(model) for model in MODELS]
 
 
-def is_a_seed(model: Model) -> None:
+def check_seed(model: Model) -> None:
     """Where checksums hold, a file that is read says what a sound one says."""
     for seed in MODELS:
         if seed.schema == model.schema and seed.n_nodes == model.n_nodes:
@@ -105,7 +105,7 @@ def is_a_seed(model: Model) -> None:
 
 @cases(100, 5000)
 def test_a_damaged_model_file_is_refused_or_predicts_equally(tmp_path, count):
-    damaged = Subject("damaged.treekit", FILES, load, is_a_seed, broken_bytes)
+    damaged = Subject("damaged.treekit", FILES, load, check_seed, broken_bytes)
     refused, _ = fuzz(damaged, tmp_path, count)
     assert refused
 
@@ -144,7 +144,7 @@ RULES = [  # those of "hostile_names" are 3 MB, which take all the time
 ]
 
 
-def says_itself(found) -> None:
+def check_text_is_parsed(found) -> None:
     """Rules that are read are written as they were."""
     parse_rules(str(found))
 
@@ -157,7 +157,9 @@ def test_a_damaged_rule_text_is_refused_or_reads_equally(tmp_path, count):
         assert str(found) == text
         return found
 
-    broken = Subject("broken.rules.txt", RULES, read, says_itself, mixed(broken_text, broken_bytes))
+    broken = Subject(
+        "broken.rules.txt", RULES, read, check_text_is_parsed, mixed(broken_text, broken_bytes)
+    )
     refused, _ = fuzz(broken, tmp_path, count)
     assert refused
 

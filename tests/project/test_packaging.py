@@ -1,4 +1,4 @@
-"""The wheel and the source hold all that treekit needs, and work away from the checkout."""
+"""The wheel and the source distribution contain what treekit needs outside the checkout."""
 
 from __future__ import annotations
 

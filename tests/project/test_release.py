@@ -1,4 +1,4 @@
-"""What a release is made of: workflows, forms, citation, recipe and notes."""
+"""Files of a release: workflows, forms, citation, recipe and notes."""
 
 from __future__ import annotations
 

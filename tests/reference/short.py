@@ -1,4 +1,4 @@
-"""Slow evaluation of weighted rule lists: check conditions one by one, and add values."""
+"""Slow evaluation of weighted rule lists: check conditions one by one, and sum values."""
 
 from __future__ import annotations
 

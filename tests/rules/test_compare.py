@@ -1,4 +1,4 @@
-"""Two models compared: their rules, their predictions row by row, and their scores."""
+"""Two models compared: their rules, predictions and scores."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rules after an editor, a word processor or a spreadsheet: read, or refused by name."""
+"""Rules changed by an editor, a word processor or a spreadsheet are read or refused."""
 
 from __future__ import annotations
 

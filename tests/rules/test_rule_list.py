@@ -1,4 +1,4 @@
-"""Rules: merged conditions, text that an auditor reads, and the text run again."""
+"""Rules of a model: merged conditions, their text, and executing the text."""
 
 from __future__ import annotations
 

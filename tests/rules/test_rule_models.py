@@ -1,4 +1,4 @@
-"""Lists of rules are models: they predict, come back, are saved, exported and proved."""
+"""Rule lists as models: they predict, convert, are saved, exported and verified."""
 
 from __future__ import annotations
 

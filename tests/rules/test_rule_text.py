@@ -1,4 +1,4 @@
-"""Rules in English, Chinese and the words of a user's own catalogue: written, read, executed."""
+"""Rules in English, Chinese and a user's catalogue: written, parsed, executed and edited."""
 
 from __future__ import annotations
 

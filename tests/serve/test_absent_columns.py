@@ -1,4 +1,4 @@
-"""Columns that rows do not have: the same rule in Python, on the command line and on the server."""
+"""Columns that rows lack: the same rule in Python, on the command line and on the server."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from click.testing import CliRunner
 
 import treekit
 from tests.serving import server_thread, service_of
-from tests.serving_gate import ask, gated
+from tests.serving_gate import ask, make_gate_app
 from treekit.cli import main
 from treekit.data.schema import Column, Schema
 from treekit.data.table import read_table
@@ -136,7 +136,7 @@ def test_explanation_starts_with_an_unseen_category_and_suggestion() -> None:
 @pytest.fixture
 def app(tmp_path: Path) -> Any:
     make_town_model().save(tmp_path / "m.treekit")
-    return gated(service_of(tmp_path))
+    return make_gate_app(service_of(tmp_path))
 
 
 def test_json_rows_accept_absent_unused_columns(app: Any) -> None:

@@ -1,4 +1,4 @@
-"""The short way says what the general way says, byte for byte, and leaves the rest to it."""
+"""The fast path of requests responds as the general path, byte for byte."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tests.examples import examples
 from tests.extreme_rows import extreme_rows
 from tests.extremes import EXTREMES
 from tests.serving import client_of, infer_body, put_in_service
-from tests.serving_gate import Lines, Twice, ask, connect, gated, on_port, service_of
+from tests.serving_gate import Lines, Twice, ask, connect, make_gate_app, on_port, service_of
 from treekit.data.schema import Column, Schema
 from treekit.errors import TreekitError
 from treekit.model.builder import build_tree, leaf, subset, threshold
@@ -337,7 +337,7 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Any:
 
 @pytest.fixture(scope="module")
 def port(service: Any) -> Iterator[int]:
-    with on_port(gated(service), service.limits) as port:
+    with on_port(make_gate_app(service), service.limits) as port:
         yield port
 
 
@@ -345,7 +345,7 @@ def timeless(answer: bytes) -> bytes:
     return re.sub(rb"date: [^\r]*\r\n", b"", answer)
 
 
-def heard(connection: socket.socket, answers: int = 1) -> bytes:
+def read_responses(connection: socket.socket, answers: int = 1) -> bytes:
     """So many whole answers, or what there is when the connection ends."""
     found = b""
     while True:
@@ -369,7 +369,7 @@ def asked(port: int, *parts: bytes, answers: int = 1, pause: float = 0.02) -> by
             if number:
                 time.sleep(pause)
             connection.sendall(part)
-        return heard(connection, answers)
+        return read_responses(connection, answers)
 
 
 def test_request_sent_in_pieces_is_answered(port):
@@ -395,7 +395,7 @@ def test_an_http_upgrade_header_is_ignored(port, wish):
 
 def test_fast_path_requests_are_counted_and_logged_once(service):
     lines = Lines()
-    app = gated(service, lines, log="json")
+    app = make_gate_app(service, lines, log="json")
     with on_port(app, service.limits) as port:
         for number in range(3):
             asked(port, request(number=number))
@@ -441,7 +441,7 @@ def test_failures_on_the_fast_path_are_internal_server_errors(service, monkeypat
     broken = SimpleNamespace(try_answer=fail)
     monkeypatch.setattr(service.repository.get("two"), "fast_path", broken)
     lines = Lines()
-    answer = ask(gated(service, lines, log="json"), "POST", WAYS, content=GOOD)
+    answer = ask(make_gate_app(service, lines, log="json"), "POST", WAYS, content=GOOD)
     assert answer.status_code == 500
     assert [line["event"] for line in lines.json] == ["failed", "request"]
 

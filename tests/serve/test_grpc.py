@@ -1,4 +1,4 @@
-"""The gRPC face: tritonclient as it is, messages made by hand, and whatever a stranger sends."""
+"""The gRPC server with tritonclient, with messages made by hand, and with malicious ones."""
 
 from __future__ import annotations
 

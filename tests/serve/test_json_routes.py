@@ -1,4 +1,4 @@
-"""Rows, explanations, models and rules over plain JSON: for people, and for the page."""
+"""Rows, explanations, models and rules as plain JSON."""
 
 from __future__ import annotations
 
@@ -595,13 +595,13 @@ def test_large_requests_are_not_explained(service: Service) -> None:
 def test_slow_explanation_times_out(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
     release = threading.Event()
     monkeypatch.setattr("treekit.explain.explain", lambda *_, **__: release.wait(20) and None)
-    hasty = Service(service.repository, Runner(Limits(seconds=0.2)))
+    short_time_service = Service(service.repository, Runner(Limits(seconds=0.2)))
     try:
-        answer = ask(hasty, "POST", "/explain", {"model": "pulse", "row": ROW})
+        answer = ask(short_time_service, "POST", "/explain", {"model": "pulse", "row": ROW})
         assert "took longer than 0.2 s" in refusal(answer, 503)
     finally:
         release.set()
-        hasty.runner.close()
+        short_time_service.runner.close()
 
 
 def test_a_closing_server_returns_503(service: Service) -> None:

@@ -1,4 +1,4 @@
-"""A server's lines: what they say, that none can be forged, and that stderr holds nobody up."""
+"""The server's log and metrics: their contents, escaping, and a blocked stderr."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as open_families
 from prometheus_client.parser import text_string_to_metric_families
 
-from tests.serving_gate import INFER, Lines, Twice, ask, ask_async, gated, rows, service_of
+from tests.serving_gate import INFER, Lines, Twice, ask, ask_async, make_gate_app, rows, service_of
 from treekit.errors import SettingError
 from treekit.serve.http.logs import (
     LineHandler,
@@ -70,7 +70,7 @@ def _record(request_id: str = "id-1", **facts: Any) -> RequestRecord:
 
 def test_request_is_logged_as_a_json_line(service: Any) -> None:
     lines = Lines()
-    app = gated(service, lines, log="json")
+    app = make_gate_app(service, lines, log="json")
     ask(app, "POST", INFER + "?secret=1", json=rows(1, 2, 3), headers={"X-Request-Id": "r-1"})
     ask(app, "GET", "/v2", host="evil.example")
     ask(app, "GET", "/v2/models/none")
@@ -116,7 +116,7 @@ def test_times_have_milliseconds(seconds: float, expected: str) -> None:
 
 def test_request_is_logged_as_a_text_line(service: Any) -> None:
     lines = Lines()
-    app = gated(service, lines, log="text")
+    app = make_gate_app(service, lines, log="text")
     ask(app, "POST", INFER, json=rows(1), headers={"X-Request-Id": "r-1"})
     ask(app, "GET", "/v2", headers={"X-Request-Id": "r-2"})
     first, second = lines.text
@@ -142,7 +142,7 @@ def test_quiet_log_contains_failures_and_model_changes_only(service: Any) -> Non
 
 def test_quiet_server_logs_only_failed_requests(service: Any) -> None:
     lines = Lines()
-    app = gated(service, lines, log="quiet")
+    app = make_gate_app(service, lines, log="quiet")
     ask(app, "GET", "/v2")
     ask(app, "GET", "/nothing")
     assert lines.text == []
@@ -186,7 +186,7 @@ def test_a_long_path_is_cut() -> None:
 
 def test_model_changes_are_logged(service: Any) -> None:
     lines = Lines()
-    gated(service, lines, log="json")
+    make_gate_app(service, lines, log="json")
     service.repository.unload("twice")
     service.repository.load("twice")
     assert [(line["event"], line["model"], line["version"]) for line in lines.json] == [
@@ -459,7 +459,7 @@ def record(model: str = "", version: str = "", rows: int = 0) -> RequestRecord:
 
 
 def test_requests_rows_errors_and_models_are_counted(serve_gate_metrics_service: Any) -> None:
-    app = gated(serve_gate_metrics_service)
+    app = make_gate_app(serve_gate_metrics_service)
     for count in (1, 2, 3):
         ask(app, "POST", INFER, json=rows(*range(count)))
     ask(app, "POST", INFER, content=b"{")
@@ -512,7 +512,7 @@ def test_request_durations_are_counted_in_histogram_buckets(
 def test_requests_in_progress_are_counted(serve_gate_metrics_service: Any) -> None:
     hold = threading.Event()
     next(serve_gate_metrics_service.repository.served).meanwhile = lambda: hold.wait(10)
-    app = gated(serve_gate_metrics_service)
+    app = make_gate_app(serve_gate_metrics_service)
 
     async def run() -> tuple[str, str]:
         held = asyncio.create_task(ask_async(app, "POST", INFER, json=rows(1)))
@@ -529,7 +529,7 @@ def test_requests_in_progress_are_counted(serve_gate_metrics_service: Any) -> No
 
 
 def test_changes_of_models_are_counted(serve_gate_metrics_service: Any) -> None:
-    app = gated(serve_gate_metrics_service)
+    app = make_gate_app(serve_gate_metrics_service)
     serve_gate_metrics_service.repository.unload("twice")
     after_unload = samples(ask(app, "GET", "/metrics").text)
     assert not any(name == "treekit_model_info" for name, *_ in after_unload)
@@ -545,7 +545,7 @@ def test_metrics_report_an_unusable_file_until_it_is_repaired(tmp_path: Path) ->
     (tmp_path / "bad.treekit").write_bytes(b"no model")
     repository = Repository([tmp_path])
     repository.refresh()
-    app = gated(Service(repository))
+    app = make_gate_app(Service(repository))
     assert 'treekit_model_refused{model="bad",version=""} 1.0' in ask(app, "GET", "/metrics").text
     (tmp_path / "bad.treekit").unlink()
     repository.refresh()
@@ -555,7 +555,7 @@ def test_metrics_report_an_unusable_file_until_it_is_repaired(tmp_path: Path) ->
 
 
 def test_openmetrics_is_returned_on_request(serve_gate_metrics_service: Any) -> None:
-    app = gated(serve_gate_metrics_service)
+    app = make_gate_app(serve_gate_metrics_service)
     ask(app, "POST", INFER, json=rows(1, 2))
     accept = {"Accept": "application/openmetrics-text; version=1.0.0"}
     answer = ask(app, "GET", "/metrics", headers=accept)
@@ -578,7 +578,7 @@ def test_hostile_model_names_are_escaped_in_metric_labels(
 
 
 def test_unknown_models_create_no_metric_labels(serve_gate_metrics_service: Any) -> None:
-    app = gated(serve_gate_metrics_service)
+    app = make_gate_app(serve_gate_metrics_service)
     ask(app, "GET", "/metrics")
     before = samples(ask(app, "GET", "/metrics").text)
     for number in range(50):
@@ -607,7 +607,7 @@ def test_number_of_versions_in_metrics_is_bounded(
 
 
 def test_request_paths_are_grouped_into_few_endpoints(serve_gate_metrics_service: Any) -> None:
-    app = gated(serve_gate_metrics_service)
+    app = make_gate_app(serve_gate_metrics_service)
     for path, kind in (
         ("/v2/models/twice/versions/1/infer", "infer"),
         ("/v2/models/m/ready", "ready"),

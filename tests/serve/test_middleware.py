@@ -1,4 +1,4 @@
-"""The gate of a server: who may ask, what an answer carries, and what never gets out."""
+"""Access to a server: hosts, origins, tokens, headers and limits."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ from tests.serving_gate import (
     ask,
     ask_async,
     connect,
-    gated,
+    make_gate_app,
     on_port,
     rows,
+    send_bytes,
     service_of,
-    spoken,
     until_closed,
 )
 from treekit.errors import SettingError, TreekitWarning
@@ -71,7 +71,7 @@ def token_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     ["localhost", "LOCALHOST:8080", "localhost.", "127.0.0.1:80", "[::1]:8080", "models.example"],
 )
 def test_request_with_an_allowed_host_is_accepted(service: Any, host: str) -> None:
-    app = gated(service, allow_hosts=("models.example",))
+    app = make_gate_app(service, allow_hosts=("models.example",))
     for _ in range(2):  # the second time it is known
         assert ask(app, "GET", "/v2", headers={"Host": host}).status_code == 200
 
@@ -88,7 +88,7 @@ def test_request_with_an_allowed_host_is_accepted(service: Any, host: str) -> No
     ],
 )
 def test_request_with_an_unknown_host_is_refused_with_a_remedy(service: Any, host: str) -> None:
-    app = gated(service)
+    app = make_gate_app(service)
     ask(app, "GET", "/v2")
     answer = ask(app, "GET", "/v2", headers={"Host": host})
     assert answer.status_code == 403
@@ -100,11 +100,11 @@ def test_request_with_an_unknown_host_is_refused_with_a_remedy(service: Any, hos
     "host", ["", "a b", "localhost/x", "user@localhost", "[::1", "localhost:x"]
 )
 def test_an_invalid_host_is_refused(service: Any, host: str) -> None:
-    assert ask(gated(service), "GET", "/v2", headers={"Host": host}).status_code == 400
+    assert ask(make_gate_app(service), "GET", "/v2", headers={"Host": host}).status_code == 400
 
 
 def test_two_host_headers_are_refused(service: Any) -> None:
-    app = gated(service)
+    app = make_gate_app(service)
     for hosts in (("evil.example", "localhost"), ("localhost", "evil.example")):
         answer = ask(app, "GET", "/v2", headers=[("Host", host) for host in hosts])
         assert answer.status_code == 400
@@ -113,7 +113,7 @@ def test_two_host_headers_are_refused(service: Any) -> None:
 
 
 def test_two_origin_headers_are_refused(service: Any) -> None:
-    app = gated(service, allow_origins=("https://good.example",))
+    app = make_gate_app(service, allow_origins=("https://good.example",))
     twice = [("Origin", "https://evil.example"), ("Origin", "https://good.example")]
     answer = ask(app, "GET", "/v2", headers=twice)
     assert answer.status_code == 400
@@ -124,7 +124,7 @@ def test_server_on_all_addresses_accepts_ip_hosts_and_refuses_unknown_names(
     service: Any,
 ) -> None:
     for bound in ("0.0.0.0", "::", ""):
-        app = gated(service, host=bound)
+        app = make_gate_app(service, host=bound)
         for host in ("10.1.2.3:8080", "[2001:db8::7]:8080"):
             assert ask(app, "GET", "/v2", headers={"Host": host}).status_code == 200
         for host in ("evil.example", "10.1.2.3.evil.example", "0x7f.1"):
@@ -133,18 +133,18 @@ def test_server_on_all_addresses_accepts_ip_hosts_and_refuses_unknown_names(
 
 def test_bound_host_is_allowed(service: Any) -> None:
     for bound, host in (("box.lan", "Box.lan:9"), ("10.0.0.5", "10.0.0.5:9"), ("::5", "[::5]:9")):
-        app = gated(service, host=bound)
+        app = make_gate_app(service, host=bound)
         assert ask(app, "GET", "/v2", headers={"Host": host}).status_code == 200
         assert ask(app, "GET", "/v2", headers={"Host": "10.0.0.6"}).status_code == 403
 
 
 def test_any_host_is_accepted_if_configured_or_embedded(service: Any) -> None:
-    for app in (gated(service, allow_hosts=("*",)), make_app(service)):
+    for app in (make_gate_app(service, allow_hosts=("*",)), make_app(service)):
         assert ask(app, "GET", "/v2", headers={"Host": "whatever.example"}).status_code == 200
 
 
 def test_health_is_answered_for_any_host(service: Any, token_file: Path) -> None:
-    app = gated(service, token_file=str(token_file))
+    app = make_gate_app(service, token_file=str(token_file))
     for path in ("/v2/health/live", "/v2/health/ready"):
         answer = ask(app, "GET", path, headers={"Host": "10.2.3.4:8080", "Origin": "null"})
         assert answer.status_code == 200
@@ -171,7 +171,7 @@ def test_cache_of_checked_hosts_is_bounded(service: Any) -> None:
 def test_requests_of_another_origin_are_refused(service: Any, origin: str) -> None:
     ran = threading.Event()
     next(service.repository.served).meanwhile = ran.set
-    answer = ask(gated(service), "POST", INFER, json=rows(1), headers={"Origin": origin})
+    answer = ask(make_gate_app(service), "POST", INFER, json=rows(1), headers={"Origin": origin})
     assert answer.status_code == 403
     assert "--allow-origin" in answer.json()["error"]
     assert "access-control-allow-origin" not in answer.headers
@@ -179,7 +179,7 @@ def test_requests_of_another_origin_are_refused(service: Any, origin: str) -> No
 
 
 def test_requests_of_the_server_page_are_accepted(service: Any) -> None:
-    app = gated(service)
+    app = make_gate_app(service)
     headers = {"Host": "localhost:8080", "Origin": "http://localhost:8080"}
     headers["Sec-Fetch-Site"] = "same-origin"
     assert ask(app, "POST", INFER, json=rows(1), headers=headers).status_code == 200
@@ -191,14 +191,14 @@ def test_requests_of_the_server_page_are_accepted(service: Any) -> None:
 
 def test_x_forwarded_host_does_not_allow_a_host(service: Any) -> None:
     headers = {"Host": "evil.example", "X-Forwarded-Host": "localhost:8080"}
-    app = gated(service)
+    app = make_gate_app(service)
     assert ask(app, "POST", INFER, json=rows(1), headers=headers).status_code == 403
 
 
 def test_a_request_from_another_site_without_origin_is_refused_but_for_the_page(
     service: Any,
 ) -> None:
-    app = gated(service)
+    app = make_gate_app(service)
     for site, status in (("cross-site", 403), ("same-origin", 200), ("none", 200)):
         headers = {"Sec-Fetch-Site": site}
         assert ask(app, "GET", "/v2/models/twice", headers=headers).status_code == status
@@ -207,7 +207,7 @@ def test_a_request_from_another_site_without_origin_is_refused_but_for_the_page(
 
 
 def test_an_allowed_origin_gets_cors_headers(service: Any) -> None:
-    app = gated(service, allow_origins=("https://App.example",))
+    app = make_gate_app(service, allow_origins=("https://App.example",))
     headers = {"Origin": "https://app.example", "Sec-Fetch-Site": "cross-site"}
     answer = ask(app, "POST", INFER, json=rows(1), headers=headers)
     assert answer.status_code == 200
@@ -224,7 +224,7 @@ def test_an_allowed_origin_gets_cors_headers(service: Any) -> None:
 def test_a_preflight_is_answered_for_allowed_origins_without_a_token(
     service: Any, token_file: Path
 ) -> None:
-    app = gated(service, allow_origins=("https://app.example",), token_file=str(token_file))
+    app = make_gate_app(service, allow_origins=("https://app.example",), token_file=str(token_file))
     headers = {"Origin": "https://app.example", "Access-Control-Request-Method": "POST"}
     answer = ask(app, "OPTIONS", INFER, headers=headers)
     assert answer.status_code == 200
@@ -241,7 +241,7 @@ def test_a_preflight_is_answered_for_allowed_origins_without_a_token(
 
 
 def test_any_origin_is_accepted_if_configured(service: Any) -> None:
-    app = gated(service, allow_origins=("*",))
+    app = make_gate_app(service, allow_origins=("*",))
     for origin in ("null", "https://anybody.example"):
         answer = ask(app, "POST", INFER, json=rows(1), headers={"Origin": origin})
         assert answer.headers["access-control-allow-origin"] == origin
@@ -259,7 +259,7 @@ def test_an_invalid_allowed_origin_is_refused_at_startup(origin: str) -> None:
 def test_all_paths_except_health_and_page_files_require_the_token(
     service: Any, token_file: Path
 ) -> None:
-    app = gated(service, token_file=str(token_file))
+    app = make_gate_app(service, token_file=str(token_file))
     for path in ("/v2", "/v2/models/twice", "/metrics", "/nothing", "/page.html", "/page.js/"):
         answer = ask(app, "GET", path)
         assert answer.status_code == 401, path
@@ -288,7 +288,7 @@ def test_all_paths_except_health_and_page_files_require_the_token(
 def test_only_the_complete_token_is_accepted(
     service: Any, token_file: Path, value: str, status: int
 ) -> None:
-    app = gated(service, token_file=str(token_file))
+    app = make_gate_app(service, token_file=str(token_file))
     headers = {"Authorization": value.encode("latin-1")}
     assert ask(app, "GET", "/v2", headers=headers).status_code == status
 
@@ -360,11 +360,11 @@ def test_token_is_reloaded_from_its_file_unless_invalid(
 
 
 def test_request_id_is_taken_from_the_header_or_generated(service: Any) -> None:
-    app = gated(service)
+    app = make_gate_app(service)
     given = ask(app, "GET", "/v2", headers={"X-Request-Id": "Req-1_a.b"})
     assert given.headers["x-request-id"] == "Req-1_a.b"
     made = {ask(app, "GET", "/v2").headers["x-request-id"] for _ in range(20)}
-    made |= {ask(gated(service), "GET", "/v2").headers["x-request-id"] for _ in range(20)}
+    made |= {ask(make_gate_app(service), "GET", "/v2").headers["x-request-id"] for _ in range(20)}
     assert len(made) == 40
     for hostile in ("", "x" * 65, "a b", "a\x1b[2J", "<script>", "é"):
         answer = ask(app, "GET", "/v2", headers={"X-Request-Id": hostile.encode()})
@@ -372,7 +372,7 @@ def test_request_id_is_taken_from_the_header_or_generated(service: Any) -> None:
 
 
 def test_responses_carry_security_headers(service: Any) -> None:
-    app = gated(service)
+    app = make_gate_app(service)
     got = ask(app, "GET", "/v2/models/twice").headers
     assert got["x-content-type-options"] == "nosniff"
     assert got["cache-control"] == "no-store"
@@ -392,7 +392,7 @@ def test_headers_set_by_an_endpoint_are_kept(service: Any) -> None:
 
 
 def test_unknown_paths_return_json_errors(service: Any) -> None:
-    app = gated(service)
+    app = make_gate_app(service)
     missing = ask(app, "GET", "/nothing")
     assert missing.status_code == 404
     assert missing.json() == {
@@ -411,7 +411,7 @@ def test_unknown_paths_return_json_errors(service: Any) -> None:
 def test_request_beyond_the_limit_gets_retry_after(service: Any) -> None:
     hold, twice = threading.Event(), next(service.repository.served)
     twice.meanwhile = lambda: hold.wait(10)
-    app = gated(service)
+    app = make_gate_app(service)
 
     async def run() -> None:
         held = [asyncio.create_task(ask_async(app, "POST", INFER, json=rows(1))) for _ in range(4)]
@@ -432,7 +432,7 @@ def test_request_beyond_the_limit_gets_retry_after(service: Any) -> None:
 
 
 def test_closing_server_answers_requests_and_is_not_ready(service: Any) -> None:
-    app = gated(service)
+    app = make_gate_app(service)
     service.closing = True
     assert ask(app, "POST", INFER, json=rows(1)).status_code == 200
     ready = ask(app, "GET", "/v2/health/ready")
@@ -459,7 +459,7 @@ def test_an_unexpected_error_returns_only_its_id_to_the_client(service: Any) -> 
 
     next(service.repository.served).meanwhile = fail
     lines = Lines()
-    answer = ask(gated(service, lines, log="json"), "POST", INFER, json=rows(1))
+    answer = ask(make_gate_app(service, lines, log="json"), "POST", INFER, json=rows(1))
     assert answer.status_code == 500
     request_id = answer.headers["x-request-id"]
     assert request_id in answer.json()["error"]
@@ -510,14 +510,14 @@ def test_a_websocket_is_closed(service: Any) -> None:
     async def send(message: Any) -> None:
         sent.append(message)
 
-    asyncio.run(gated(service)({"type": "websocket", "headers": []}, None, send))
+    asyncio.run(make_gate_app(service)({"type": "websocket", "headers": []}, None, send))
     assert [message["type"] for message in sent] == ["websocket.close"]
 
 
 def test_requests_create_no_reference_cycles(service: Any) -> None:
     import gc
 
-    app = gated(service)
+    app = make_gate_app(service)
     ask(app, "POST", INFER, json=rows(1))
     scope = {"type": "http", "method": "GET", "path": "/v2", "scheme": "http"}
     scope |= {"headers": [(b"host", b"localhost")], "client": None, "query_string": b""}
@@ -585,7 +585,7 @@ class Server:
 def served(folder: Path, most: int | None = None, loop: str = "auto", **limits: Any) -> Any:
     model = Twice()
     service = service_of(model, folder=folder, **limits)
-    with on_port(gated(service), service.limits, loop, most=most) as port:
+    with on_port(make_gate_app(service), service.limits, loop, most=most) as port:
         yield Server(port, model)
     service.runner.close()
 
@@ -599,7 +599,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 
 
 @pytest.fixture(scope="module")
-def hasty(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+def short_time_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """A server that waits for little more than a moment."""
     with served(tmp_path_factory.mktemp("models"), seconds=0.4) as made:
         yield made
@@ -623,9 +623,9 @@ def test_body_of_exactly_the_limit_is_accepted(server: Server) -> None:
 
 
 @pytest.mark.system
-def test_endless_body_is_read_no_longer_than_the_time_limit(hasty: Server) -> None:
+def test_endless_body_is_read_no_longer_than_the_time_limit(short_time_server: Server) -> None:
     start = time.monotonic()
-    with connect(hasty.port) as connection:
+    with connect(short_time_server.port) as connection:
         connection.sendall(request(b"", "Transfer-Encoding: chunked"))
         with contextlib.suppress(OSError):
             while time.monotonic() - start < 8:
@@ -649,20 +649,22 @@ def test_too_many_rows_to_explain_return_413(server: Server) -> None:
 
 
 @pytest.mark.system
-def test_body_that_does_not_arrive_returns_408_and_closes_the_connection(hasty: Server) -> None:
+def test_body_that_does_not_arrive_returns_408_and_closes_the_connection(
+    short_time_server: Server,
+) -> None:
     start = time.monotonic()
-    answer = spoken(hasty.port, request(GOOD[:-5], f"Content-Length: {len(GOOD)}"))
+    answer = send_bytes(short_time_server.port, request(GOOD[:-5], f"Content-Length: {len(GOOD)}"))
     assert statuses(answer) == [408]
     assert b"connection: close" in answer
     assert 0.3 < time.monotonic() - start < 4
 
 
 @pytest.mark.system
-def test_slow_prediction_returns_503(hasty: Server) -> None:
+def test_slow_prediction_returns_503(short_time_server: Server) -> None:
     end = threading.Event()
-    hasty.model.meanwhile = lambda: end.wait(5)
-    answer = hasty.post()
-    hasty.model.meanwhile = lambda: None
+    short_time_server.model.meanwhile = lambda: end.wait(5)
+    answer = short_time_server.post()
+    short_time_server.model.meanwhile = lambda: None
     end.set()
     assert answer.status_code == 503
     assert answer.headers["retry-after"] == "1"
@@ -755,7 +757,7 @@ def test_connections_beyond_the_limit_are_refused(tmp_path: Path) -> None:
         for connection in held:
             connection.sendall(request())
             assert statuses(connection.recv(4096)) == [200]
-        assert statuses(spoken(small.port, request())) == [503]
+        assert statuses(send_bytes(small.port, request())) == [503]
         held.pop().close()
         until = time.monotonic() + 5  # the server has to notice
         while small.post().status_code != 200:
@@ -806,7 +808,7 @@ def test_slow_client_gets_a_large_response_completely(server: Server) -> None:
 
 
 @pytest.mark.system
-def test_64_slow_clients_do_not_block_others(hasty: Server) -> None:
+def test_64_slow_clients_do_not_block_others(short_time_server: Server) -> None:
     """Of four kinds; the good one beside them is answered as ever.
 
     Those whose body does not arrive are ended.  uvicorn has no limit for heads: the others are
@@ -824,7 +826,7 @@ def test_64_slow_clients_do_not_block_others(hasty: Server) -> None:
         """Drip until the server ends it, or all is over; return whether it did."""
         start = time.monotonic()
         try:
-            with connect(hasty.port) as connection:
+            with connect(short_time_server.port) as connection:
                 connection.sendall(kinds[number % 4])
                 while time.monotonic() - start < 9:
                     if over.wait(0.05 + number / 2000):
@@ -840,7 +842,7 @@ def test_64_slow_clients_do_not_block_others(hasty: Server) -> None:
         took = []
         for _ in range(60):
             start = time.monotonic()
-            assert hasty.post().status_code == 200
+            assert short_time_server.post().status_code == 200
             took.append(time.monotonic() - start)
             time.sleep(0.02)
         assert all(task.result() for task in tasks if tasks.index(task) % 4 > 1)
@@ -853,14 +855,16 @@ def test_64_slow_clients_do_not_block_others(hasty: Server) -> None:
 
 def test_headers_beyond_the_size_limit_return_431(server: Server) -> None:
     long = [f"X-{number}: {'a' * 3000}" for number in range(90)]
-    assert statuses(spoken(server.port, request(GOOD, *long, LAST))) == [431]
-    assert statuses(spoken(server.port, request(path=f"/{'a' * 65_530}", method="GET"))) == [431]
+    assert statuses(send_bytes(server.port, request(GOOD, *long, LAST))) == [431]
+    assert statuses(send_bytes(server.port, request(path=f"/{'a' * 65_530}", method="GET"))) == [
+        431
+    ]
     fits = [f"X-{number}: {'a' * 500}" for number in range(90)]
-    assert statuses(spoken(server.port, request(GOOD, *fits, LAST))) == [200]
+    assert statuses(send_bytes(server.port, request(GOOD, *fits, LAST))) == [200]
 
 
 def test_too_many_headers_return_431(server: Server) -> None:
-    answer = spoken(server.port, request(GOOD, *[f"X-{n}: a" for n in range(150)]))
+    answer = send_bytes(server.port, request(GOOD, *[f"X-{n}: a" for n in range(150)]))
     assert statuses(answer) == [431]
     assert b"more than 100 headers" in answer
 
@@ -895,7 +899,7 @@ def test_too_many_headers_return_431(server: Server) -> None:
     ],
 )  # fmt: skip
 def test_ambiguous_framing_is_refused_and_ends_the_connection(server: Server, bad: bytes) -> None:
-    answer = spoken(server.port, bad + request(GOOD, LAST))
+    answer = send_bytes(server.port, bad + request(GOOD, LAST))
     assert statuses(answer)[:1] == [400], answer
     assert 200 not in statuses(answer)
     assert server.post().status_code == 200
@@ -905,13 +909,13 @@ def test_chunked_bodies_are_read(server: Server) -> None:
     body = (
         b"".join(b"%x;ext=1\r\n%s\r\n" % (len(p), p) for p in (GOOD[:7], GOOD[7:])) + b"0\r\n\r\n"
     )
-    answer = spoken(server.port, request(body, "Transfer-Encoding: chunked", LAST))
+    answer = send_bytes(server.port, request(body, "Transfer-Encoding: chunked", LAST))
     assert statuses(answer) == [200]
 
 
 def test_pipelined_requests_are_answered_in_their_order(server: Server) -> None:
     many = b"".join(request(json.dumps(rows(n)).encode()) for n in range(20))
-    answer = spoken(server.port, many + request(GOOD, LAST))
+    answer = send_bytes(server.port, many + request(GOOD, LAST))
     assert statuses(answer) == [200] * 21
     assert [float(found) for found in re.findall(rb'"data":\[([0-9.]+)\]', answer)] == [
         2.0 * n for n in range(20)
@@ -919,22 +923,22 @@ def test_pipelined_requests_are_answered_in_their_order(server: Server) -> None:
 
 
 def test_invalid_http_after_a_request_ends_the_connection(server: Server) -> None:
-    answer = spoken(server.port, request() + b"\x00\x01 what\r\n\r\n")
+    answer = send_bytes(server.port, request() + b"\x00\x01 what\r\n\r\n")
     assert statuses(answer)[-1] == 400
     assert server.post().status_code == 200
 
 
 def test_http_1_0_is_answered_and_closed(server: Server) -> None:
     head = f"POST {INFER} HTTP/1.0\r\nHost: localhost\r\nContent-Length: {len(GOOD)}\r\n\r\n"
-    answer = spoken(server.port, head.encode() + GOOD)
+    answer = send_bytes(server.port, head.encode() + GOOD)
     assert statuses(answer) == [200]
     assert b"connection: close" in answer
-    assert statuses(spoken(server.port, b"GET /v2/health/live HTTP/1.0\r\n\r\n")) == [200]
-    assert statuses(spoken(server.port, b"GET /v2 HTTP/1.0\r\n\r\n")) == [400]
+    assert statuses(send_bytes(server.port, b"GET /v2/health/live HTTP/1.0\r\n\r\n")) == [200]
+    assert statuses(send_bytes(server.port, b"GET /v2 HTTP/1.0\r\n\r\n")) == [400]
 
 
 def test_head_has_no_body(server: Server) -> None:
-    answer = spoken(server.port, request(b"", LAST, path="/v2/health/live", method="HEAD"))
+    answer = send_bytes(server.port, request(b"", LAST, path="/v2/health/live", method="HEAD"))
     assert statuses(answer) == [200]
     assert answer.endswith(b"\r\n\r\n")
 
@@ -953,13 +957,13 @@ def test_a_refused_expect_100_continue_ends_the_connection(server: Server) -> No
     head = request(
         b"", "Content-Length: 999999", "Expect: 100-continue", "Origin: https://evil.example"
     )
-    answer = spoken(server.port, head)
+    answer = send_bytes(server.port, head)
     assert statuses(answer) == [403]
     assert b"connection: close" in answer
 
 
 def test_request_target_in_absolute_form_is_routed_by_its_path(server: Server) -> None:
-    answer = spoken(
+    answer = send_bytes(
         server.port, request(b"", LAST, path="http://evil.example/v2/health/live", method="GET")
     )
     assert statuses(answer) == [200]
@@ -967,7 +971,7 @@ def test_request_target_in_absolute_form_is_routed_by_its_path(server: Server) -
 
 def test_upgrade_headers_are_ignored(server: Server) -> None:
     for upgrade in ("websocket", "h2c"):
-        answer = spoken(
+        answer = send_bytes(
             server.port,
             request(
                 b"", "Connection: Upgrade, close", f"Upgrade: {upgrade}", path="/v2", method="GET"
@@ -986,11 +990,11 @@ def test_total_size_of_bodies_in_memory_is_limited(tmp_path: Path) -> None:
             held.append(connection)
         until, answers = time.monotonic() + 10, []
         while 429 not in answers and time.monotonic() < until:
-            answers += statuses(spoken(own.port, request(GOOD.ljust(190_000), LAST)))
+            answers += statuses(send_bytes(own.port, request(GOOD.ljust(190_000), LAST)))
         assert 429 in answers
         assert own.post().status_code == 200  # small ones are not meant
         for connection in held:
             connection.close()
         while answers[-1] != 200 and time.monotonic() < until:
-            answers += statuses(spoken(own.port, request(GOOD.ljust(190_000), LAST)))
+            answers += statuses(send_bytes(own.port, request(GOOD.ljust(190_000), LAST)))
         assert answers[-1] == 200

@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 
 from tests.serving import save_models, service_of
-from tests.serving_gate import ask, gated
+from tests.serving_gate import ask, make_gate_app
 
 
 @pytest.fixture
 def app(tmp_path: Path) -> Any:
     save_models(tmp_path)
-    return gated(service_of(tmp_path))
+    return make_gate_app(service_of(tmp_path))
 
 
 def names_of(app: Any) -> list[str]:

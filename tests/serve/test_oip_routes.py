@@ -1,4 +1,4 @@
-"""The model repository over HTTP, and what models say of themselves."""
+"""The model repository over HTTP, and metadata of models."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The page at `/` in a real browser: it asks, explains, compares, and trusts no name."""
+"""The page at `/` in a browser: predictions, explanations, comparison, escaping of names."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def hostile():
     return make_model(schema, [build_tree(root, schema)])
 
 
-class Moods:
+class ScriptedResponses:
     """An application that answers some paths otherwise, and remembers who asked for what."""
 
     def __init__(self, app):
@@ -152,10 +152,10 @@ def served(tmp_path_factory):
     repository = Repository([folder])
     repository.refresh()
     service = Service(repository)
-    moods = Moods(make_app(service))
-    with listening(moods) as address:
+    scripted = ScriptedResponses(make_app(service))
+    with listening(scripted) as address:
         yield SimpleNamespace(
-            address=address, moods=moods, repository=repository, folder=folder, models=models
+            address=address, scripted=scripted, repository=repository, folder=folder, models=models
         )
     service.runner.close()
 
@@ -230,8 +230,8 @@ class Page:
 def page(browser, served):
     made = Page(browser, served)
     yield made
-    served.moods.answers.clear()
-    served.moods.token = None
+    served.scripted.answers.clear()
+    served.scripted.token = None
     browser.online(True)
     others = [one for one in browser.requests if not one.startswith((served.address, "data:"))]
     assert others == [], "the page asked somebody else"
@@ -410,7 +410,7 @@ def test_unseen_categories_are_accepted_if_the_model_accepts_them(page):
 @pytest.mark.system
 def test_an_invalid_number_is_reported_at_its_field_and_not_sent(page):
     page.open("melon").settle(to_the_end=True)
-    before = len(page.served.moods.asked)
+    before = len(page.served.scripted.asked)
     page.ask("document.getElementById('field-0').select()")
     page.browser.type("1,5")
     page.press("Enter", "\r")
@@ -419,7 +419,7 @@ def test_an_invalid_number_is_reported_at_its_field_and_not_sent(page):
     assert "an earlier row: correct the marked field" in page.text("#stale")
     dimmed = "getComputedStyle(document.getElementById('answer')).opacity"
     assert page.ask(dimmed) == "0.4"
-    assert len(page.served.moods.asked) == before
+    assert len(page.served.scripted.asked) == before
     page.ask("document.getElementById('field-0').select()")
     page.browser.type("1.5")
     page.wait("document.getElementById('stale').hidden")
@@ -778,7 +778,7 @@ def test_an_unreachable_server_is_reported_and_retried(faulty):
     [(429, [(b"retry-after", b"7")], "again in 7 s"), (503, [], "again in a moment")],
 )
 def test_busy_server_is_reported_with_a_retry_button(faulty, status, headers, said):
-    answers = faulty.served.moods.answers
+    answers = faulty.served.scripted.answers
     answers["/predict"] = (status, {"error": "256 requests are in the works"}, headers)
     faulty.open("melon", wait=False)
     faulty.wait("!document.getElementById('trouble').hidden")
@@ -793,7 +793,7 @@ def test_busy_server_is_reported_with_a_retry_button(faulty, status, headers, sa
 @pytest.mark.system
 def test_error_response_marks_the_field_it_names(faulty):
     error = "row 0 (counting from 0): column 'sugar' holds <b>too much</b>"
-    faulty.served.moods.answers["/predict"] = (400, {"error": error}, [])
+    faulty.served.scripted.answers["/predict"] = (400, {"error": error}, [])
     faulty.open("melon", wait=False)
     faulty.wait("!document.getElementById('trouble').hidden")
     assert faulty.text("#field-3-fault") == error
@@ -832,8 +832,8 @@ def test_a_model_unloaded_meanwhile_is_reported(faulty):
 
 @pytest.mark.system
 def test_token_is_requested_and_kept_for_the_tab(faulty):
-    moods = faulty.served.moods
-    moods.token = b"Bearer s3cret"
+    scripted = faulty.served.scripted
+    scripted.token = b"Bearer s3cret"
     faulty.open("melon", wait=False)
     faulty.wait("document.activeElement.id === 'token-text'")
     faulty.browser.type("wrong")
@@ -850,7 +850,7 @@ def test_token_is_requested_and_kept_for_the_tab(faulty):
     assert not faulty.seen("#token")
     assert faulty.ask("JSON.stringify(localStorage).includes('s3cret')") is False
     assert "s3cret" not in faulty.ask("document.documentElement.outerHTML + location.href")
-    assert {path for path, brought in moods.asked if brought == b"Bearer s3cret"} >= {
+    assert {path for path, brought in scripted.asked if brought == b"Bearer s3cret"} >= {
         "/models", "/predict", "/explain", "/models/melon/rules"
     }  # fmt: skip
     faulty.ask("sessionStorage.clear()")
@@ -865,7 +865,7 @@ def test_page_shows_why_a_model_is_not_loaded(page):
         "state": "UNAVAILABLE",
         "reason": "no <i>zip</i>",
     }
-    page.served.moods.answers["/models"] = (200, [one], [])
+    page.served.scripted.answers["/models"] = (200, [one], [])
     page.open("bad", wait=False)
     page.wait("document.querySelector('#off').checkVisibility()")
     assert "no <i>zip</i>" in page.text("#off")

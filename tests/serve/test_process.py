@@ -1,4 +1,4 @@
-"""``treekit serve`` from its start to its end: checks, what it says, signals, workers, TLS."""
+"""``treekit serve`` as a process: options, output, signals, workers, TLS."""
 
 from __future__ import annotations
 
@@ -251,7 +251,7 @@ def test_a_missing_library_is_reported_with_its_extra(model, monkeypatch, librar
 # ------------------------------------------------------------------ its words
 
 
-def told_of(**settings: Any) -> list[dict[str, Any]]:
+def collect_log_lines(**settings: Any) -> list[dict[str, Any]]:
     """What a server of these settings says of its addresses."""
     lines = Lines()
     lines.collect()
@@ -277,16 +277,16 @@ def test_a_server_prints_models_page_start_and_stop(model):
 
 
 def test_a_public_server_without_a_token_warns():
-    open_to_all = [line for line in told_of(host="0.0.0.0") if line["level"] == "warning"]
+    open_to_all = [line for line in collect_log_lines(host="0.0.0.0") if line["level"] == "warning"]
     assert [line["event"] for line in open_to_all] == ["open"]
     assert "--token-file" in open_to_all[0]["message"]
     for host, token in (("0.0.0.0", "token"), ("127.0.0.1", None), ("::1", None)):
-        lines = told_of(host=host, token_file=token)
+        lines = collect_log_lines(host=host, token_file=token)
         assert not [line for line in lines if line["level"] == "warning"]
 
 
 def test_printed_page_url_of_a_server_on_all_addresses_is_a_local_one():
-    lines = {line["event"]: line for line in told_of(host="0.0.0.0")}
+    lines = {line["event"]: line for line in collect_log_lines(host="0.0.0.0")}
     assert lines["page"]["url"].startswith("http://127.0.0.1:")
     assert lines["listening"]["url"].startswith("http://0.0.0.0:")
     assert lines["listening-grpc"]["port"] == 5

@@ -1,4 +1,4 @@
-"""Inference requests as JSON: what is read, how it is answered, and what is refused in words."""
+"""Inference requests as JSON and binary data: parsing, responses and refusals."""
 
 from __future__ import annotations
 

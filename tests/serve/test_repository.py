@@ -1,4 +1,4 @@
-"""Models found, loaded, replaced, refused, unloaded: the repository with a reader of texts."""
+"""The repository of served models: finding, loading, replacing, refusing and unloading."""
 
 from __future__ import annotations
 
@@ -820,7 +820,7 @@ class Workers(RuleBasedStateMachine):
                     self.good.pop(name, None)
 
     @invariant()
-    def serves_the_last_good_content(self) -> None:
+    def serves_last_valid_content(self) -> None:
         for worker, seen in zip(self.workers, self.seen, strict=True):
             expected = {name: text for name, (text, _) in seen.items() if text is not None}
             assert {own.name: own.text for own in worker.served} == expected  # type: ignore[attr-defined]

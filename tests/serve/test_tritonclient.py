@@ -1,4 +1,4 @@
-"""tritonclient over HTTP against a running server: its answers are the model's."""
+"""tritonclient over HTTP against a running server: responses equal the model."""
 
 from __future__ import annotations
 

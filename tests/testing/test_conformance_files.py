@@ -1,4 +1,4 @@
-"""What is installed keeps the laws of exporters and importers, and who breaks one is told which."""
+"""The conformance checks of exporters and importers, on built-in and faulty ones."""
 
 from __future__ import annotations
 
@@ -107,17 +107,17 @@ class HeaderFirst(Wrapped):
         return {f"{name}.h": b"", **super().export(model, name)}
 
 
-class Elsewhere(Wrapped):
+class WritesOutside(Wrapped):
     def export(self, model, name):
         return {**super().export(model, name), "../more": b""}
 
 
-class Random(Wrapped):
+class RandomBytes(Wrapped):
     def export(self, model, name):
         return {f"{name}.own": self.text(model) + f"# {random.random()}\n".encode()}
 
 
-class Identity(Wrapped):
+class ObjectIds(Wrapped):
     def export(self, model, name):
         return {f"{name}.own": self.text(model) + f"# {id(model)}\n".encode()}
 
@@ -128,25 +128,25 @@ class ClassesOnly(Wrapped):
         return super().export(model, name)
 
 
-class Silent(Wrapped):
+class EmptyMessage(Wrapped):
     def export(self, model, name):
         if model.schema.task == "regression":
             raise ExportError("")
         return super().export(model, name)
 
 
-class Shy(Wrapped):
+class RefusesEverything(Wrapped):
     def export(self, model, name):
         raise ExportError("this is too hard")
 
 
-class Scribbler(Wrapped):
+class ChangesSettings(Wrapped):
     def export(self, model, name):
         model.settings["exported"] = True
         return super().export(model, name)
 
 
-class Painter(Wrapped):
+class ChangesGains(Wrapped):
     def export(self, model, name):
         gain = model.trees[0].gain
         gain.flags.writeable = True
@@ -163,7 +163,7 @@ class Recursive(Wrapped):
         return super().export(model, name)
 
 
-class OneSided(Wrapped):
+class MissingAlwaysNo(Wrapped):
     """Thresholds and leaves as JSON; a missing value says no, whatever the model says."""
 
     side = "no"
@@ -185,14 +185,14 @@ class OneSided(Wrapped):
         return [nodes, at, sets, *answers, model.schema.dtype, model.unknown]
 
 
-class Rounding(OneSided):
+class RoundsThresholds(MissingAlwaysNo):
     def told(self, model, trees):
         told = super().told(model, trees)
         told[1] = [[f"{x:.4f}" for x in tree.threshold.tolist()] for tree in trees]
         return [*told, [tree.missing_yes.tolist() for tree in trees]]
 
 
-class Trusting(OneSided):
+class IgnoresUnseenPolicy(MissingAlwaysNo):
     def told(self, model, trees):
         told = super().told(model, trees)
         return [*told[:-1], [tree.missing_yes.tolist() for tree in trees]]
@@ -204,7 +204,7 @@ class Unescaped(Wrapped):
         return {f"{name}.py": names.encode(errors="replace") + self.text(model)}
 
 
-class Shifted(Wrapped):
+class StrictComparison(Wrapped):
     def export(self, model, name):
         return {f"{name}.py": self.text(model).replace(b" <= ", b" < ")}
 
@@ -215,21 +215,21 @@ class Shifted(Wrapped):
     [
         (Texts(), "main-file-first"),
         pytest.param(HeaderFirst(), "main-file-first", marks=MATRIX),
-        (Elsewhere(), "main-file-first"),
+        (WritesOutside(), "main-file-first"),
         pytest.param(Wrapped(declared=".txt"), "main-file-first", marks=MATRIX),
-        (Random(), "same-model-same-bytes"),
-        pytest.param(Identity(), "same-model-same-bytes", marks=MATRIX),
+        (RandomBytes(), "same-model-same-bytes"),
+        pytest.param(ObjectIds(), "same-model-same-bytes", marks=MATRIX),
         pytest.param(ClassesOnly(), "writes-or-refuses-by-name", marks=MATRIX),
-        (Silent(), "writes-or-refuses-by-name"),
-        (Shy(), "writes-a-model"),
-        pytest.param(Scribbler(), "model-is-not-touched", marks=MATRIX),
-        (Painter(), "model-is-not-touched"),
+        (EmptyMessage(), "writes-or-refuses-by-name"),
+        (RefusesEverything(), "writes-a-model"),
+        pytest.param(ChangesSettings(), "model-is-not-touched", marks=MATRIX),
+        (ChangesGains(), "model-is-not-touched"),
         (Recursive(), "deep-trees-are-written"),
-        (OneSided(), "missing-values-are-written"),
-        (Trusting(), "unseen-values-are-written"),
-        (Rounding(), "differences-are-written"),
+        (MissingAlwaysNo(), "missing-values-are-written"),
+        (IgnoresUnseenPolicy(), "unseen-values-are-written"),
+        (RoundsThresholds(), "differences-are-written"),
         pytest.param(Unescaped(".py"), "names-are-only-data", marks=MATRIX),
-        pytest.param(Shifted(".py"), "equal-bits", marks=MATRIX),  # below, too
+        pytest.param(StrictComparison(".py"), "equal-bits", marks=MATRIX),  # below, too
     ],
     ids=lambda value: type(value).__name__ if isinstance(value, Wrapped) else value,
 )
@@ -241,7 +241,7 @@ def test_each_faulty_exporter_breaches_exactly_its_law(fault, law):
 @pytest.mark.matrix
 def test_a_breach_shows_the_smallest_model_the_row_and_both_predictions():
     with pytest.raises(ConformanceError) as failure:
-        check_exporter(Shifted(".py").record())
+        check_exporter(StrictComparison(".py").record())
     text = str(failure.value)
     assert "smallest example: export(<a threshold>), run on the row {'size': 0.1" in text
     assert "got:              'yes', probabilities [0.1999" in text
@@ -375,32 +375,32 @@ def predict(source, schema, rows):
     ]
 
 
-class Greedy(Stumps):
+class RecognisesEverything(Stumps):
     def recognises(self, source):
         return True
 
 
-class Curious(Stumps):
+class AssumesPath(Stumps):
     def recognises(self, source):
         return source.suffix == ".stump" and super().recognises(source)
 
 
-class Vague(Stumps):
+class RecognisesWithNone(Stumps):
     def recognises(self, source):
         return super().recognises(source) or None
 
 
-class Hasty(Stumps):
+class RecognisesBySuffix(Stumps):
     def recognises(self, source):
         return isinstance(source, Path) and source.suffix == ".stump"
 
 
-class Blind(Stumps):
+class RecognisesOtherSuffix(Stumps):
     def recognises(self, source):
         return super().recognises(source) and source.suffix == ".tree"
 
 
-class Careless(Stumps):
+class RaisesRawErrors(Stumps):
     def read(self, source):
         if not isinstance(source, Path):
             raise ModelError("only files")
@@ -408,12 +408,12 @@ class Careless(Stumps):
         return self.model(told["at"], told["left"], told["right"])
 
 
-class Gullible(Stumps):
+class ReadsNonPaths(Stumps):
     def read(self, source):
         return super().read(Path(source))
 
 
-class Rough(Stumps):
+class UnbalancedUnits(Stumps):
     """Takes the leaf's units as they come."""
 
     def model(self, at, left, right):
@@ -422,12 +422,12 @@ class Rough(Stumps):
         return model
 
 
-class Dict(Stumps):
+class ReturnsDict(Stumps):
     def model(self, at, left, right):
         return {"at": at} if super().model(at, left, right) else None
 
 
-class Counting(Stumps):
+class ReadsDifferently(Stumps):
     times = 0
 
     def model(self, at, left, right):
@@ -435,14 +435,14 @@ class Counting(Stumps):
         return super().model(at + self.times * 1e-3, left, right)
 
 
-class Logging(Stumps):
+class WritesBesideSource(Stumps):
     def read(self, source):
         model = super().read(source)
         source.with_suffix(".log").write_text("read", encoding="utf-8")
         return model
 
 
-class Strict(Stumps):
+class StrictThreshold(Stumps):
     """Takes ``<=`` of the file for ``<``."""
 
     def model(self, at, left, right):
@@ -453,19 +453,19 @@ class Strict(Stumps):
     ("fault", "laws"),
     [
         (Stumps(), []),
-        (Greedy(), ["foreign-things-are-passed-over"]),
+        (RecognisesEverything(), ["foreign-things-are-passed-over"]),
         *(
             pytest.param(fault, ["foreign-things-are-passed-over"], marks=MATRIX)
-            for fault in (Curious(), Vague(), Hasty())
+            for fault in (AssumesPath(), RecognisesWithNone(), RecognisesBySuffix())
         ),
-        (Blind(), ["own-sources-are-recognised"]),
-        (Careless(), ["corrupt-files-are-refused"]),
-        (Gullible(), ["read-refuses-by-name"]),
-        (Rough(), ["reads-a-model"]),
-        pytest.param(Dict(), ["reads-a-model"], marks=MATRIX),
-        (Counting(), ["same-source-same-model", "predictions-are-equal"]),
-        (Logging(), ["source-is-not-touched"]),
-        (Strict(), ["predictions-are-equal"]),
+        (RecognisesOtherSuffix(), ["own-sources-are-recognised"]),
+        (RaisesRawErrors(), ["corrupt-files-are-refused"]),
+        (ReadsNonPaths(), ["read-refuses-by-name"]),
+        (UnbalancedUnits(), ["reads-a-model"]),
+        pytest.param(ReturnsDict(), ["reads-a-model"], marks=MATRIX),
+        (ReadsDifferently(), ["same-source-same-model", "predictions-are-equal"]),
+        (WritesBesideSource(), ["source-is-not-touched"]),
+        (StrictThreshold(), ["predictions-are-equal"]),
     ],
     ids=lambda value: type(value).__name__ if isinstance(value, Stumps) else "",
 )

@@ -1,4 +1,4 @@
-"""The laws of documents, simplifiers and explainers: kept by treekit's own, broken by faults."""
+"""The conformance checks of documents, simplifiers and explainers."""
 
 from __future__ import annotations
 

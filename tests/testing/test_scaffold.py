@@ -1,4 +1,4 @@
-"""`treekit plugin new` writes packages that work as they stand, and nothing but whole ones."""
+"""`treekit plugin new` writes complete packages that pass their tests."""
 
 from __future__ import annotations
 

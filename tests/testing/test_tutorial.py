@@ -1,4 +1,4 @@
-"""The components of the plugin tutorial obey the laws of their contract."""
+"""The components of the plugin tutorial pass the contract checks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Scores of models and settings: those of scikit-learn, with baselines and intervals."""
+"""Scores of models and settings equal scikit-learn's, with baselines and intervals."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Importances of columns: by gain, by shuffling, and out of bag."""
+"""Importances of columns by gain, by permutation and out of bag; split scores."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Numbers of a target that are far from the others: kept, or refused by name."""
+"""Targets of very different magnitudes keep their digits or are refused."""
 
 from __future__ import annotations
 

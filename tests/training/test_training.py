@@ -1,4 +1,4 @@
-"""Training: each setting takes effect, each mistake is told, and the same seed grows the same."""
+"""Training: the effect of each setting, errors with remedies, reproducibility."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The unit of row weights: whole numbers are copies of rows, others are relative."""
+"""The unit of row weights: integers are repeated rows, others are relative."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Files are compared with a new export, and lowered tables with the trees they are made from."""
+"""Artifacts compared with a fresh export, and lowered tables with their trees."""
 
 from __future__ import annotations
 

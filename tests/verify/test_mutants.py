@@ -1,4 +1,4 @@
-"""The proof itself proved: faults in artifacts are seen exactly if an input can show them.
+"""Faults in artifacts are detected exactly if some input shows them.
 
 Whether a fault can show at all is decided without `verify`: the models are so
 small that the slow oracle and the faulty artifact can be compared on the full

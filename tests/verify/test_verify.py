@@ -1,4 +1,4 @@
-"""Verification: probes that reach everything, runners, reports and certificates."""
+"""Verification: rows that cover the model, runners, reports and certificates."""
 
 from __future__ import annotations
 
@@ -1145,7 +1145,7 @@ def questions(n):
     return model.schema, ReferenceRows(rows, expected(model, rows, 0))
 
 
-def asked_of(answer, n, deadline, tmp_path):
+def verify_with_deadline(answer, n, deadline, tmp_path):
     """What a runtime answers that is a function of the job and the rows."""
     schema, asked = questions(n)
     path = tmp_path / "m.txt"
@@ -1159,11 +1159,11 @@ def right(job, rows):
 
 
 def test_time_budget_runs_the_first_rows_and_reports_the_rest(tmp_path):
-    result = asked_of(right, 20_000, time.monotonic(), tmp_path)
+    result = verify_with_deadline(right, 20_000, time.monotonic(), tmp_path)
     assert result.equal
     assert result.rows == 2000
     assert "2,000 of 20,000 rows were run on fake within the time budget" in result.note
-    assert asked_of(right, 20_000, math.inf, tmp_path).rows == 20_000
+    assert verify_with_deadline(right, 20_000, math.inf, tmp_path).rows == 20_000
 
 
 def test_first_differing_row_is_reported_for_any_order_of_rows(tmp_path):
@@ -1175,7 +1175,7 @@ def test_first_differing_row_is_reported_for_any_order_of_rows(tmp_path):
         label = np.where(np.isin(rows, above), 1 - said.label, said.label)
         yield "wrong", Answers(label, said.number)
 
-    result = asked_of(wrong, 20_000, math.inf, tmp_path)
+    result = verify_with_deadline(wrong, 20_000, math.inf, tmp_path)
     assert result.differing == 50
     first = asked.rows[np.isin(asked.rows, above)][0]
     assert result.first.row == {"x": first}
@@ -1189,7 +1189,7 @@ def test_a_runtime_compiles_once_for_all_blocks_of_rows(tmp_path):
         (job.folder / "made").touch()
         yield from right(job, rows)
 
-    assert asked_of(counting, 5000, math.inf, tmp_path).rows == 5000
+    assert verify_with_deadline(counting, 5000, math.inf, tmp_path).rows == 5000
     assert seen == [False, True]
 
 

@@ -1,4 +1,4 @@
-"""Overlaps, conflicts, shadows, rules that never answer and gaps, against every cell of a grid."""
+"""Overlaps, conflicts, unreachable rules and gaps, compared with every cell of a grid."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""CHAID in plain Python over sets, with scipy's tests and exact multipliers: the oracle."""
+"""CHAID in plain Python with sets, scipy's tests and exact multipliers: the oracle."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""No nearer change to another prediction exists, by trying all values."""
+"""Nearest changes of a row to another prediction, compared with a search of all values."""
 
 from __future__ import annotations
 

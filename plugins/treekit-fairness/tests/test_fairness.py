@@ -1,4 +1,4 @@
-"""Compare gains with the paper; check that models do not read the group and export as others."""
+"""Gains compared with the paper; models that do not use the group, and their exports."""
 
 import csv
 import itertools

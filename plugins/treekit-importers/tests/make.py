@@ -1,4 +1,4 @@
-"""Make the files of the folder ``xgboost``: models, and what XGBoost answers to rows.
+"""Make the files of the folder ``xgboost``: models, and predictions of XGBoost.
 
     PYTHONPATH=. python plugins/treekit-importers/tests/make.py [CASE ...]
 
@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import xgboost
 
-from tests.foreign import beside, dyed, frame
+from tests.foreign import beside, frame, make_classes
 from tests.foreign.make import cells_of
 
 FOLDER = Path(__file__).with_name("xgboost")
@@ -53,11 +53,11 @@ def thresholds(booster: xgboost.Booster) -> list[float]:
 
 def make(name: str, categories: bool, settings: dict[str, Any]) -> None:
     table = frame(300, categories=categories)
-    y = dyed(table)
+    y = make_classes(table)
     if settings.get("num_class") != 3:
         y = (y > 0).astype(int)
     if name.endswith("vector"):
-        y = np.stack([y, dyed(table), 1.5 * y], axis=1)
+        y = np.stack([y, make_classes(table), 1.5 * y], axis=1)
     data = xgboost.DMatrix(table, y, enable_categorical=True)
     booster = xgboost.train({"max_depth": 3, "seed": 1} | settings, data, 5)
     rows = beside(

@@ -1,4 +1,4 @@
-"""Make the files of the folder ``catboost``: models, and what CatBoost answers to rows.
+"""Make the files of the folder ``catboost``: models, and predictions of CatBoost.
 
     PYTHONPATH=. python plugins/treekit-importers/tests/make_catboost.py [CASE ...]
 
@@ -16,7 +16,7 @@ from typing import Any
 import catboost
 import numpy as np
 
-from tests.foreign import beside, dyed, frame
+from tests.foreign import beside, frame, make_classes
 
 FOLDER = Path(__file__).with_name("catboost")
 
@@ -65,7 +65,7 @@ def fit(name: str) -> tuple[catboost.CatBoost, Any, Any]:
     """Return a model, its training rows, and rows to answer."""
     categories = name not in WITHOUT_CATEGORIES
     table = make_table(300, categories=categories)
-    y: Any = dyed(table)
+    y: Any = make_classes(table)
     if name in ("binary", "named", "ctr"):
         y = np.where(y > 0, "yes", "no") if name == "named" else (y > 0).astype(int)
     if name == "several":

@@ -1,4 +1,4 @@
-"""Make the folders in ``ydf``: models, and what YDF answers to rows.
+"""Make the folders in ``ydf``: models, and predictions of YDF.
 
     PYTHONPATH=. python plugins/treekit-importers/tests/make_ydf.py [CASE ...]
 
@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import ydf
 
-from tests.foreign import beside, dyed, frame
+from tests.foreign import beside, frame, make_classes
 
 FOLDER = Path(__file__).with_name("ydf")
 
@@ -71,7 +71,7 @@ def make_rows(model: Any) -> Any:
 def fit(name: str) -> tuple[Any, Any]:
     """Return a model, and rows to answer."""
     table = make_table(200)
-    y: Any = dyed(table)
+    y: Any = make_classes(table)
     if name in ("pairs", "binary"):
         y = np.where(y > 0, "yes", "no")
     if name == "poisson":

@@ -1,4 +1,4 @@
-"""Models read from CatBoost's files take its paths and give its answers.
+"""Models read from CatBoost's files: their paths and predictions equal CatBoost's.
 
 The files of the folder ``catboost`` were made by CatBoost itself, see `make_catboost.py`.
 """

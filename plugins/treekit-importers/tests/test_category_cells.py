@@ -1,4 +1,4 @@
-"""Cells of categorical columns are cast to integers as the library of the model casts them."""
+"""Cells of categorical columns are converted to integers as by the library of the model."""
 
 from __future__ import annotations
 

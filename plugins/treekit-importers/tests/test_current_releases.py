@@ -1,4 +1,4 @@
-"""Models of the current release of each library, over many settings, are equal or refused by name.
+"""Models of the current release of each library, with many settings, are equal or refused.
 
 A refusal is expected only where a case states it.
 """
@@ -31,7 +31,7 @@ from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 from treekit_importers.onnx import read_onnx
 
 import treekit
-from tests.foreign import dyed, frame
+from tests.foreign import frame, make_classes
 from treekit.errors import ModelError
 
 
@@ -83,7 +83,7 @@ def test_the_current_release_of_xgboost_is_tested() -> None:
 
 
 def xgboost_data(objective: str, table: Any) -> tuple[xgboost.DMatrix, dict[str, Any]]:
-    labels = dyed(table).astype(float)
+    labels = make_classes(table).astype(float)
     more: dict[str, Any] = {}
     if objective.startswith("multi"):
         more = {"num_class": 3}
@@ -165,7 +165,7 @@ def test_xgboost_models_of_several_targets_and_base_scores_predict_equally(
     form: dict[str, Any], base: Any, tmp_path: Path
 ) -> None:
     table = frame(200, categories=False)
-    targets = np.stack([dyed(table), 2.0 * dyed(table), table["width"]], axis=1)
+    targets = np.stack([make_classes(table), 2.0 * make_classes(table), table["width"]], axis=1)
     own = {} if base is None else {"base_score": base}
     booster = xgboost.train(
         {"max_depth": 3, "nthread": 1} | form | own, xgboost.DMatrix(table, targets), 5
@@ -179,8 +179,10 @@ def test_xgboost_models_with_early_stopping_predict_equally(
 ) -> None:
     table = frame(200)
     rng = np.random.default_rng(1)
-    other = xgboost.DMatrix(table, dyed(table) + rng.normal(size=200), enable_categorical=True)
-    data = xgboost.DMatrix(table, dyed(table), enable_categorical=True)
+    other = xgboost.DMatrix(
+        table, make_classes(table) + rng.normal(size=200), enable_categorical=True
+    )
+    data = xgboost.DMatrix(table, make_classes(table), enable_categorical=True)
     booster = xgboost.train(
         {"nthread": 1} | form, data, 40, [(other, "other")],
         early_stopping_rounds=2, verbose_eval=False,
@@ -193,15 +195,17 @@ def test_xgboost_estimators_predict_equally_or_are_refused() -> None:
     table = frame(200)
     settings = {"n_estimators": 4, "n_jobs": 1, "enable_categorical": True}
     rows = frame(60, 7)
-    classifier = xgboost.XGBClassifier(**settings, **DROPOUT).fit(table, dyed(table))
+    classifier = xgboost.XGBClassifier(**settings, **DROPOUT).fit(table, make_classes(table))
     model = treekit.read_model(classifier)
     np.testing.assert_allclose(model.predict_proba(rows), classifier.predict_proba(rows), atol=1e-6)
     np.testing.assert_array_equal(model.predict(rows), classifier.predict(rows))
-    forest = xgboost.XGBRFRegressor(**settings).fit(table, dyed(table))
+    forest = xgboost.XGBRFRegressor(**settings).fit(table, make_classes(table))
     theirs = forest.predict(rows)
     np.testing.assert_allclose(treekit.read_model(forest).predict(rows), theirs, atol=1e-6)
     with pytest.raises(ModelError, match=r"treats -1.0 as missing.*train with missing=nan"):
-        treekit.read_model(xgboost.XGBRegressor(missing=-1.0, **settings).fit(table, dyed(table)))
+        treekit.read_model(
+            xgboost.XGBRegressor(missing=-1.0, **settings).fit(table, make_classes(table))
+        )
     linear = xgboost.train({"booster": "gblinear"}, xgboost.DMatrix([[0.0], [1.0]], [0, 1]), 2)
     with pytest.raises(ModelError, match="is linear"):
         treekit.read_model(linear)
@@ -210,7 +214,7 @@ def test_xgboost_estimators_predict_equally_or_are_refused() -> None:
         def predict(self, rows: Any, **settings: Any) -> Any:
             return -super().predict(rows, **settings)
 
-    own = Own(**settings).fit(table, dyed(table))
+    own = Own(**settings).fit(table, make_classes(table))
     with pytest.raises(ModelError, match="overrides 'predict' of xgboost's XGBRegressor"):
         treekit.read_model(own)
 
@@ -247,7 +251,7 @@ LIGHT_ONLY: tuple[tuple[dict[str, Any], str], ...] = (
 
 def light(objective: str, settings: dict[str, Any]) -> lightgbm.Booster:
     table = frame(200)
-    labels = dyed(table).astype(float)
+    labels = make_classes(table).astype(float)
     group = None
     if objective.startswith("multi"):
         settings = {"num_class": 3} | settings
@@ -298,7 +302,7 @@ def test_an_estimator_of_lightgbm_that_overrides_predict_is_refused() -> None:
             return -super().predict(rows, **settings)
 
     table = frame(100)
-    own = Own(n_estimators=2, **LIGHT).fit(table, dyed(table))
+    own = Own(n_estimators=2, **LIGHT).fit(table, make_classes(table))
     with pytest.raises(ModelError, match="overrides 'predict' of lightgbm's LGBMRegressor"):
         treekit.read_model(own)
 
@@ -326,7 +330,7 @@ def test_scikit_learn_estimators_and_skl2onnx_graphs_predict_equally(
     estimator: Any, two: bool
 ) -> None:
     table = frame(200, categories=False).fillna(0.25).to_numpy(dtype=np.float32)
-    labels = dyed(frame(200, categories=False))
+    labels = make_classes(frame(200, categories=False))
     estimator.set_params(**{"random_state": 0} | ({"verbose": 0} if "verbose" in
                          estimator.get_params() else {}))  # fmt: skip
     estimator.fit(table, np.minimum(labels, 1) if two else labels)

@@ -1,4 +1,4 @@
-"""Models read from LightGBM take its paths and give its answers."""
+"""Models read from LightGBM: their paths and predictions equal LightGBM's."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ import pytest
 from treekit_importers.lightgbm import read_lightgbm, recognises_lightgbm
 
 import treekit
-from tests.foreign import beside, dyed, frame
+from tests.foreign import beside, frame, make_classes
 from tests.fuzz.damage import broken_bytes, broken_text, mixed
 from tests.fuzz.harness import Subject, cases, fuzz
 from tests.interop.test_interop import is_sound
@@ -35,7 +35,7 @@ FEW = {
 
 def trained(rounds: int = 12, categories: bool = False, rows: Any = None, **settings: Any) -> Any:
     table = frame(categories=categories) if rows is None else rows
-    y = dyed(table)
+    y = make_classes(table)
     if "num_class" not in settings:
         y = y > 0
     with warnings.catch_warnings():
@@ -177,7 +177,7 @@ def test_zero_as_missing_is_refused_if_zeros_and_missing_take_two_branches() -> 
         read_lightgbm(trained(rows=rows, objective="binary", zero_as_missing=True))
     one = rows[["rooms"]] + 1
     one.loc[::5, "rooms"] = 0.0
-    data = lightgbm.Dataset(one, dyed(rows) > 0)
+    data = lightgbm.Dataset(one, make_classes(rows) > 0)
     few = FEW | {"zero_as_missing": True, "objective": "binary"}
     text = lightgbm.train(few, data, 1).model_to_string()
     asked = re.search(r"^decision_type=(\d+)", text, re.M)
@@ -187,7 +187,7 @@ def test_zero_as_missing_is_refused_if_zeros_and_missing_take_two_branches() -> 
 
 def test_estimators_keep_their_labels_and_best_iteration() -> None:
     table = frame(categories=False)
-    y = np.array(["no", "perhaps", "yes"])[dyed(table)]
+    y = np.array(["no", "perhaps", "yes"])[make_classes(table)]
     estimator = lightgbm.LGBMClassifier(n_estimators=60, learning_rate=0.5, **FEW)
     stop = lightgbm.early_stopping(2, verbose=False)
     with warnings.catch_warnings():

@@ -1,4 +1,4 @@
-"""Models read from ONNX graphs give the answers that onnxruntime gives to them."""
+"""Models read from ONNX graphs predict as onnxruntime."""
 
 from __future__ import annotations
 

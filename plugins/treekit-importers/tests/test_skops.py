@@ -1,4 +1,4 @@
-"""scikit-learn's trees in files of skops are read without skops; nothing of a file is run."""
+"""scikit-learn's trees in files of skops are read without skops; no code of a file is run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Files with a part that an importer does not know are refused; part and value are named."""
+"""Files with a part that an importer does not know are refused; the error names part and value."""
 
 from __future__ import annotations
 

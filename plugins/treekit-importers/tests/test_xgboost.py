@@ -1,4 +1,4 @@
-"""Models read from XGBoost's files take its paths and give its answers.
+"""Models read from XGBoost's files: their paths and predictions equal XGBoost's.
 
 The files of the folder ``xgboost`` were made by XGBoost itself, which is not installed here.
 """

@@ -1,4 +1,4 @@
-"""Models read from YDF's folders take its paths and give its answers.
+"""Models read from YDF's folders: their paths and predictions equal YDF's.
 
 The folders in ``ydf`` were made by YDF itself, see `make_ydf.py`.
 """

@@ -1,4 +1,4 @@
-"""A decision table says what the model says: run by a public reader and interpreter of DMN."""
+"""DMN and PMML files predict as the model in public engines."""
 
 from __future__ import annotations
 

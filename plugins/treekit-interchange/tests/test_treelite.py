@@ -1,4 +1,4 @@
-"""Checkpoints answer as the model in Treelite: all bits of sums, link functions within bounds."""
+"""Treelite checkpoints predict as the model: equal bits of sums, link functions within bounds."""
 
 from __future__ import annotations
 

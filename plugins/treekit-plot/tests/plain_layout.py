@@ -1,4 +1,4 @@
-"""Slow layout of tree drawings, which moves complete subtrees level by level."""
+"""Slow layout of tree drawings that moves complete subtrees level by level."""
 
 from __future__ import annotations
 

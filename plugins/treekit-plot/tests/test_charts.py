@@ -1,4 +1,4 @@
-"""Charts and histograms: their figures, and that no name breaks their markup."""
+"""Charts and histograms: their numbers, and the escaping of names."""
 
 from __future__ import annotations
 

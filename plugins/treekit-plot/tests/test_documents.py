@@ -1,4 +1,4 @@
-"""Pictures as documents: by suffix, by settings, in notebooks; what cannot be drawn is named."""
+"""Pictures as documents: by suffix, by settings, in notebooks; and models that cannot be drawn."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pictures on the page of `treekit serve`, by its endpoint and in a real browser."""
+"""Pictures on the page of `treekit serve`, from its endpoint and in a browser."""
 
 from __future__ import annotations
 
@@ -86,13 +86,13 @@ def test_picture_shows_the_chosen_tree(page):
 
 @pytest.mark.system
 def test_page_sends_the_token_with_the_picture_request(faulty):
-    moods = faulty.served.moods
-    moods.token = b"Bearer s3cret"
+    scripted = faulty.served.scripted
+    scripted.token = b"Bearer s3cret"
     faulty.open("melon", wait=False)
     faulty.wait("document.activeElement.id === 'token-text'")
     faulty.browser.type("s3cret")
     faulty.press("Enter", "\r")
     faulty.settle()
     faulty.wait("document.querySelector('#picture svg') !== null")
-    assert ("/models/melon/tree.svg", moods.token) in moods.asked
+    assert ("/models/melon/tree.svg", scripted.token) in scripted.asked
     faulty.ask("sessionStorage.clear()")

@@ -1,4 +1,4 @@
-"""Pictures of trees: what stands in them, that all of it fits, and that no name breaks them."""
+"""Pictures of trees: their contents, their layout, and the escaping of names."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Test the splitter's draws against the paper, and its accuracy against a reference."""
+"""Random thresholds compared with the paper, and accuracy compared with extra trees."""
 
 import numpy as np
 import pytest

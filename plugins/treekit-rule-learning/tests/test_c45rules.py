@@ -1,4 +1,4 @@
-"""C4.5rules against a slow oracle, on concepts whose rules are known, and by its own laws."""
+"""C4.5rules compared with a slow oracle, on known concepts, and its invariants."""
 
 from __future__ import annotations
 

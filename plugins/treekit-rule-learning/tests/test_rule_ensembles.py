@@ -1,4 +1,4 @@
-"""SIRUS: frequent paths of forests whose cuts are quantiles, as short lists."""
+"""SIRUS and RuleFit: frequent or weighted rules of forests as short lists."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Compare the test with scipy's to the last digits; check that it keeps noise out of trees."""
+"""The test compared with scipy's; trees without noise splits."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""A tree for ClickHouse predicts as the model, to the bit, in chdb."""
+"""Trees as SQL for ClickHouse predict equal bits in chdb."""
 
 from __future__ import annotations
 

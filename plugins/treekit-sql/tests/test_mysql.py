@@ -1,4 +1,4 @@
-"""A query for MySQL predicts as the model, to the bit, on a server of MariaDB."""
+"""SQL for MySQL predicts equal bits on a server of MariaDB."""
 
 from __future__ import annotations
 

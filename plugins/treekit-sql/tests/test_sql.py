@@ -1,4 +1,4 @@
-"""A query answers as the model, to the bit, in SQLite, DuckDB and PostgreSQL."""
+"""SQL predicts equal bits in SQLite, DuckDB and PostgreSQL."""
 
 from __future__ import annotations
 
@@ -239,7 +239,7 @@ def test_category_with_nul_is_compared_or_refused_by_postgresql(
         check(model, tmp_path, [[0], [1], [2], [3], [NAN]], dialect=dialect)
 
 
-def nasty() -> list[float]:
+def list_extreme_doubles() -> list[float]:
     """Doubles that are hard to read, and their neighbours."""
     rng = random.Random(0)
     drawn = [struct.unpack("<d", rng.randbytes(8))[0] for _ in range(100)]
@@ -272,7 +272,7 @@ def nasty() -> list[float]:
 @pytest.mark.parametrize("form", ["case", "table"])
 def test_every_threshold_is_read_with_equal_bits(form: str, dialect: str, tmp_path: Path) -> None:
     schema = Schema((Column("x"),), task="regression", dtype="float64")
-    at = nasty()[:: 1 if form == "case" else 9]
+    at = list_extreme_doubles()[:: 1 if form == "case" else 9]
 
     def between(first: int, last: int) -> Any:
         if first == last:
@@ -548,7 +548,7 @@ def test_query_written_for_another_model_differs_in_every_row(tmp_path: Path) ->
 
 
 def test_doubles_are_split_into_53_bit_integers_and_powers_of_two() -> None:
-    values = np.array([*nasty(), 0.0])
+    values = np.array([*list_extreme_doubles(), 0.0])
     whole, power = _split_doubles(values)
     assert [math.ldexp(m, p) for m, p in zip(whole, power, strict=True)] == values.tolist()
     assert all(-1074 <= p <= 1023 for p in power)

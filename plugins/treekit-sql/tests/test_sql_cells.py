@@ -1,4 +1,4 @@
-"""A cell of a category means the same to a query, and to a function in DuckDB, as to the model."""
+"""Categorical cells match in SQL, and in a DuckDB function, as in the model."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from treekit_sql.duckdb import register
 from treekit_sql.run_sql import POSTGRES, PostgresEngine
 
 import treekit
-from tests.data.test_same_cell import CELLS, VOCABULARIES, expected, level_model
+from tests.data.test_category_cells import CELLS, VOCABULARIES, expected, level_model
 from tests.runtimes import need
 from treekit.data.features import LevelIndex
 from treekit.data.schema import Column, Notation, Schema

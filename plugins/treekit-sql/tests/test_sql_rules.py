@@ -1,4 +1,4 @@
-"""Rules as a query answer as their model, in SQLite, DuckDB and PostgreSQL."""
+"""Rules as SQL predict as their model in SQLite, DuckDB and PostgreSQL."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Compare concordance and Brier scores with brute force and R; read curves as steps."""
+"""Concordance and Brier scores compared with brute force and R; curves as step functions."""
 
 import csv
 

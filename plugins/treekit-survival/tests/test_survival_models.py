@@ -1,4 +1,4 @@
-"""Test trees and forests on a real table: their quality, and their exports without the package."""
+"""Survival trees and forests on a real table: their accuracy, and exports without the package."""
 
 import csv
 import json

@@ -1,4 +1,4 @@
-"""Compare split scores with the log-rank tests of the literature and R, and rpart's deviances."""
+"""Split scores compared with log-rank tests of the literature and R, and rpart's deviances."""
 
 import csv
 import math

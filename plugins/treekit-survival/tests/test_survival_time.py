@@ -1,4 +1,4 @@
-"""Test that time bins give the Kaplan-Meier life table, and how event labels are read."""
+"""Time bins compared with the Kaplan-Meier life table, and the reading of event labels."""
 
 import csv
 

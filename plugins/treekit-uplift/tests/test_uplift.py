@@ -1,4 +1,4 @@
-"""Compare gains with the paper's formulas; check that exports keep effects' names and bits."""
+"""Gains compared with the paper's formulas; exports with the names and bits of effects."""
 
 import csv
 import math

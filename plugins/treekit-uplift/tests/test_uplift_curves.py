@@ -1,4 +1,4 @@
-"""Compare Qini and uplift curves with counts by hand, and check the scores of rankings."""
+"""Qini and uplift curves compared with counts by hand, and scores of rankings."""
 
 import runpy
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Check that Zig source predicts as the model does, bit for bit, with any names."""
+"""Zig source predicts equal bits, with any names."""
 
 import json
 import subprocess
@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import treekit
-from tests.data.test_same_cell import QUESTIONS, STATES, name_state, wide_model
+from tests.data.test_category_cells import QUESTIONS, STATES, name_state, wide_model
 from treekit import registry
 from treekit.testing import check_exporter
 from treekit.verify import make_probes

@@ -1,4 +1,4 @@
-"""A cell of a category means the same wherever it comes from and whatever reads it."""
+"""Categorical cells match equally in every kind of table, server request and exported model."""
 
 from __future__ import annotations
 
