@@ -405,7 +405,7 @@ def test_help_settings_needs_no_other_argument():
     assert "--criterion NAME, --splitter NAME or --pruner NAME" in note
 
 
-def test_common_settings_come_first_and_the_others_on_request():
+def test_help_shows_common_settings_and_all_of_them_on_request():
     from treekit.training import SETTINGS
     from treekit.training.settings import COMMON_SETTINGS, PRESETS
 
@@ -461,7 +461,7 @@ def fresh_notice() -> Iterator[compilation.CompilationNotice]:
 @pytest.mark.parametrize(
     "module", ["treekit.kernels.grow_tree", "treekit.distributed.kernels.levels"]
 )
-def test_a_compilation_of_kernels_is_announced_once(
+def test_compilation_of_kernels_is_announced_once(
     module: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ):
     monkeypatch.setattr(compilation.notice, "is_printed", True)  # that of this process
@@ -558,7 +558,7 @@ def test_predict_prints_the_predictions_of_the_model(forest: Path):
     assert shares == model.predict_proba(demo_table()).tolist()
 
 
-def test_predictions_of_several_targets_are_a_column_each(tmp_path: Path):
+def test_predict_prints_one_column_per_target(tmp_path: Path):
     columns = (Column("n"), Column("c", "nominal", ("a", "b")))
     labels = Schema(columns, "first", classes=("no", "yes"), more=(Output("other", (1, 2, 3)),))
     root = threshold("n", 1.5, leaf([3, 1, 1, 2, 3]), leaf([0, 4, 9, 1, 0]))
@@ -921,7 +921,7 @@ def test_verify_exits_with_1_and_shows_a_differing_row(tree: Path, tmp_path: Pat
     assert "\n  model:     " in told
 
 
-def test_a_pattern_of_all_files_verifies_the_artifacts_among_them(tree: Path, tmp_path: Path):
+def test_verify_accepts_a_glob_and_skips_other_files(tree: Path, tmp_path: Path):
     need("gcc")
     model, proof = tmp_path / "m.treekit", tmp_path / "m.json"
     model.write_bytes(tree.read_bytes())
@@ -1007,7 +1007,7 @@ def test_strict_plugins_makes_a_broken_plugin_an_error(broken_plugin: str):
 # ---------------------------------------------------------------- colours and hostile names
 
 
-def test_a_pipe_gets_no_colours_and_a_terminal_does(tree: Path, tmp_path: Path):
+def test_output_is_coloured_on_a_terminal_but_not_in_a_pipe(tree: Path, tmp_path: Path):
     call("export", tree, "--to", "rules", "-o", tmp_path / "m")
     arguments = ["verify", tree, tmp_path / "m.rules.txt", "--rows", 0]
     assert "\x1b" not in call(*arguments).stdout
@@ -1188,7 +1188,7 @@ def test_the_suffix_of_the_file_selects_the_form(form, here):
     assert Path(f"by{FORMS[form].suffix}").read_bytes() == Path("asked").read_bytes()
 
 
-def test_a_suffix_that_no_form_has_is_refused(here):
+def test_unknown_suffix_of_a_rules_file_is_refused(here):
     said = cli_rules_call("rules", "m.treekit", "-o", "x.pdf", code=2).stderr
     assert "cannot write rules to 'x.pdf': unknown suffix '.pdf'; use one of ." in said
     assert " .csv, " in said
@@ -1253,7 +1253,7 @@ def test_rules_command_refuses_invalid_options(options, said, here):
     assert "Traceback" not in result.output
 
 
-def test_an_edited_text_becomes_a_model_and_lists_its_changes(here):
+def test_revise_writes_a_model_of_edited_rules_and_lists_changes(here):
     cli_rules_call("rules", "m.treekit", "-o", "r.txt")
     text = Path("r.txt").read_text(encoding="utf-8")
     edited = text.replace("then yes   support 4   yes: 1", "then no")

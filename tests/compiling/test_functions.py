@@ -580,7 +580,7 @@ def plain_gini(stats: Any) -> float:
     return 1.0 - (stats * stats).sum() / (weight * weight)
 
 
-def test_an_impurity_written_in_plain_python_grows_the_built_in_tree() -> None:
+def test_gini_in_plain_python_grows_the_tree_of_the_built_in_gini() -> None:
     rng = random.Random(1)
     x = [[rng.randrange(9) / 2 for _ in range(50)] for _ in range(3)]
     y = [int(a + b > 4) for a, b, _ in zip(*x, strict=True)]
@@ -654,7 +654,9 @@ def compares_an_array(stats: Any) -> float:
         (compares_an_array, r"line \d+: numba has no abs\(array\(float64, 1d, C\)\)$"),
     ],
 )
-def test_a_warning_ends_with_the_reason_in_full(function: Any, said: str) -> None:
+def test_warning_of_a_failed_compilation_ends_with_the_full_reason(
+    function: Any, said: str
+) -> None:
     with pytest.warns(TreekitWarning, match=f"runs as Python, much slower: .*{said}"):
         grow_plugins_criterion(impurity=function)
 
@@ -703,7 +705,7 @@ def test_callable_object_is_accepted_as_a_criterion_function() -> None:
     assert grow(TWO, criterion=slow).tree.threshold[0] == 1.5
 
 
-def test_a_priority_orders_best_first_growth() -> None:
+def test_priority_function_orders_best_first_growth() -> None:
     # The root's children weigh 5 and 3; only one more split is allowed.
     y = [0, 0, 1, 0, 0, 1, 1, 0]
     columns = [[0.0] * 5 + [1.0] * 3, [0, 0, 1, 0, 0, 0, 0, 1]]

@@ -231,7 +231,7 @@ def test_changed_constant_or_type_recompiles(table: Any, monkeypatch: pytest.Mon
 
 
 @pytest.mark.kernels
-def test_an_int_that_is_not_a_setting_is_a_constant(table: Any) -> None:
+def test_integers_that_are_not_settings_are_constants(table: Any) -> None:
     def make(steps: int) -> CriterionFunctions:
         doubled = 2 * steps
         return make_ranged(doubled)

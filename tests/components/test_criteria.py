@@ -319,7 +319,7 @@ def test_custom_rank_criterion_compiles_and_prunes() -> None:
 
 
 @pytest.mark.matrix
-def test_pruning_by_absolute_error_weighs_the_loss_of_held_out_rows() -> None:
+def test_pruning_by_absolute_error_uses_the_loss_of_held_out_rows() -> None:
     rng = np.random.default_rng(3)
     x = rng.random(250)
     y = np.where(x < 0.5, 0.0, 10.0) + rng.normal(size=250) / 2
@@ -359,7 +359,9 @@ def test_custom_splitter_receives_rank_statistics() -> None:
     "settings",
     [{"missing": "fractional"}, {"resolution": 0.5}, {"nominal_splits": "one_vs_rest"}],
 )
-def test_settings_that_need_sums_are_refused_with_ranks(settings: dict[str, Any]) -> None:
+def test_settings_for_additive_statistics_are_refused_for_rank_criteria(
+    settings: dict[str, Any],
+) -> None:
     table = {"x": [1.0, 2.0, 3.0], "y": [1.0, 2.0, 4.0]}
     name = next(iter(settings))
     with pytest.raises(treekit.SettingError, match=f"{name}=.*'absolute_error' uses quantiles"):
@@ -397,7 +399,7 @@ def test_one_se_rule_is_refused_with_a_holdout_if_losses_are_not_per_row(criteri
 
 
 @pytest.mark.matrix
-def test_rows_without_a_value_follow_surrogates_in_trees_by_absolute_error() -> None:
+def test_missing_values_follow_surrogates_in_absolute_error_trees() -> None:
     x, y = skewed()
     x[:, 1] = x[:, 0] + 0.01 * x[:, 1]  # as good as the same column
     gone = x.copy()

@@ -115,7 +115,7 @@ def test_reduced_error_finds_the_best_of_all_pruned_trees(criterion, task, ties)
 
 
 @pytest.mark.parametrize(("criterion", "task"), TASKS)
-def test_cost_complexity_cuts_the_weakest_links_first(criterion, task):
+def test_cost_complexity_prunes_the_weakest_links_first(criterion, task):
     for seed in SEEDS:
         grown = random_grown(seed, criterion)
         risk = exact_risks(task, grown.stats, grown.stats)
@@ -139,7 +139,7 @@ def test_splits_that_reduce_no_risk_are_pruned_at_alpha_0():
 
 
 @pytest.mark.parametrize(("criterion", "task"), TASKS)
-def test_a_holdout_chooses_the_cheapest_tree_of_the_sequence(criterion, task):
+def test_holdout_chooses_the_tree_of_least_risk_of_the_sequence(criterion, task):
     for seed in SEEDS:
         grown = random_grown(seed, criterion)
         held = exact_risks(task, grown.stats, grown.held_stats)
@@ -201,7 +201,7 @@ def slow_cross_validation(
     return alphas, costs
 
 
-def test_a_collapsed_tree_predicts_by_the_node_that_was_cut():
+def test_collapsing_keeps_values_and_branches_of_remaining_nodes():
     for seed in SEEDS:
         grown = random_grown(seed, "gini")
         full = grown.tree
@@ -608,7 +608,7 @@ def yes(before: Any, children: Any, held: Any) -> bool:
     return bool(before(children.sum(axis=0), children, held.sum(axis=0), held))
 
 
-def test_a_split_is_made_only_if_more_held_out_rows_are_classified_correctly():
+def test_holdout_pruner_splits_only_if_held_out_accuracy_increases():
     before = make_holdout(0.25).before
     sides = [[6, 1], [2, 5]]  # the node says class 0, its branches 0 and 1
     assert yes(before, sides, [[3, 0], [1, 2]])

@@ -142,7 +142,7 @@ def test_enum_members_and_uuids_are_categories():
         (pa.array([1, 2], pa.duration("s")), "durations"),
     ],
 )
-def test_times_are_refused_with_a_remedy(column, words):
+def test_datetimes_are_refused_with_a_remedy(column, words):
     for table, target in (({"c": column, "y": [0, 1]}, "y"), ({"a": [1, 2], "c": column}, "c")):
         with pytest.raises(DataError, match=f"'c' holds {words}; convert it to a number"):
             make_dataset(table, target)

@@ -164,7 +164,7 @@ def test_an_invalid_notation_is_refused(how):
 # ---------------------------------------------------------------- texts that are one number
 
 
-def test_texts_that_are_one_number_warn_unless_the_kind_is_declared(tmp_path):
+def test_different_texts_of_one_number_warn_unless_the_kind_is_declared(tmp_path):
     path = csv_of(tmp_path, {"x": ["250.1", "250.10", "401.9"] * 20, "y": CLASSES})
     _, said = read(path)
     assert len(said) == 1
@@ -280,7 +280,7 @@ def test_identifier_columns_are_ignored_with_one_warning():
     assert model.predict(pd.DataFrame(table).drop(columns="customer")).shape == (200,)
 
 
-def test_repeated_names_are_not_an_identifier():
+def test_columns_of_repeated_names_are_not_identifiers():
     table = churn()
     table["customer"] = [f"N{at % 100}" for at in range(200)]  # such as the tail numbers of planes
     assert read(table, "churn")[1] == []

@@ -231,7 +231,7 @@ def test_numbers_with_decimal_and_thousands_separators_are_read(
 
 
 @pytest.mark.parametrize("text", ["1.23,4", "1.2345", "12.34.567,8.9", "1,234.5", "1 234,5"])
-def test_misplaced_groups_of_digits_are_not_a_number(tmp_path, text):
+def test_misplaced_thousands_separators_are_not_a_number(tmp_path, text):
     path = tmp_path / "t.csv"
     path.write_text(f'x,y\n"{text}",1\n2,3\n')
     cells = read_table(path, decimal=",", thousands=".").get_typed_cells("x")

@@ -175,7 +175,7 @@ def test_bools_are_nominal_and_all_missing_columns_numeric():
     assert all(np.isnan(column).all() for column in data.columns[1:])
 
 
-def test_prediction_codes_training_rows_as_training_did():
+def test_training_rows_are_encoded_equally_at_prediction():
     source = {"c": ["b", None, "a"], "n": [0.1, 2, None], "b": [True, False, None], "t": [0, 1, 1]}
     data = make_dataset(source, "t")
     matrix = encode_rows(source, data.schema)
@@ -281,7 +281,7 @@ def test_array_as_target_name_is_refused_with_a_short_message():
         assert "\n" not in str(found.value)
 
 
-def test_a_series_names_the_target():
+def test_name_of_a_series_is_the_target_name():
     x = np.zeros((2, 1))
     assert make_dataset_from_xy(x, pd.Series([0, 1], name="income")).schema.target == "income"
     assert make_dataset_from_xy(x, [0, 1]).schema.target == "target"
@@ -443,7 +443,7 @@ def test_inputs_and_target_of_different_lengths_are_refused():
         make_dataset_from_xy(np.zeros((0, 1)), [])
 
 
-def test_each_column_of_the_target_is_a_target():
+def test_each_column_of_a_target_matrix_is_a_target():
     y = pd.DataFrame({"a": ["no", "yes", "no"], "b": ["p", "q", "p"]})
     named = make_dataset_from_xy(np.zeros((3, 1)), y)
     assert [output.name for output in named.schema.outputs] == ["a", "b"]
@@ -547,7 +547,7 @@ def test_a_validation_table_is_read_by_the_training_schema():
         ({"drop": "y"}, "the validation table has no target column 'y'"),
     ],
 )
-def test_a_validation_table_that_does_not_fit_is_refused(change, said):
+def test_validation_table_of_another_schema_is_refused(change, said):
     table = {"x": [1.0, 2.0], "c": ["b", "a"], "y": ["no", "yes"]}
     other = {k: v for k, v in (table | change).items() if k not in (change.get("drop"), "drop")}
     with pytest.raises(DataError, match=said):
@@ -676,7 +676,7 @@ def test_every_tree_of_a_forest_is_pruned_by_the_validation_table(classes):
     assert without.n_leaves < full.n_leaves
 
 
-def test_estimators_take_a_validation_pair():
+def test_estimators_accept_a_validation_pair():
     table, other = noisy(200, 0), noisy(200, 1)
     x, held = ([[a] for a in t["x"]] for t in (table, other))
     tree = DecisionTreeClassifier(pruner="reduced_error", random_state=0)
@@ -699,7 +699,7 @@ def test_estimators_take_a_validation_pair():
     )
 
 
-def test_the_command_line_takes_a_validation_table(tmp_path: Path):
+def test_command_line_accepts_a_validation_table(tmp_path: Path):
     from click.testing import CliRunner
 
     from treekit.cli import main

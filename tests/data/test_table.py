@@ -76,7 +76,7 @@ COLUMNS = {"age": [31.0, None, 7.5], "city": ["Oslo", None, "北京"], "sure": [
     ],
     ids=["dict", "rows", "pandas", "nullable", "polars", "lazy", "arrow", "batch", "Table"],
 )  # fmt: skip
-def test_every_kind_of_table_reads_the_same(source):
+def test_every_table_type_is_read_equally(source):
     table = read_table(source)
     assert set(table.names) == set(COLUMNS)
     assert table.n_rows == 3
@@ -87,7 +87,7 @@ def test_every_kind_of_table_reads_the_same(source):
 
 
 @pytest.mark.parametrize("ending", ["csv", "csv.gz", "tsv", "tsv.gz", "CSV", "parquet", "feather"])
-def test_every_kind_of_file_reads_the_same(tmp_path, ending):
+def test_every_file_format_is_read_equally(tmp_path, ending):
     path = tmp_path / f"table.{ending}"
     if ending == "parquet":
         pyarrow.parquet.write_table(pa.table(COLUMNS), path)
@@ -229,14 +229,14 @@ def test_true_and_false_of_a_file_are_bools_as_in_pandas(tmp_path):
     assert cells(table.get_typed_cells("b")) == [True, None]
 
 
-def test_mixed_objects_are_numbers_only_if_all_are(tmp_path):
+def test_mixed_objects_are_numeric_only_if_all_are_numbers(tmp_path):
     table = read_table({"a": [1, "?", 2.5], "b": [1, "x", None], "c": [Decimal("1.5"), 2, np.nan]})
     assert cells(table.get_typed_cells("a")) == [1.0, None, 2.5]
     assert cells(table.get_typed_cells("b")) == ["1", "x", None]
     assert cells(table.get_typed_cells("c")) == [1.5, 2.0, None]
 
 
-def test_typed_text_stays_text_even_if_it_looks_like_a_number():
+def test_text_columns_stay_text_even_if_they_contain_numbers():
     for source in (
         {"z": ["01", "2"]},
         pd.DataFrame({"z": ["01", "2"]}),
@@ -245,7 +245,7 @@ def test_typed_text_stays_text_even_if_it_looks_like_a_number():
         assert cells(read_table(source).get_typed_cells("z")) == ["01", "2"]
 
 
-def test_a_column_without_any_value_is_a_column_of_missing_numbers(tmp_path):
+def test_column_without_values_is_numeric_and_missing(tmp_path):
     path = written(tmp_path / "t.csv", "a,b\n,1\nNA,2\n")
     sources = [
         path, {"a": [None, None], "b": [1, 2]}, {"a": [pd.NA, pd.NaT], "b": [1, 2]},
@@ -298,7 +298,7 @@ FLOATS = st.floats(allow_nan=False) | st.none()
     st.lists(st.tuples(FLOATS, st.none() | TEXT, st.integers(-(2**62), 2**62)), min_size=1),
     st.sampled_from([pd.DataFrame, pl.DataFrame, pa.table, dict]),
 )
-def test_a_written_file_reads_back_equal_to_the_table_it_came_from(tmp_path_factory, rows, make):
+def test_written_file_is_read_back_equal_to_its_table(tmp_path_factory, rows, make):
     columns = {"数": [r[0] for r in rows], "t,": [r[1] for r in rows], "i": [r[2] for r in rows]}
     source = columns
     if make is pl.DataFrame:

@@ -20,7 +20,7 @@ da = pytest.importorskip("dask.array")
 pytestmark = pytest.mark.matrix
 
 
-def test_a_collection_without_a_client_is_not_gathered() -> None:
+def test_dask_collection_without_a_client_is_refused() -> None:
     rows = dd.from_pandas(make_frame(30), npartitions=2)
     with pytest.raises(SettingError, match="no client is active; create one"):
         treekit.train(rows, **ANY)

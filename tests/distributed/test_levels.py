@@ -82,7 +82,9 @@ def test_model_does_not_depend_on_the_partitions(client: Any, tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("mode", ["trees", "levels"])
-def test_numbers_in_one_partition_and_text_in_another_are_refused(client: Any, mode: str) -> None:
+def test_column_numeric_in_one_partition_and_text_in_another_is_refused(
+    client: Any, mode: str
+) -> None:
     frame = make_frame()
     parts = [frame[:200], frame[200:].assign(a="abc")]
     rows = dd.from_map(return_part, parts, meta=frame.iloc[:0])
@@ -131,7 +133,7 @@ def test_plugin_criterion_is_used_unchanged(client: Any, tmp_path: Path) -> None
     assert save(model, tmp_path) == expected
 
 
-def test_a_table_too_large_for_a_worker_is_trained_on_by_levels(
+def test_levels_train_a_table_larger_than_the_memory_of_a_worker(
     client: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     frame = make_frame()

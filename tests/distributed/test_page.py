@@ -73,7 +73,7 @@ def test_quickstart_of_the_page_runs_as_shown(table: pd.DataFrame, model: treeki
     np.testing.assert_array_equal(said["surgical_lesion"], model.predict(table))
 
 
-def test_spark_scores_by_a_model_file(
+def test_spark_predicts_with_a_model_file(
     table: pd.DataFrame, model: treekit.Model, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     need("java", "pyspark")

@@ -496,7 +496,7 @@ def test_unseen_categories_count_as_missing_or_are_refused():
         strict.predict(new)
 
 
-def test_names_and_widths_are_checked_as_scikit_learn_does():
+def test_feature_names_and_counts_are_checked_as_in_scikit_learn():
     frame, y, _ = table()
     estimator = small(DecisionTreeClassifier).fit(frame, y)
     with pytest.raises(ValueError, match="feature names should match"):
@@ -724,7 +724,7 @@ def test_scikit_learn_names_of_criteria_and_splitters_are_accepted():
     assert np.allclose(friedman.predict(x), theirs.fit(x, y).predict(x))
 
 
-def test_a_forest_is_a_sequence_of_its_trees():
+def test_forest_supports_len_iteration_and_indexing_of_its_trees():
     x, y = make_classification(200, 9, random_state=0)
     forest = RandomForestClassifier(5, random_state=0).fit(x, y)
     assert len(forest) == len(list(forest)) == 5
@@ -740,7 +740,7 @@ def test_a_forest_is_a_sequence_of_its_trees():
         len(RandomForestClassifier())
 
 
-def test_log_probabilities_are_logarithms():
+def test_predict_log_proba_is_the_logarithm_of_predict_proba():
     x, y = make_classification(200, 5, random_state=0)
     forest = RandomForestClassifier(5, random_state=0).fit(x, y)
     assert np.array_equal(np.exp(forest.predict_log_proba(x)) > 0, forest.predict_proba(x) > 0)
@@ -821,7 +821,7 @@ def test_min_impurity_decrease_equals_scikit_learn(decrease, weighted):
 @pytest.mark.kernels
 @pytest.mark.parametrize("missing", ["direction", "surrogate", "error"])
 @pytest.mark.parametrize("pruner", [None, "reduced_error", "cost_complexity", "holdout"])
-def test_rows_are_counted_in_the_nodes_they_reach(missing, pruner):
+def test_n_node_samples_counts_the_rows_of_each_node(missing, pruner):
     rng = np.random.default_rng(3)
     x = rng.integers(0, 6, (300, 3)).astype(float)
     y = (x[:, 0] + x[:, 1] * rng.random(300) > 4).astype(int)

@@ -160,7 +160,7 @@ def test_optimised_code_predicts_equally(tmp_path):
     assert_each_agrees({"m": (model, probe_rows(model))}, tmp_path, "-O2")
 
 
-def test_policies_refuse_rows_as_the_definition_does(tmp_path):
+def test_refused_rows_equal_the_reference(tmp_path):
     cases = {}
     for missing, unknown in itertools.product(("direction", "error"), ("missing", "error")):
         model = random_model(
@@ -171,7 +171,7 @@ def test_policies_refuse_rows_as_the_definition_does(tmp_path):
     assert_each_agrees(cases, tmp_path)
 
 
-def test_a_complete_row_passes_a_model_that_refuses_missing_values(tmp_path):
+def test_complete_row_is_predicted_with_missing_error(tmp_path):
     schema = Schema((Column("a"), Column("c", "nominal", ("x", "y"))), classes=(0, 1))
     tree = build_tree(threshold(0, 1.0, leaf([1, 0]), leaf([0, 1])), schema)
     model = make_model(schema, [tree], missing="error")

@@ -259,7 +259,7 @@ def test_batches_on_avr_equal_the_model(name, form, tmp_path):
 
 
 @pytest.mark.system
-def test_tables_of_ten_trees_in_flash_take_no_ram(tmp_path):
+def test_tables_of_ten_trees_in_flash_use_no_ram(tmp_path):
     need("avr-gcc", "simavr")
     model = random_model(3, mixed_schema(("a", "b", "c")), n_trees=10, n_splits=15)
     body = "static uint32_t x[M_FEATURES]; return m_predict_label(x);"

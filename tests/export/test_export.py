@@ -277,7 +277,7 @@ def test_string_literals_are_escaped_ascii_and_decode_to_the_text(text):
 
 
 @pytest.mark.parametrize("number", [0.1, -5e-324, 1.7976931348623157e308, -0.0, 2.0**60])
-def test_hexadecimal_is_exact(number):
+def test_hexadecimal_float_literals_are_exact(number):
     read = float.fromhex(hex_literal(number))
     assert (read, math.copysign(1, read)) == (number, math.copysign(1, number))
     assert Language("bytes", floats="hex").array(np.array([number])) == hex_literal(number)
@@ -324,7 +324,7 @@ def one(root) -> LoweredTree:
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_every_row_ends_in_the_leaf_of_the_definition(seed):
+def test_lowered_trees_reach_the_leaves_of_the_reference(seed):
     schema = mixed_schema(dtype=("float32", "float64")[seed % 2])
     model = random_model(seed, schema, n_splits=60)
     lowered = lower(model)
@@ -396,7 +396,7 @@ def test_lowering_refuses_fractional_instances():
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_nodes_are_in_pre_order_with_the_yes_branch_first(seed):
+def test_lowered_nodes_are_in_pre_order_with_the_yes_branch_first(seed):
     for tree in lower(random_model(seed, SCHEMA, n_splits=60)):
         seen, todo, deepest = [], [(0, 0)], 0
         while todo:
@@ -441,7 +441,7 @@ def test_leaf_numbers_continue_from_tree_to_tree():
     assert used.max() < len(model.units)
 
 
-def test_arrays_are_read_only():
+def test_lowered_arrays_are_read_only():
     tree = one(threshold("age", 2.5, A, B))
     with pytest.raises(ValueError, match="read-only"):
         tree.threshold[0] = 3.0

@@ -250,7 +250,7 @@ def test_multiway_split_of_500_categories_predicts_equally() -> None:
     assert_equal_to_oracle(model, rows, (5000,))
 
 
-def test_tied_votes_of_ten_trees_go_to_the_first_class() -> None:
+def test_tied_votes_of_ten_trees_predict_the_first_class() -> None:
     rng = np.random.default_rng(8)
     schema = Schema(columns=tuple(Column(f"x{i}") for i in range(10)), classes=("b", "a"))
     pure = [leaf([1.0, 0.0]), leaf([0.0, 1.0])]
@@ -786,7 +786,7 @@ def test_zipmap_with_unsupported_labels_is_refused(name: str, said: str) -> None
 
 
 @pytest.mark.parametrize("runtime", RUNTIMES)
-def test_a_path_marks_the_nodes_from_the_root_to_the_leaf(runtime: str) -> None:
+def test_decision_path_output_marks_nodes_from_root_to_leaf(runtime: str) -> None:
     model = random_model(8, mixed_schema(), n_trees=4)
     rows = extreme_rows(model, most=20)
     session = export_onnx_forms_session_of(
@@ -953,7 +953,7 @@ def test_least_of_large_nearly_equal_costs_is_chosen(seed: int) -> None:
 
 
 @pytest.mark.parametrize("name", EXTREMES)
-def test_no_graph_multiplies_integers(name: str) -> None:
+def test_graphs_do_not_multiply_integers(name: str) -> None:
     """Some runtimes compute int64 in 32 bits: their products overflow without an error."""
     for form in FORMS.values():
         proto = onnx.load_model_from_string(export_onnx(EXTREMES[name](), "m", **form)["m.onnx"])

@@ -152,7 +152,7 @@ def test_best_first_growth_equals_the_oracle(criterion: str) -> None:
 
 @pytest.mark.matrix
 @pytest.mark.parametrize("criterion", ["gini", "gain_ratio", "squared_error"])
-def test_the_order_of_rows_does_not_matter(criterion: str) -> None:
+def test_tree_does_not_depend_on_the_order_of_rows(criterion: str) -> None:
     rng = random.Random(f"order {criterion}")
     for _ in range(20):
         problem = problem_of(rng, criterion)
@@ -168,7 +168,7 @@ def test_the_order_of_rows_does_not_matter(criterion: str) -> None:
 
 
 @pytest.mark.parametrize("criterion", ["gini", "squared_error"])
-def test_a_row_of_weight_three_is_three_rows(criterion: str) -> None:
+def test_row_of_weight_3_equals_three_rows(criterion: str) -> None:
     rng = random.Random(f"copies {criterion}")
     for _ in range(20):
         problem = problem_of(rng, criterion, min_weight_leaf=2, min_weight_split=5)

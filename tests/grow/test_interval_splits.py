@@ -189,7 +189,7 @@ def test_a_splitter_declares_that_it_makes_intervals():
         treekit.train(table(), "y", splitter=quarters(False, 2, intervals=False))
 
 
-def test_intervals_are_declared_by_true_or_false():
+def test_intervals_declaration_must_be_a_bool():
     with pytest.raises(PluginError, match="has intervals 'yes'; it must be True or False"):
         treekit.train(table(), "y", splitter=quarters(False, 2, intervals="yes"))
 

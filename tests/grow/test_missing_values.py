@@ -253,7 +253,7 @@ def test_without_missing_values_fractional_equals_missing_direction(problem: Pro
 @pytest.mark.kernels
 @few
 @given(problems(), st.randoms())
-def test_the_order_of_rows_does_not_matter(problem: Problem, rng: random.Random) -> None:
+def test_tree_does_not_depend_on_the_order_of_rows(problem: Problem, rng: random.Random) -> None:
     order = list(range(len(problem.y)))
     rng.shuffle(order)
     shuffled = replace(
@@ -351,7 +351,7 @@ def test_thresholds_may_be_the_largest_training_value_below_the_midpoint() -> No
         assert tree.threshold[:2].tolist() == [0.0 if below else 0.5, threshold]
 
 
-def test_near_values_are_not_separated() -> None:
+def test_values_closer_than_the_resolution_are_not_separated() -> None:
     column, y = [0.0, 1.0, 1.25, 1.5, 3.0, 3.25], [0, 0, 1, 0, 1, 1]
     problem = Problem([column], y, [None], "gini", 2)
     tree = grow_parts(recipe_of(problem, rules=SplitRules(resolution=0.25))).tree
@@ -578,7 +578,7 @@ def matrix_of(dataset: Any) -> Any:
     return np.column_stack(columns).astype(dataset.schema.dtype)
 
 
-def test_trees_without_the_policy_have_no_surrogates() -> None:
+def test_trees_have_no_surrogates_unless_missing_is_surrogate() -> None:
     model = treekit.train(mixed_table(200, 3), "y", seed=0)
     assert len(model.trees[0].surrogate_feature) == 0
 

@@ -119,7 +119,7 @@ def test_single_column_split_is_preferred_at_equal_gain(method: str) -> None:
 @pytest.mark.matrix
 @pytest.mark.parametrize("missing", ["direction", "fractional"])
 @pytest.mark.parametrize("method", ["linear", "coordinate", "principal"])
-def test_training_rows_reach_the_leaves_that_counted_them(method: str, missing: str) -> None:
+def test_training_rows_reach_the_leaves_they_were_counted_in(method: str, missing: str) -> None:
     table = slanted(150, missing=0.1)
     model = train(table, method, missing=missing)
     assert (model.trees[0].kind == Split.OBLIQUE).any()

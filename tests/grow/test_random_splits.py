@@ -63,7 +63,7 @@ def test_a_threshold_lies_between_the_values_of_its_node(task, nominal_splits):
 
 
 @pytest.mark.matrix
-def test_the_cut_of_a_column_is_uniform_between_its_extremes():
+def test_random_threshold_is_uniform_between_the_extremes_of_a_column():
     rng = np.random.default_rng(0)
     x = np.sort(rng.exponential(size=80))
     table = {"x": x, "y": np.arange(80) + 0.5}  # every cut is of use; useless ones are drawn again

@@ -400,7 +400,7 @@ def test_fractional_weights_of_indicators_keep_probabilities_non_negative():
 
 
 @pytest.mark.parametrize("weights", [None, np.arange(1.0, 61.0), np.linspace(0.1, 0.9, 60)])
-def test_class_weights_change_no_draw_of_dense_statistics(weights):
+def test_class_weights_do_not_change_bootstraps_of_dense_statistics(weights):
     y = np.arange(60) % 2
     placed = np.column_stack([np.ones(60), y, np.arange(60) * 0.37])
     layout = Layout(3, lambda *_: placed, lambda stats: stats[:, :2])
@@ -445,7 +445,7 @@ def test_equal_statistics_columns_get_equal_fixed_point_steps(scale):
     assert choose_part_steps(values)[1] < steps[1]
 
 
-def test_a_validation_table_is_placed_by_the_layout_of_training():
+def test_validation_table_uses_the_layout_of_training():
     held = table(200, 3)
     held = {name: cells[held["given"] == "yes"] for name, cells in held.items()}  # one arm only
     model = trained(
@@ -854,7 +854,7 @@ def test_duplicated_target_grows_the_tree_of_one_target() -> None:
     [pytest.param(CLASSES, marks=pytest.mark.matrix), NUMBERS],
     ids=["classes", "numbers"],
 )
-def test_a_row_of_weight_two_is_two_rows(targets: list[str]) -> None:
+def test_row_of_weight_2_equals_two_rows(targets: list[str]) -> None:
     own = {name: several_targets_table()[name] for name in (*inputs(), *targets)}
     weights = 1 + np.arange(240) % 2
     twice = {name: np.repeat(column, weights) for name, column in own.items()}

@@ -342,7 +342,7 @@ def test_a_search_converts_with_its_best_estimator():
     np.testing.assert_array_equal(share, search.predict_proba(FULL))
 
 
-def test_hard_votes_are_counted():
+def test_hard_voting_ensembles_count_votes():
     members = [("t", tree()), ("f", forest()), ("l", LogisticRegression())]
     votes = VotingClassifier(members, flatten_transform=False).fit(FULL, WORDS)
     assert run(votes, FULL)[0].tolist() == votes.predict(FULL).tolist()

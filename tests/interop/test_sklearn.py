@@ -262,7 +262,7 @@ def test_column_names_come_from_the_training_frame() -> None:
     assert read_sklearn(unnamed).schema.names == ("x0", "x1")
 
 
-def test_the_model_states_its_origin() -> None:
+def test_imported_model_states_its_origin() -> None:
     model = read_sklearn(DecisionTreeRegressor(max_depth=3).fit([[0.0], [1.0]], [0.0, 1.0]))
     assert model.settings["max_depth"] == 3
     assert model.provenance["estimator"] == "DecisionTreeRegressor"
@@ -332,7 +332,7 @@ def test_an_unfitted_estimator_is_refused(kind: type) -> None:
 
 
 @pytest.mark.parametrize("other", [AdaBoostClassifier(), RandomTreesEmbedding(), 3, "x"])
-def test_other_objects_are_not_recognised(other: Any) -> None:
+def test_objects_of_other_libraries_are_not_recognised(other: Any) -> None:
     assert not recognises_sklearn(other)
     with pytest.raises(ModelError, match="expected a tree or forest"):
         read_sklearn(other)

@@ -94,7 +94,7 @@ def test_the_arrays_are_read_only_and_the_tree_is_pickled_with_them():
     assert not hasattr(clone(own), "_arrays")
 
 
-def test_missing_values_follow_the_arrays():
+def test_tree_arrays_and_to_sklearn_handle_missing_values_equally():
     rng = np.random.default_rng(0)
     x = rng.normal(size=(250, 3)).astype(np.float32)
     y = np.where(np.isnan(x[:, 0]) | (x[:, 1] > 0), 1, 0)
@@ -121,7 +121,7 @@ def test_models_without_scikit_learn_form_are_refused(parameters, said):
     assert tree.decision_path(frame).shape == (60, tree.model_.n_nodes)
 
 
-def test_a_new_fit_has_new_arrays():
+def test_refitting_creates_new_tree_arrays():
     x, own, _ = both(max_depth=1)
     assert own.tree_.node_count == 3
     own.set_params(max_depth=2).fit(x, x[:, 0] > 14)
@@ -566,7 +566,7 @@ def test_algorithm_incompatible_with_the_estimator_is_refused():
 # ------------------------------------------------------------------ parameters
 
 
-def test_costs_priors_and_further_settings_reach_training():
+def test_costs_priors_and_train_settings_are_passed_to_training():
     tree = DecisionTreeClassifier(
         costs={(0, 1): 5, (2, 1): 2.5}, priors={0: 1, 1: 1, 2: 2}, max_depth=2,
         train_settings={"min_weight_leaf": 10.0},

@@ -84,7 +84,7 @@ def test_numeric_splits_of_table_4_3(column: str, threshold: float, gain: float)
     assert round(float(tree.gain[0]), 3) == gain
 
 
-def test_the_row_number_has_the_largest_gain_and_a_small_ratio() -> None:
+def test_row_number_column_has_the_largest_gain_and_a_small_gain_ratio() -> None:
     # Page 77: as an attribute the row number has gain 0.998, and page 78 its IV 4.087.
     problem = stump("watermelon_2.0_en.csv", ["touch"])
     problem.columns.append(list(range(17)))

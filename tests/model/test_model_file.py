@@ -310,7 +310,7 @@ def test_missing_file_raises_file_not_found_error_and_model_file_error(tmp_path,
         load(tmp_path / "nothing.treekit")
 
 
-def test_a_folder_is_not_a_model_file(tmp_path):
+def test_folder_given_as_model_file_is_refused(tmp_path):
     with pytest.raises(ModelFileError, match=r"^cannot read model file '.*': Is a directory"):
         load(tmp_path)
 
@@ -737,7 +737,7 @@ def test_an_array_of_another_number_of_dimensions_is_refused(tmp_path):
                 load(path)
 
 
-def test_costs_that_are_not_a_table_are_refused(tmp_path):
+def test_invalid_costs_in_a_model_file_are_refused(tmp_path):
     model = wide_model(costs=[[0, 5], [1, 0]])
     save(model, tmp_path / "m")
     header = json.loads(entry(tmp_path / "m", "model.json"))

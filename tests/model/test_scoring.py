@@ -145,7 +145,7 @@ def test_predictions_of_any_model_equal_the_oracle(data):
 
 @SLOW
 @given(st.data())
-def test_leaf_indices_name_the_node_that_the_oracle_reaches(data):
+def test_leaf_indices_equal_the_oracle(data):
     model = data.draw(models(kinds=ALL_KINDS))
     matrix = data.draw(matrices(model))
     found = scorer.leaf_indices(model, matrix)
@@ -287,7 +287,7 @@ def test_inputs_are_rounded_to_the_models_type_first():
     ]
 
 
-def test_strided_and_transposed_matrices_score_like_copies():
+def test_strided_and_transposed_matrices_are_scored_like_copies():
     rng = np.random.default_rng(3)
     schema = numeric_schema(3)
     model = make_model(schema, [random_tree(rng, schema, 20)])

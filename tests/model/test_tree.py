@@ -288,7 +288,7 @@ def test_an_oblique_split_needs_a_float32_model():
         check_tree(with_terms_and_surrogates(), schema)
 
 
-def test_surrogates_need_their_missing_policy():
+def test_surrogates_require_missing_surrogate():
     with pytest.raises(ModelError, match="missing='surrogate'"):
         make_model(WIDE, [with_terms_and_surrogates()])
 
@@ -365,7 +365,7 @@ def test_a_tree_without_nodes_is_refused():
         check_tree(Tree(**empty), SCHEMA)
 
 
-def test_a_double_threshold_is_fine_where_the_input_type_is_double():
+def test_double_threshold_is_accepted_for_float64_input():
     schema = Schema(columns=(Column("age"),), classes=("no", "yes"), dtype="float64")
     assert build_tree(threshold("age", 0.1, leaf([1, 0]), leaf([0, 1])), schema).n_leaves == 2
 

@@ -371,7 +371,7 @@ def test_duplicate_component_names_are_an_error_only_for_that_name(install: Inst
     assert offered == ["good-one", "other-one"]
 
 
-def test_a_plugin_cannot_take_a_built_in_name(install: Install):
+def test_plugin_cannot_replace_a_built_in_name(install: Install):
     install("good-one", GOOD.format(name="gini"))
     (told,) = warned(list_criteria)
     assert "good-one 1.0 provides criterion 'gini', the name of treekit's own; its author" in told
@@ -445,7 +445,7 @@ def train_small() -> treekit.Model:
     return treekit.train({"x": [0.0, 1.0, 2.0, 3.0], "y": ["a", "a", "b", "b"]}, "y")
 
 
-def test_strict_discovery_refuses_a_clash_at_once(install: Install):
+def test_strict_discovery_refuses_duplicate_names_at_once(install: Install):
     install("good-one", GOOD.format(name="same"))
     install("other-one", GOOD.format(name="same"))
     registry.configure(strict=True)

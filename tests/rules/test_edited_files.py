@@ -91,7 +91,7 @@ def test_alternative_notations_of_numbers_are_read(written, read):
     assert [bounds[0].high, bounds[1].low] == [np.float32(read)] * 2
 
 
-def test_a_point_that_may_separate_thousands_is_a_warning():
+def test_ambiguous_thousands_point_warns():
     text = text_of(pay_model())
     for written in ("1.050", "12.340"):
         with pytest.warns(TreekitWarning, match=f"line 5 .* point of {written} is read as a decim"):
@@ -219,7 +219,7 @@ def test_changes_of_several_editors_in_sequence_are_read():
     read_as(text, model)
 
 
-def test_names_keep_the_characters_that_editors_write():
+def test_names_with_typographic_characters_are_not_confused():
     """Names that differ only in such characters are never taken for one another."""
     names = (
         "a–b",

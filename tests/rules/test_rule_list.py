@@ -781,7 +781,7 @@ def test_missing_value_splits_do_not_divide_fractional_instances():
     ]
 
 
-def test_costs_are_a_table_and_decide_each_rule():
+def test_costs_are_written_as_a_table_and_applied_to_each_rule():
     text = str(rules(oblique_model(costs=[[0, 1], [9, 0]])))
     assert "  when it is ripe, what each answer costs   unripe: 9, ripe: 0\n" in text
     assert "class of least cost" in text

@@ -154,7 +154,7 @@ def test_measures_of_the_training_table_equal_those_of_the_leaves():
     assert kept.confidence[:, 0].tolist() == [0.8, 0.8, 0.8]
 
 
-def test_a_table_is_read_by_the_names_of_its_columns_and_labels_are_texts():
+def test_measures_match_columns_by_name_and_labels_as_text():
     listed = rules(melon_model(unknown="error"))
     table = {
         "ripe": ["no", "yes", "rotten", None, "yes"],
@@ -200,7 +200,7 @@ def test_measures_of_several_targets_use_their_own_columns():
     assert measured(listed, table).confidence.tolist() == [[1.0, 1.0], [0.5, 1.0]]
 
 
-def test_a_forest_over_many_blocks_of_rows_covers_each_row_once_in_each_tree():
+def test_forest_measures_count_each_row_once_per_tree_over_many_blocks():
     model = random_model(3, mixed_schema(("a", "b")), n_trees=3, n_splits=30)
     rows = np.random.default_rng(0).normal(size=(5000, 5))
     listed = rules(model)

@@ -252,7 +252,7 @@ def test_a_changed_text_of_format_3_is_refused():
             parse_rules(text.replace(old, new, 1))
 
 
-def test_an_edited_text_of_format_3_states_missing_values_by_column():
+def test_edited_text_of_format_3_keeps_its_missing_values_by_column():
     model = rules_edited_melons()
     text = text_of(model).replace("format 4", "format 3").replace(", or is missing", "")
     text = text.replace("colour is red or green", "colour  is any but blue")
@@ -437,7 +437,7 @@ def test_edited_label_of_a_merged_rule_applies_to_all_its_leaves():
     assert (after.units[:, 1] == after.rules().units_each).all()
 
 
-def test_supports_and_numbers_may_be_left_out():
+def test_edited_rules_may_omit_support_and_numbers():
     text = text_of(rules_edited_melons())
     for rule, node in enumerate((3, 4, 5, 6), 1):
         text = text.replace(f"rule {rule} of 4, node {node}", "rule")

@@ -1619,7 +1619,7 @@ def test_response_beyond_the_size_limit_is_refused(monkeypatch: Any):
         client.close()
 
 
-def test_the_client_needs_no_server_installed():
+def test_remote_predict_runs_without_the_server_extra():
     script = (
         "import sys; import treekit.serve.client; "
         "from treekit.serve.client import Client;"
@@ -1638,7 +1638,7 @@ def test_missing_httpx_names_the_extra_to_install(monkeypatch: Any):
         importlib.import_module("treekit.serve.client")
 
 
-def test_tls_of_the_client_checks_names(
+def test_client_verifies_the_host_name_of_the_certificate(
     serve_rpc_client_folder: Path, tmp_path: Path, monkeypatch: Any
 ):
     cert, key = certificate(tmp_path)  # for localhost

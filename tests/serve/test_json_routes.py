@@ -164,7 +164,7 @@ def test_model_of_a_bare_list_of_rows_is_named_in_the_url(service: Service) -> N
     assert "the URL has model" in refusal(ask(service, "POST", "/predict?model=pulse", body))
 
 
-def test_nan_is_null_and_infinity_a_number(service: Service) -> None:
+def test_nan_is_written_as_null_and_infinity_as_a_number(service: Service) -> None:
     """Python's json writes both where a dictionary holds them."""
     rows = [{"pulse": math.nan, "pain": math.nan}, {"pulse": math.inf, "pain": "mild"}]
     rows += [{"pulse": -math.inf, "pain": math.inf}]

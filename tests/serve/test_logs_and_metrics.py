@@ -177,7 +177,7 @@ def test_client_text_cannot_forge_log_lines_or_control_a_terminal(
         assert all(TIME.match(line) for line in starts)
 
 
-def test_a_long_path_is_cut() -> None:
+def test_long_path_is_truncated_in_the_log() -> None:
     lines = Lines()
     lines.collect()
     log_request(_record(), "GET", b"/" + b"a" * 100_000, "", 0.1)

@@ -195,7 +195,7 @@ def test_x_forwarded_host_does_not_allow_a_host(service: Any) -> None:
     assert ask(app, "POST", INFER, json=rows(1), headers=headers).status_code == 403
 
 
-def test_a_request_from_another_site_without_origin_is_refused_but_for_the_page(
+def test_cross_site_request_without_origin_is_refused_except_for_the_page(
     service: Any,
 ) -> None:
     app = make_gate_app(service)
@@ -898,7 +898,7 @@ def test_too_many_headers_return_431(server: Server) -> None:
         b"hello\r\n\r\n",
     ],
 )  # fmt: skip
-def test_ambiguous_framing_is_refused_and_ends_the_connection(server: Server, bad: bytes) -> None:
+def test_ambiguous_framing_is_refused_and_closes_the_connection(server: Server, bad: bytes) -> None:
     answer = send_bytes(server.port, bad + request(GOOD, LAST))
     assert statuses(answer)[:1] == [400], answer
     assert 200 not in statuses(answer)
@@ -922,7 +922,7 @@ def test_pipelined_requests_are_answered_in_their_order(server: Server) -> None:
     ]
 
 
-def test_invalid_http_after_a_request_ends_the_connection(server: Server) -> None:
+def test_invalid_http_after_a_request_closes_the_connection(server: Server) -> None:
     answer = send_bytes(server.port, request() + b"\x00\x01 what\r\n\r\n")
     assert statuses(answer)[-1] == 400
     assert server.post().status_code == 200
@@ -952,7 +952,7 @@ def test_expect_100_continue_is_answered(server: Server) -> None:
         assert statuses(until_closed(connection)) == [200]
 
 
-def test_a_refused_expect_100_continue_ends_the_connection(server: Server) -> None:
+def test_refused_expect_100_continue_closes_the_connection(server: Server) -> None:
     """Its body may come or not: a request after it must not be taken for the body."""
     head = request(
         b"", "Content-Length: 999999", "Expect: 100-continue", "Origin: https://evil.example"

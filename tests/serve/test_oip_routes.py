@@ -163,7 +163,7 @@ def test_a_model_that_appears_is_loaded(folder: Path) -> None:
     assert asked(service, "GET", "/v2/models/fresh").status_code == 200
 
 
-def test_a_file_that_became_invalid_leaves_the_old_model_serving(folder: Path) -> None:
+def test_file_that_became_invalid_keeps_the_old_model_serving(folder: Path) -> None:
     service = service_of(folder, control=True)
     (folder / "texts.treekit").write_bytes(b"no model")
     answer = changed(service, "texts", "load")

@@ -531,7 +531,7 @@ def test_rules_are_searched_and_paged(page):
 
 
 @pytest.mark.system
-def test_the_language_changes_in_place_and_is_remembered(page):
+def test_language_is_changed_without_reload_and_remembered(page):
     page.open("melon", row=json.dumps({"density": "0.25"}))
     before = page.shares()
     page.click("#languages button:nth-child(2)")

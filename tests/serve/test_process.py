@@ -331,7 +331,7 @@ def test_json_log_lines_are_machine_readable(model):
 
 
 @pytest.mark.system
-def test_calls_over_grpc_have_lines_and_are_counted(model):
+def test_grpc_calls_are_logged_and_counted(model):
     from tritonclient.grpc import InferenceServerClient
     from tritonclient.utils import InferenceServerException
 
@@ -413,7 +413,7 @@ def test_a_server_with_a_certificate_serves_https(model, certificates):
 
 
 @pytest.mark.system
-def test_certificates_that_do_not_fit_are_refused(model, certificates, tmp_path):
+def test_invalid_or_mismatched_certificates_are_refused(model, certificates, tmp_path):
     cert, key = certificates / "one.pem", certificates / "one.key"
     assert "a TLS certificate was given without --tls-key" in serve_refused(
         model, "--tls-cert", cert
@@ -445,7 +445,7 @@ def default_signals():
 @pytest.mark.system
 @posix
 @pytest.mark.parametrize(("name", "workers"), [("SIGINT", 1), ("SIGHUP", 1), ("SIGINT", 2)])
-def test_ctrl_c_and_a_closed_terminal_end_a_server_with_exit_code_0(
+def test_ctrl_c_and_a_closed_terminal_stop_a_server_with_exit_code_0(
     model, name, workers, default_signals
 ):
     with server_process(model, "--workers", workers) as running:
@@ -684,7 +684,7 @@ def test_server_stops_within_its_grace_period_despite_a_stuck_thread(model, work
 @pytest.mark.system
 @posix
 @pytest.mark.parametrize("workers", [1, 2])
-def test_a_second_signal_ends_a_server_at_once(model, workers):
+def test_second_signal_stops_a_server_at_once(model, workers):
     with server_process(model, "--workers", workers) as running, half_sent(running.url):
         time.sleep(0.1)
         workers_of = children(running.process.pid)
@@ -862,7 +862,7 @@ def test_server_whose_workers_fail_at_startup_exits_with_the_reason(model, tmp_p
 @pytest.mark.system
 @posix
 @pytest.mark.parametrize("workers", [1, 2])
-def test_the_log_of_a_server_that_ends_has_all_requests(model, workers):
+def test_log_of_a_stopped_server_contains_all_requests(model, workers):
     with server_process(model, "--log", "json", "--workers", workers) as running:
         for _ in range(100):
             assert ask_once(running.url)[0] == 200
@@ -911,7 +911,7 @@ def alive(pid: int) -> bool:
 # ----------------------------------------------------------------- in a thread
 
 
-def test_a_server_runs_in_a_thread_of_another_program(model):
+def test_server_runs_in_a_thread_of_a_python_program(model):
     with server_thread(model) as url:
         status, answer = ask_once(url)
     assert (status, answer["model_name"]) == (200, "said")

@@ -836,9 +836,7 @@ def test_encoded_cells_are_little_endian() -> None:
         (packed(b"\xed\xa0\x80"), 1, "element 0 .* not UTF-8"),
     ],
 )
-def test_elements_that_do_not_fit_their_lengths_are_refused(
-    data: bytes, size: int, words: str
-) -> None:
+def test_bytes_elements_with_wrong_lengths_are_refused(data: bytes, size: int, words: str) -> None:
     with pytest.raises(InvalidRequestError, match=words):
         texts_of(data, size)
 

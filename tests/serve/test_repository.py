@@ -114,7 +114,7 @@ def what(changes: list[Change]) -> list[tuple[str, str]]:
 # ------------------------------------------------------------------- finding
 
 
-def test_files_and_folders_of_versions_are_models(tmp_path, models):
+def test_files_and_version_folders_are_found_as_models(tmp_path, models):
     write(tmp_path / "a.treekit", "a")
     write(tmp_path / "b.treekit", "b")
     write(tmp_path / "b.onnx", "no model")

@@ -167,7 +167,7 @@ def test_one_input_per_column_accepts_texts_and_missing_values(
 
 @pytest.mark.parametrize("binary", [True, False])
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_nan_is_a_missing_number_and_infinity_a_number(
+def test_nan_input_is_missing_and_infinity_is_a_number(
     client: InferenceServerClient, binary: bool, dtype: Any
 ) -> None:
     rows = one_tensor(numbers(), dtype)

@@ -105,7 +105,7 @@ def test_laws_that_could_not_be_checked_are_counted_separately():
 
 
 @pytest.mark.matrix
-def test_a_declared_breach_passes():
+def test_declared_breach_is_accepted():
     exempt = {"doubling-weights-changes-nothing": "it counts rows"}
     report = check_criterion(of_classes(exempt, impurity=counted))
     assert [(v.law.name, v.why) for v in report.declared] == list(exempt.items())
@@ -141,7 +141,7 @@ def test_a_record_with_invalid_exemptions_is_refused(exempt):
         check_record(own, KINDS["criterion"])
 
 
-def test_a_make_that_fails_is_a_breach_and_an_unknown_name_is_not():
+def test_failing_make_is_a_breach_and_unknown_name_a_setting_error():
     def make():
         raise KeyError("boom")
 

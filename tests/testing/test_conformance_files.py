@@ -280,7 +280,7 @@ def test_files_without_a_runner_are_checked_by_all_other_laws():
         ),
     ],
 )
-def test_runners_get_the_expected_form_of_results(run, what):
+def test_invalid_results_of_runners_breach_equal_bits(run, what):
     (breach,) = check_exporter(Wrapped().record(), run=run, fail=False).breaches
     assert breach.law.name == "equal-bits"
     assert what in breach.got

@@ -58,7 +58,7 @@ DOCUMENT_FAULTS = {
 
 @pytest.mark.matrix
 @pytest.mark.parametrize("fault", DOCUMENT_FAULTS)
-def test_a_faulty_document_breaks_its_law(fault):
+def test_each_faulty_document_breaches_exactly_its_law(fault):
     render, law, got = DOCUMENT_FAULTS[fault]
     with pytest.raises(ConformanceError) as caught:
         check_document(Document("mine", ".txt", render))
@@ -88,7 +88,7 @@ SIMPLIFIER_FAULTS = {
 
 
 @pytest.mark.parametrize("fault", SIMPLIFIER_FAULTS)
-def test_a_faulty_simplifier_breaks_its_law(fault):
+def test_each_faulty_simplifier_breaches_exactly_its_law(fault):
     function, law, got = SIMPLIFIER_FAULTS[fault]
     with pytest.raises(ConformanceError) as caught:
         check_simplifier(Simplifier("mine", function))
@@ -119,7 +119,7 @@ EXPLAINER_FAULTS = {
 
 
 @pytest.mark.parametrize("fault", EXPLAINER_FAULTS)
-def test_a_faulty_explainer_breaks_its_law(fault):
+def test_each_faulty_explainer_breaches_exactly_its_law(fault):
     function, law = EXPLAINER_FAULTS[fault]
     with pytest.raises(ConformanceError) as caught:
         check_explainer(Explainer("mine", function))

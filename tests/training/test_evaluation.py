@@ -175,7 +175,7 @@ def test_regression_scores_equal_scikit_learn() -> None:
         assert score.low < score.value < score.high  # type: ignore[operator]
 
 
-def test_weights_count_as_copies_and_rows_of_weight_0_do_not_count() -> None:
+def test_integer_weights_equal_repeated_rows_and_weight_0_is_ignored() -> None:
     model = treekit.train(table(), "kind", max_depth=3)
     fresh = table(200, 5)
     copies = np.arange(200) % 4
@@ -355,7 +355,7 @@ def test_settings_of_a_cross_validation_are_refused_with_a_model() -> None:
             treekit.evaluate(model, table(), **{name: value})
 
 
-def test_a_digest_is_of_inputs_and_target() -> None:
+def test_training_digest_depends_on_inputs_and_target() -> None:
     data = table()
     first = make_dataset(data, "kind").compute_digest()
     assert (

@@ -294,7 +294,7 @@ def test_gains_of_numeric_columns_of_table_4_3_equal_the_book():
 
 @pytest.mark.parametrize("criterion", ["gini", "entropy", "gain_ratio"])
 @pytest.mark.parametrize("splits", ["subset", "multiway"])
-def test_the_best_column_is_the_first_tested(criterion: str, splits: str):
+def test_best_scored_column_is_the_root_split(criterion: str, splits: str):
     rng = np.random.default_rng(7)
     n = 60
     table = {
@@ -355,7 +355,7 @@ def test_split_scores_ignore_size_pruning_and_forest_settings():
         treekit.split_scores(table, "y", criteron="gini")
 
 
-def test_weights_count_as_copies():
+def test_integer_weights_equal_repeated_rows():
     table = {"x": [1.0, 2.0, 3.0], "y": ["u", "v", "v"]}
     twice = {"x": [1.0, 2.0, 2.0, 3.0], "y": ["u", "v", "v", "v"]}
     weighted = treekit.split_scores(table, "y", weights=[1, 2, 1])

@@ -148,7 +148,7 @@ def test_texts_become_values_of_the_declared_type():
 @pytest.mark.parametrize(
     ("text", "value"), [("sqrt", "sqrt"), ("3", 3), ("0.3", 0.3), ("1e2", 100.0)]
 )
-def test_a_text_takes_the_first_type_that_fits(text, value):
+def test_text_value_is_parsed_as_the_first_matching_type(text, value):
     (got,) = parsed(f"features={text}").values()
     assert (got, type(got)) == (value, type(value))
 
@@ -348,7 +348,7 @@ def test_id3_refuses_missing_values():
         treekit.train(noisy(), "y", algorithm="id3")
 
 
-def test_an_unknown_algorithm_is_refused_with_those_there_are():
+def test_unknown_algorithm_is_refused_with_the_known_ones():
     with pytest.raises(SettingError, match=r"one of id3, c45, cart, stump, .* not 'c46'"):
         treekit.train(whole(), "y", algorithm="c46")
 

@@ -97,7 +97,7 @@ def test_minimum_weights_are_respected_in_every_node():
     assert tree_of().weight.min() < 15
 
 
-def test_min_gain_is_exceeded_by_every_split():
+def test_every_split_exceeds_min_gain():
     tree = tree_of(min_gain=0.02)
     assert tree.gain[tree.kind != Split.LEAF].min() > 0.02
     assert tree_of().gain[tree_of().kind != Split.LEAF].min() <= 0.02
@@ -249,7 +249,7 @@ def test_an_unknown_setting_suggests_the_nearest():
     refused(SettingError, "begin with 'criterion.'", **{"criterium.base": 2.0})
 
 
-def test_settings_of_a_pruner_need_a_pruner():
+def test_pruner_settings_without_a_pruner_are_refused():
     refused(SettingError, "no pruner is chosen", **{"pruner.alpha": 0.1})
 
 
@@ -257,7 +257,7 @@ def test_settings_of_a_pruner_need_a_pruner():
     "settings",
     [{"max_depth": -1}, {"max_depth": 2.5}, {"trees": 0}, {"missing": "drop"}, {"seed": -1}],
 )
-def test_values_out_of_range_are_refused(settings):
+def test_setting_values_out_of_range_are_refused(settings):
     refused(SettingError, f"setting '{next(iter(settings))}' of training must be", **settings)
 
 
@@ -1038,7 +1038,7 @@ def test_cost_labels_containing_the_separator_are_read_if_unambiguous():
         parse_number_pairs("a>b>c=2", ("a>b", "c", "a", "b>c"), "costs")
 
 
-def test_out_of_bag_labels_weigh_costs_and_votes():
+def test_out_of_bag_labels_use_costs_and_votes():
     table = noisy()
     forest = {"ensemble": "forest", "trees": 15}
     plain = trained(table, **forest).provenance["oob"]["accuracy"]

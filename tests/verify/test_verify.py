@@ -438,7 +438,7 @@ def test_all_artifacts_of_a_float64_model_are_equal(tmp_path, classes):
         pytest.param("error", "error", marks=pytest.mark.matrix),
     ],
 )
-def test_rows_that_a_policy_refuses_are_refused_by_every_artifact(tmp_path, missing, unknown):
+def test_rows_refused_by_a_policy_are_refused_by_every_artifact(tmp_path, missing, unknown):
     full = mixed_schema()
     schema = Schema(full.columns[:4], classes=full.classes)
     model = random_model(9, schema, missing=missing, unknown=unknown)
@@ -526,7 +526,7 @@ def test_artifact_that_cannot_run_is_reported_without_an_exception(tmp_path):
     assert str(report).count("could not run") == 4
 
 
-def test_failures_to_run_are_separate_from_differences(tmp_path):
+def test_failed_runs_are_reported_separately_from_differences(tmp_path):
     model = small_model()
     python, rules = exported(model, tmp_path, "python", "rules")
     text = python.read_text()
@@ -1193,7 +1193,7 @@ def test_a_runtime_compiles_once_for_all_blocks_of_rows(tmp_path):
     assert seen == [False, True]
 
 
-def test_a_program_that_hangs_is_stopped(tmp_path):
+def test_hanging_program_is_stopped(tmp_path):
     job = Job(
         tmp_path / "m", verify_runtimes_small_model().schema, tmp_path, time.monotonic() + 0.2
     )
@@ -1208,7 +1208,7 @@ def test_a_program_that_hangs_is_stopped(tmp_path):
     assert time.monotonic() - began < 10
 
 
-def test_a_version_command_that_hangs_or_is_absent_leaves_the_version_unknown(monkeypatch):
+def test_hanging_or_missing_version_command_leaves_the_version_unknown(monkeypatch):
     monkeypatch.setattr(runtime, "_VERSION_SECONDS", 0.2)
     assert read_version(["sleep", "20"]) == read_version(["no such program"]) == "unknown"
     assert read_version(["sleep", "--version"]).startswith("sleep")

@@ -431,7 +431,7 @@ def test_a_table_without_rows_or_without_the_target_is_refused():
         rules_against(listed, {"x": [0.0], "ripe": ["raw"]}, ["ripe", "x"])
 
 
-def test_rules_without_training_figures_are_not_tested():
+def test_rules_without_training_statistics_are_not_tested():
     listed = replace(rules(model_of()), support=np.zeros(2), value=None)
     report = rules_against(listed, table(40, 10, 35, 15))
     assert np.isnan(report.p_value).all()

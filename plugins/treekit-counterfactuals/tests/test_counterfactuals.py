@@ -257,7 +257,7 @@ def test_two_columns_are_changed_if_one_is_not_enough() -> None:
     assert "no change of one of the free columns" in one.text()
 
 
-def test_a_stopped_search_is_reported() -> None:
+def test_search_stopped_by_its_budget_is_reported() -> None:
     schema = Schema((Column("x"), Column("y")), classes=("no", "yes"))
     deep = threshold("y", 5.5, leaf([5, 1]), leaf([0, 9]))
     tree = build_tree(threshold("x", 2.5, leaf([5, 0]), deep), schema)

@@ -169,7 +169,7 @@ def fair(table, **settings):
 
 
 @pytest.mark.parametrize("combine", COMBINE)
-def test_a_grid_of_strengths_compiles_once(people, combine, monkeypatch, tmp_path):
+def test_several_strengths_compile_once(people, combine, monkeypatch, tmp_path):
     monkeypatch.setattr(numba.config, "CACHE_DIR", str(tmp_path))
     chosen = {"criterion.combine": combine, "splitter": "histogram"}
     fair(people[0], **chosen, **{"criterion.strength": 0.3})
@@ -221,7 +221,7 @@ def test_relabelled_leaves_satisfy_the_bound(people, holdout):
         assert parity(bound, train) == pytest.approx(report["disparity"])
 
 
-def test_relabel_is_for_fair_trees_of_two_classes(people):
+def test_relabel_pruner_is_refused_except_for_fair_trees_of_two_classes(people):
     train, _ = people
     with pytest.raises(SettingError, match="'relabel' is for fairness, but criterion 'gini'"):
         treekit.train(train, "income", criterion="gini", pruner="relabel")

@@ -121,7 +121,7 @@ def test_selected_iterations_give_as_many_trees() -> None:
         ('{"zone": [3, "3"]}', "have equal text"),
     ],
 )
-def test_categories_that_do_not_fit_are_refused(categories: str, message: str) -> None:
+def test_mismatched_categories_are_refused(categories: str, message: str) -> None:
     with pytest.raises(TreekitError, match=message) as error:
         treekit.read_model(path_of("named"), categories=categories)
     assert isinstance(error.value, SettingError) == ("equal text" not in message)
@@ -249,7 +249,7 @@ def test_a_changed_file_is_refused(case: str, change: Any, message: str, tmp_pat
         read_changed(case, change, tmp_path)
 
 
-def test_a_deep_tree_is_refused(tmp_path: Path) -> None:
+def test_tree_beyond_the_depth_limit_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "model.json"
     split = '{"border":0.5,"float_feature_index":0,"split_type":"FloatFeature"}'
     deep = f'{{"split":{split},"right":{{"value":1.0}},"left":' * 100_000
@@ -270,7 +270,7 @@ def test_categories_with_equal_hashes_take_the_same_branch(monkeypatch: pytest.M
     assert both[0] == both[1]
 
 
-def test_files_are_recognised(tmp_path: Path) -> None:
+def test_catboost_files_are_recognised(tmp_path: Path) -> None:
     assert recognises_catboost(path_of("binary"))
     assert recognises_catboost(path_of("ctr"))
     assert not recognises_catboost(Path(__file__).with_name("xgboost") / "binary.json")

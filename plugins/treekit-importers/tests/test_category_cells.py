@@ -97,7 +97,7 @@ def test_category_cells_are_cast_as_in_xgboost(one_hot: int, gone: bool, tmp_pat
     check_files(model, tmp_path)
 
 
-def test_names_of_a_frame_are_never_cast(tmp_path: Path) -> None:
+def test_category_names_of_a_dataframe_are_not_converted(tmp_path: Path) -> None:
     need("lightgbm", "pandas")
     import lightgbm as lgb
     import pandas as pd

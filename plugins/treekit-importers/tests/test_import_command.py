@@ -41,7 +41,7 @@ def test_import_command_writes_a_model_file(name: str, tmp_path: Path) -> None:
     assert code == 0, said
 
 
-def test_settings_of_the_importer_are_given_like_others(tmp_path: Path) -> None:
+def test_importer_settings_are_given_with_set(tmp_path: Path) -> None:
     output = tmp_path / "m.treekit"
     more = ("--set", "answer=margins", "--set", "dtype=float64")
     code, said = run("import", FOLDER / "sklearn_histogram.skops", "-o", output, *more)
@@ -57,7 +57,7 @@ def test_settings_of_the_importer_are_given_like_others(tmp_path: Path) -> None:
         ("iterations=2", "has no setting 'iterations'"),
     ],
 )
-def test_a_setting_that_does_not_fit_is_refused(setting: str, message: str, tmp_path: Path) -> None:
+def test_invalid_importer_setting_is_refused(setting: str, message: str, tmp_path: Path) -> None:
     source = FOLDER / "sklearn_bag.skops"
     code, said = run("import", source, "--set", setting, "-o", tmp_path / "m.treekit")
     assert code == 2

@@ -132,7 +132,7 @@ def read_changed(case: str, change: Any, folder: Path, **settings: Any) -> treek
     return treekit.read_model(path, **settings)
 
 
-def test_unseen_categories_are_missing_where_both_go_left(tmp_path: Path) -> None:
+def test_unseen_categories_count_as_missing_if_both_go_left(tmp_path: Path) -> None:
     def all_left(learner: dict[str, Any]) -> None:
         for tree in learner["gradient_booster"]["model"]["trees"]:
             tree["default_left"] = [1] * len(tree["default_left"])
@@ -307,7 +307,7 @@ def test_a_file_becomes_a_model_file(name: str, tmp_path: Path) -> None:
     np.testing.assert_allclose(ours, theirs, rtol=0, atol=3e-7)
 
 
-def test_settings_of_the_importer_are_given_like_others(tmp_path: Path) -> None:
+def test_importer_settings_are_given_with_set(tmp_path: Path) -> None:
     output = tmp_path / "m.treekit"
     more = ("--set", "answer=margins", "--set", "iterations=2")
     code, said = run("import", path_of("three"), "-o", output, *more)

@@ -209,7 +209,7 @@ def test_unseen_categories_are_refused_unless_they_count_as_missing(
         model.predict(row(soil="peat"))
 
 
-def test_unseen_categories_are_missing_where_both_take_one_branch(tmp_path: Path) -> None:
+def test_unseen_categories_count_as_missing_if_both_take_one_branch(tmp_path: Path) -> None:
     split = inner(index_of(SOIL), True, field(CONTAINS, field(1, varint(0) + varint(2))))
     model = one_tree([split, number(-1.0), number(2.0)], tmp_path)
     assert model.unknown == "missing"
@@ -242,7 +242,7 @@ def test_unsupported_nodes_are_refused(nodes: list[bytes], message: str, tmp_pat
         one_tree(nodes, tmp_path)
 
 
-def test_a_deep_tree_is_refused(tmp_path: Path) -> None:
+def test_tree_beyond_the_depth_limit_is_refused(tmp_path: Path) -> None:
     split = inner(index_of(HEIGHT), False, field(HIGHER, field(1, 1.0)))
     with pytest.raises(ModelError, match="deeper than 5000"):
         one_tree([split] * 6000, tmp_path)

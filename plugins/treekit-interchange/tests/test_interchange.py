@@ -573,7 +573,7 @@ PLUGIN = "treekit-interchange"
 @pytest.mark.parametrize(
     ("file", "form"), [("m.dmn", "dmn"), ("m.pmml", "pmml"), ("m.PMML", "pmml")]
 )
-def test_the_suffix_selects_the_form(file, form, tmp_path):
+def test_file_suffix_selects_dmn_or_pmml(file, form, tmp_path):
     model = fruit_model()
     path = treekit.write_rules(model, tmp_path / file)
     assert path.read_text() == "".join(render_listing(form, make_listing(model)))

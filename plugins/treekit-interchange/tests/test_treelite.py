@@ -72,7 +72,7 @@ def predict(model: Model, rows: np.ndarray, **how: Any) -> np.ndarray:
 
 
 @pytest.mark.parametrize("name", ANSWERED)
-def test_all_bits_of_extreme_models_and_rows_are_equal(name: str, tmp_path: Path) -> None:
+def test_extreme_models_and_rows_predict_equal_bits(name: str, tmp_path: Path) -> None:
     model = EXTREMES[name]()
     rows = extreme_rows(model)
     path = write(model, tmp_path)
@@ -92,7 +92,7 @@ def test_what_treelite_cannot_express_is_refused(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["one_leaf", "mixed", "several_labels", "several_numbers"])
-def test_treelite_writes_back_the_bytes_that_it_reads(name: str) -> None:
+def test_treelite_serialises_a_checkpoint_to_the_same_bytes(name: str) -> None:
     content = export_treelite(EXTREMES[name](), "model")["model.tl"]
     again = treelite.Model.deserialize_bytes(content).serialize_bytes()
     assert again[12:] == content[12:]  # after the version

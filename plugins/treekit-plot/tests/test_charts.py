@@ -237,7 +237,7 @@ def test_roc_curve_equals_scikit_learn(tree: Model):
     assert curve.points == tuple(zip(predicted.tolist(), observed.tolist(), strict=True))
 
 
-def test_curves_need_classes():
+def test_roc_curve_is_refused_for_regression():
     model = treekit.train({"x": [1.0, 2, 3, 4], "y": [1.5, 2, 3, 4]}, "y", seed=0)
     found = evaluate_model(model, {"x": [1.0, 2], "y": [1.0, 2]})
     for draw in (plot_roc, plot_calibration):
@@ -320,7 +320,7 @@ def test_axis_ticks_enclose_all_values(values: list[float], zero: bool):
 
 
 @given(st.floats(1, 1e9))
-def test_counts_have_round_ticks_on_their_axis(largest: float):
+def test_axis_of_counts_has_integer_ticks(largest: float):
     axis = make_count_axis("leaves", largest)
     places = [axis.place(value) for value, _ in axis.ticks]
     assert places[0] == 0

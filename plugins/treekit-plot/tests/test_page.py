@@ -46,7 +46,7 @@ def test_invalid_picture_request_returns_400_with_the_reason(served, query, said
     assert (reply.status_code, said in reply.json()["error"]) == (400, True), reply.text
 
 
-def test_an_unreadably_large_picture_is_refused(served):
+def test_picture_with_too_many_boxes_is_refused(served):
     levels = tuple(f"level {k}" for k in range(MAX_BOXES + 1))
     schema = Schema((Column("x", "nominal", levels),), classes=("a", "b"))
     root = multiway("x", {level: leaf([1, k]) for k, level in enumerate(levels)})

@@ -110,14 +110,14 @@ def test_multiway_branches_are_labelled_with_their_categories():
     assert asked(split) == ("color = ?", [("green", ""), ("white", "or missing"), ("black", "")])
 
 
-def test_a_test_for_missing_values_mentions_them_once():
+def test_missing_value_split_mentions_missing_values_once():
     assert asked(is_missing("color", NO, YES)) == (
         "color is missing",
         [("yes", ""), ("no", "")],
     )
 
 
-def test_an_oblique_split_is_a_sum():
+def test_oblique_split_is_shown_as_a_weighted_sum():
     split = oblique({"density": -0.5, "sugar": 1.0}, 0.25, NO, YES)
     assert asked(split)[0] == "-0.5 × density + sugar ≤ 0.25"
     split = oblique({"density": 0.125, "sugar": -2.0}, -1e-9, NO, YES)
@@ -349,7 +349,7 @@ def test_a_deep_tree_is_drawn_completely_on_request():
     assert len(read_dot(picture.dot())[1]) == 2200
 
 
-def test_a_single_leaf_is_a_picture():
+def test_single_leaf_is_drawn():
     picture = plot(model_of(leaf([3, 5])))
     assert picture.notes == ()
     assert "yes" in texts(picture)
@@ -386,7 +386,7 @@ def test_boxes_lie_within_the_picture_without_overlap(model: Model):
             assert a[2] <= b[0] or b[2] <= a[0] or a[3] <= b[1] or b[3] <= a[1]
 
 
-def test_text_stays_within_its_box_by_the_estimate_of_its_width():
+def test_text_fits_its_box_by_the_estimated_width():
     picture = plot(hostile_model(), max_depth=None)
     groups = [g for g in parsed(picture).findall(f"{SVG}g") if g.find(f"{SVG}title") is not None]
     for group, (left, _, right, _) in zip(groups, boxes(picture), strict=True):
@@ -513,7 +513,7 @@ def test_names_that_would_be_misread_are_quoted():
     assert format_picture_label("色泽") == "色泽"
 
 
-def test_right_to_left_names_keep_numbers_in_their_places():
+def test_right_to_left_names_do_not_move_numbers():
     assert format_picture_label("وزن") == "\u2068وزن\u2069"
 
 
@@ -529,7 +529,7 @@ def test_long_names_and_lists_are_truncated():
     ("value", "text"),
     [(0.0, "0"), (-0.0, "0"), (123456.0, "123456"), (1234567.0, "≈ 1.2346e06"), (1e300, "1e300")],
 )
-def test_values_are_exact_or_marked(value: float, text: str):
+def test_rounded_values_are_marked(value: float, text: str):
     assert format_approximate(value) == text
 
 
@@ -580,7 +580,7 @@ def test_a_forest_in_a_notebook_shows_its_first_tree_with_a_note():
     assert "tree 2 of 2" in plot(model, tree=1).title
 
 
-def test_an_estimator_is_drawn_by_its_model():
+def test_plot_accepts_fitted_estimators():
     x = np.array([[0.0], [1.0], [2.0], [3.0]])
     estimator = treekit.DecisionTreeClassifier(random_state=0).fit(x, ["a", "a", "b", "b"])
     assert plot(estimator).svg() == plot(estimator.model_).svg()
@@ -607,7 +607,7 @@ def test_models_that_cannot_be_drawn_are_refused(options: dict, said: str):
         plot(model_of(NO), **options)
 
 
-def test_the_command_line_draws(tmp_path: Path):
+def test_command_line_draws_pictures(tmp_path: Path):
     path = tmp_path / "m.treekit"
     split = threshold("density", 0.25, threshold("sugar", 0.5, NO, YES), YES)
     model = model_of(split, NO)

@@ -49,7 +49,7 @@ def test_thresholds_are_drawn_between_the_smallest_and_largest_value():
     assert np.mean(cuts) == pytest.approx(0.5, abs=0.08)
 
 
-def test_only_the_requested_number_of_columns_is_tried():
+def test_only_max_features_columns_are_tried():
     rng = np.random.default_rng(0)
     noise = {f"n{i}": rng.random(400) for i in range(9)}
     data = {"x": np.arange(400.0), **noise, "y": np.arange(400) >= 200}

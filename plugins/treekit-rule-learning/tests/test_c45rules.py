@@ -138,7 +138,7 @@ def slow_table(rows: Dataset) -> oracle.Table:
 
 
 @pytest.mark.parametrize("missing", ["direction", "fractional"])
-def test_conditions_are_dropped_as_the_oracle_drops_them(missing: str) -> None:
+def test_dropped_conditions_equal_the_oracle(missing: str) -> None:
     shorter = 0
     for seed in range(6):
         model, rows = planted(seed, missing=missing)
@@ -440,7 +440,7 @@ def test_regression_models_are_refused() -> None:
 
 
 @pytest.mark.system
-def test_subscripts_in_dropping_conditions_are_unsigned() -> None:
+def test_subscripts_of_the_kernel_that_drops_conditions_are_unsigned() -> None:
     sets, node = np.zeros((3, 1), np.uint64), np.array([1, 2])
     bound = make_rate_bound(0.25)
     kept, rates = np.zeros(2, np.bool_), np.zeros(2)

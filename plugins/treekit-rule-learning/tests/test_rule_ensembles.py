@@ -173,7 +173,7 @@ def test_rules_of_fractional_and_surrogate_models_use_their_primary_splits():
         assert 0 <= learned.fidelity <= 1
 
 
-def test_thresholds_of_coded_rows_are_cuts_of_the_rows_also_in_surrogates():
+def test_bin_thresholds_apply_to_splits_and_surrogates():
     cuts = compute_cut_points(make_dataset(inputs(), "truth", dtype="float32"), 4)
     asks = threshold("size", 1.5, leaf([3, 1]), leaf([1, 3]), 0, [Surrogate("other", at=0.5)])
     (tree,) = cuts.decode_model(forest(asks, missing="surrogate")).trees
@@ -192,7 +192,7 @@ def test_rule_list_of_a_model_with_missing_error_refuses_missing_values():
     assert not any(c.missing for rule in learned.rules for c in rule.conditions)
 
 
-def test_indicators_agree_with_the_conditions():
+def test_rule_indicators_equal_their_conditions():
     model = forest(
         plain(0.25, subset("kind", ["a"], leaf([1, 2]), leaf([3, 1]), missing=0), missing=0),
         is_missing("size", leaf([1, 2]), threshold("other", -0.5, leaf([1, 1]), leaf([2, 1]))),
@@ -304,7 +304,7 @@ def test_cross_validation_chooses_few_rules_of_equal_accuracy():
     assert given.n_rules in (1, 2)
 
 
-def test_rules_below_a_frequency_are_left_out():
+def test_rules_below_the_minimum_frequency_are_omitted():
     model = forest(plain(0.0), plain(0.01), plain(1.0))
     assert sirus(concept(), model=model, above=0.5).n_rules == 1
     learned = sirus(concept(), model=model, above=0.9)
@@ -343,7 +343,7 @@ def test_auc_equals_the_weighted_share_of_ordered_pairs():
     assert compute_auc(score, positive, weight) == pytest.approx(won / total)
 
 
-def test_lists_are_compared_by_their_rules(drawn):
+def test_stability_compares_lists_by_their_rules(drawn):
     bare = count_paths(forest(plain(0.0), plain(1.0)), 1, None, NONE).rules
     other = count_paths(forest(plain(0.0), plain(2.0)), 1, None, NONE).rules
     assert compute_dice_index(bare, bare) == 1
@@ -445,7 +445,7 @@ def test_rulefit_prediction_is_the_intercept_plus_weights_of_matching_rules(list
     assert rules.model().predict_proba(table) == pytest.approx(shares, abs=1e-9)
 
 
-def test_concepts_are_found_with_at_most_the_requested_rules(lists):
+def test_rulefit_finds_concepts_with_at_most_the_requested_rules(lists):
     for learned in lists.values():
         assert 2 <= learned.n_rules <= 6
         assert learned.rules.n_trees == learned.n_rules + 1

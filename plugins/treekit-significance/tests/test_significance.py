@@ -54,7 +54,7 @@ def test_p_value_equals_scipy(children):
     assert measured(children) == pytest.approx(p_value(children), abs=1e-12)
 
 
-def test_the_p_value_of_a_wide_table_neither_vanishes_nor_overflows():
+def test_p_value_of_a_wide_table_neither_underflows_nor_overflows():
     rng = np.random.default_rng(5)
     children = rng.poisson(40.0, size=(1200, 3)).astype(np.float64)
     assert measured(children) == pytest.approx(p_value(children), rel=1e-9)
@@ -109,7 +109,7 @@ def noise(tmp_path: Path) -> Path:
     return path
 
 
-def test_a_stricter_test_makes_a_smaller_tree_that_keeps_the_signal(noise: Path):
+def test_smaller_alpha_makes_a_smaller_tree_that_keeps_the_signal(noise: Path):
     leaves = [treekit.train(noise, target="label", seed=0).n_leaves]
     for alpha in (0.05, 1e-6):
         chosen = {"pruner": "significance", "pruner.alpha": alpha}

@@ -153,7 +153,7 @@ def test_every_type_of_number_is_read_as_a_double(
 
 
 @pytest.mark.parametrize("cell", ["abc", "", "1.234", "inf"])
-def test_text_in_a_column_of_numbers_is_an_error(cell: str, engine: ClickHouse) -> None:
+def test_text_in_a_numeric_column_raises_an_error(cell: str, engine: ClickHouse) -> None:
     engine.fill({"x": "String"}, [[cell]])
     with pytest.raises(RuntimeError, match="Illegal types String and Float64"):
         engine.run(write(numbers_model(2.45, "float64")))

@@ -247,7 +247,7 @@ def test_every_type_of_number_is_read_as_a_double(
 
 @pytest.mark.system
 @pytest.mark.parametrize("kind", ["VARCHAR(9)", "LONGTEXT", "VARBINARY(9)", "ENUM('abc', '2')"])
-def test_text_in_a_column_of_numbers_gives_null(kind: str, engine: MySQLEngine) -> None:
+def test_text_in_a_numeric_column_gives_null(kind: str, engine: MySQLEngine) -> None:
     fill(engine, kind, ["abc", "2", None], "x")
     for form in ("readable", "case"):
         assert predict(engine, write(numbers_model(2.5, "float64"), form=form)) == [None] * 3

@@ -205,7 +205,7 @@ def test_output_columns_are_named_after_classes_and_targets_if_valid(tmp_path: P
         (["\ud800"], "duckdb", "not valid Unicode"),
     ],
 )
-def test_names_that_an_engine_misreads_are_refused(
+def test_names_unsupported_by_an_engine_are_refused(
     names: list[str], dialect: str, message: str, tmp_path: Path
 ) -> None:
     schema = Schema(tuple(map(Column, names)), task="regression")

@@ -171,7 +171,7 @@ def test_number_text_in_another_notation_refuses_the_row_in_duckdb(
 
 @pytest.mark.system
 @pytest.mark.parametrize("form", ["select", "rules"])
-def test_text_in_another_notation_is_refused_by_postgresql(
+def test_number_text_in_another_notation_is_refused_by_postgresql(
     form: str, postgres: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(POSTGRES, postgres)

@@ -153,12 +153,12 @@ def test_curve_is_a_step_function_constant_after_its_last_time(two):
     assert at.tolist() == [[1.0, 0.9, 0.9, 0.6, 0.5], [1.0, 1.0, 1.0, 0.8, 0.7]]
 
 
-def test_the_median_is_the_first_time_at_which_half_are_left(two):
+def test_median_is_the_first_time_with_survival_at_most_one_half(two):
     assert two.median().tolist() == [10.0, np.inf]
     assert two.quantile(0.2).tolist() == [2.0, 2.0]
 
 
-def test_the_restricted_mean_is_the_area_below_the_curve(two):
+def test_restricted_mean_equals_the_area_below_the_curve(two):
     expected = [0.5 + 1.5 * 0.9 + 4 * 0.6, 0.5 + 1.5 + 4 * 0.8]
     assert two.mean(6.0) == pytest.approx(expected)
     assert two.mean(0.25) == pytest.approx([0.25, 0.25])

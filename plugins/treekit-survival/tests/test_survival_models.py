@@ -93,7 +93,7 @@ def test_forest_ranks_test_rows_nearly_as_the_true_rate(own):
 
 
 @pytest.mark.parametrize("own", [OWN, PROPORTIONAL], ids=["log_rank", "relative_risk"])
-def test_a_row_of_weight_w_counts_as_w_rows_and_their_order_does_not_matter(rossi, own):
+def test_integer_weights_equal_repeated_rows_in_any_order(rossi, own):
     w = np.arange(432) % 3
     long = {name: np.repeat(cells, w) for name, cells in rossi.items()}
     order = np.random.default_rng(0).permutation(len(long["week"]))

@@ -101,7 +101,7 @@ def test_gain_equals_the_paper(children, kind, normalise, prior):
 
 @settings(deadline=None)
 @given(tables(), st.booleans())
-def test_the_euclidean_gain_needs_no_prior(children, normalise):
+def test_euclidean_gain_equals_the_paper_without_a_prior(children, normalise):
     expected = paper(children, "euclidean", normalise)
     got = scored(children, divergence="euclidean", normalise=normalise)
     assert got == pytest.approx(expected, rel=1e-9, abs=1e-12)
@@ -292,7 +292,7 @@ def experiment():
 
 
 @pytest.mark.parametrize("kind", DIVERGENCES)
-def test_a_tree_splits_as_in_the_paper(experiment, kind):
+def test_splits_of_a_tree_equal_the_paper(experiment, kind):
     table, _ = experiment
     chosen = {"criterion.divergence": kind, "criterion.prior": 5.0}
     with warnings.catch_warnings():
@@ -314,7 +314,7 @@ def test_a_tree_splits_as_in_the_paper(experiment, kind):
     assert model.schema.names[model.trees[0].feature[0]] in ("X1", "X2", "X3", "X4")
 
 
-def test_a_forest_finds_the_true_effects(experiment):
+def test_forest_predictions_correlate_with_the_true_effects(experiment):
     table, _ = experiment
     forest = treekit.train(
         table, "y", **TREAT, ensemble="forest", trees=40, min_weight_leaf=20, seed=0, n_jobs=2
