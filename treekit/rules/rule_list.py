@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, overload
 
 import numpy as np
@@ -226,6 +226,14 @@ class RuleList(Sequence[Rule]):
         if not -len(self) <= index < len(self):
             raise IndexError(f"there is no rule {index}: the list has {len(self)} rules")
         return self._make_rule(index % len(self))
+
+    def equals(self, other: RuleList) -> bool:
+        """Return whether two lists have the same text: all fields are equal, apart from `value`."""
+        return all(
+            _have_equal_parts(getattr(self, name), getattr(other, name))
+            for name in (one.name for one in fields(self))
+            if name != "value"
+        )
 
     def of_tree(self, tree: int) -> list[Rule]:
         """Return the rules of one tree."""
@@ -573,6 +581,13 @@ def merge_conditions(conditions: Iterable[ConditionTuple]) -> tuple[ConditionTup
         before = found.get(one.column, one)
         found[one.column] = one if before == one else intersect_conditions(before, one)
     return tuple(found.values())
+
+
+def _have_equal_parts(one: Any, other: Any) -> bool:
+    """Return whether two values are equal, or two arrays or tables of arrays in all elements."""
+    if isinstance(one, ConditionTable):
+        return all(map(np.array_equal, one, other))
+    return np.array_equal(one, other) if isinstance(one, np.ndarray) else bool(one == other)
 
 
 class ConditionTable(NamedTuple):

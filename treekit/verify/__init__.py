@@ -11,7 +11,7 @@ import platform
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import replace
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -137,9 +137,7 @@ def verify(
     probes = make_probes(model, random_rows, seed, max_rows)
     rows = np.concatenate([probes.rows, probes.refused])
     reference = ReferenceRows(rows, expected(model, rows, len(probes.refused)))
-    bounds = None
-    if any(one.runner.has_rule_bounds for one in chosen):
-        bounds = _make_boundary_rows(model, max_rows, np.random.default_rng(seed))
+    make_bounds = cache(partial(_make_boundary_rows, model, max_rows, seed))
     name = ""
     on_artifacts: tuple[ArtifactResult, ...] = ()
     if on is not None:
@@ -147,7 +145,7 @@ def verify(
         on_artifacts = verify_table(model, chosen, choose, on, cluster, progress)
     used = {runtime.name: runtime for choice in chosen for runtime in choice.runtimes}
     report = Report(
-        artifacts=tuple(_run_artifacts(model, chosen, reference, bounds, end)),
+        artifacts=tuple(_run_artifacts(model, chosen, reference, make_bounds, end)),
         coverage=probes.coverage,
         model_sha256=hash_model(model),
         probes={
@@ -172,9 +170,9 @@ def verify(
     return report
 
 
-def _make_boundary_rows(model: Model, max_rows: int, rng: np.random.Generator) -> ReferenceRows:
+def _make_boundary_rows(model: Model, max_rows: int, seed: int) -> ReferenceRows:
     """Make rows at the bounds of every rule, for artifacts whose rules have their own bounds."""
-    rows, probed, total = make_rule_rows(model, max_rows, rng)
+    rows, probed, total = make_rule_rows(model, max_rows, np.random.default_rng(seed))
     note = f"rows at the bounds of {probed:,} of {total:,} rules; raise max_rows for all"
     return ReferenceRows(rows, expected(model, rows, 0), note if probed < total else "")
 
@@ -183,21 +181,23 @@ def _run_artifacts(
     model: Model,
     chosen: Sequence[RuntimeChoice],
     reference: ReferenceRows,
-    bounds: ReferenceRows | None,
+    make_bounds: Callable[[], ReferenceRows],
     end: float,
 ) -> Iterator[ArtifactResult]:
-    """Run every artifact on its runtimes until `end`, each within its share of the time left."""
+    """Run every artifact on its runtimes until `end`, each within its share of the time left.
+
+    Rules that are read back as the model's own need no rows at the bounds of each rule.
+    """
     runs = sum(len(choice.runtimes) for choice in chosen)
     for choice in chosen:
         path, runner = choice.path, choice.runner
         yield from choice.list_failures()
-        rows = [reference]
-        if runner.has_rule_bounds and bounds is not None:
-            rows.insert(0, bounds)
-        joined = concatenate_references(rows)
         fresh = None
         if runner.is_fresh is not None and time.monotonic() < end:
             fresh = runner.is_fresh(path, model)
+        joined = reference
+        if runner.has_rule_bounds and not fresh:
+            joined = concatenate_references([make_bounds(), reference])
         for runtime in choice.runtimes:
             deadline = _compute_deadline(end, 1 / runs)
             result = run_artifact(

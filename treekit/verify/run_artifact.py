@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import tempfile
 import time
+from codecs import BOM_UTF8
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -18,7 +19,9 @@ from treekit._version import __version__
 from treekit.contracts import Exporter
 from treekit.data.schema import Schema
 from treekit.errors import ModelFileError, TreekitError, VerificationError
-from treekit.rules import RuleList, parse_rules
+from treekit.model.model import Model
+from treekit.rules import RuleList, joined_rules, parse_rules, rules
+from treekit.rules.language import FIRST_LINE
 from treekit.settings import suggestion
 from treekit.verify.answers import (
     Answers,
@@ -42,21 +45,36 @@ def run_rules(job: Job, rows: npt.NDArray[np.float64]) -> Iterator[tuple[str, An
     """Read rule text and execute it, without the model."""
     path, schema = job.path, job.schema
     try:
-        rules = _parse_bytes(path.read_bytes())
+        found = _parse_bytes(path.read_bytes())
     except (ModelFileError, UnicodeDecodeError) as error:
         raise VerificationError(f"{path.name!r} cannot be read: {error}") from error
-    if (rules.schema.columns, rules.schema.outputs) != (schema.columns, schema.outputs):
+    if (found.schema.columns, found.schema.outputs) != (schema.columns, schema.outputs):
         raise VerificationError(
             f"{path.name!r} differs from the model in columns or classes; export it again"
         )
-    answered = ~rules.refused(rows)
-    yield "rules", answers_from_sums(rules, rules.sums(rows[answered]), answered)
+    answered = ~found.refused(rows)
+    yield "rules", answers_from_sums(found, found.sums(rows[answered]), answered)
 
 
 @lru_cache(maxsize=1)  # the rows of a file are run in several blocks
 def _parse_bytes(text: bytes) -> RuleList:
     """Parse the bytes of a rule text."""
     return parse_rules(text.decode())
+
+
+def is_fresh_rules(path: Path, model: Model) -> bool:
+    """Return whether a text is the one that this version of treekit writes for the model.
+
+    A text that is read equals what treekit writes of its rules, byte for byte; so they are
+    compared with the model's, whose equal rules may be joined or not.
+    """
+    try:
+        content = path.read_bytes()
+        found = _parse_bytes(content)
+    except (ModelFileError, UnicodeDecodeError, OSError):
+        return False
+    current = content.removeprefix(BOM_UTF8).startswith(FIRST_LINE.encode())
+    return current and any(found.equals(make(model)) for make in (joined_rules, rules))
 
 
 RULES_RUNTIMES = (Runtime("treekit", run_rules, lambda: __version__),)
@@ -79,6 +97,7 @@ _RUNNERS = (
         *("rules", ".rules.txt", RULES_RUNTIMES),
         start=r"(?:\xef\xbb\xbf)?treekit rules, format ",
         has_rule_bounds=True,
+        is_fresh=is_fresh_rules,
     ),
 )
 
