@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 
+import treekit
 from tests.extremes import EXTREMES
 from tests.reference.models import chain
 from tests.reference.python_arrays import array_in, with_arrays
@@ -21,6 +24,7 @@ from treekit.model.builder import build_tree, is_missing, leaf, subset, threshol
 from treekit.model.model import make_model
 from treekit.model.scoring import sum_leaf_values
 from treekit.verify import make_probes, verify
+from treekit.verify.run_artifact import is_fresh_rules
 from treekit.verify.run_c import is_fresh_c
 from treekit.verify.run_language import is_fresh_python
 from treekit.verify.run_onnx import is_fresh_onnx
@@ -159,6 +163,36 @@ def test_python_file_is_a_fresh_export_until_it_is_changed(tmp_path, form):
     assert not is_fresh_python(path, model)
 
 
+RULES = ("costs", "mixed64", "oblique", "fractional", "one_leaf")
+
+
+@pytest.mark.parametrize("name", by_size(RULES))
+@pytest.mark.parametrize("language", ["en", "zh"])
+def test_rules_are_equal_until_a_number_or_a_support_is_changed(tmp_path, name, language):
+    model = EXTREMES[name]()
+    (path,) = export(model, "rules", tmp_path / "m", language=language)
+    assert is_fresh_rules(path, model)
+    text = path.read_text()
+    path.write_text("".join(model.rules().text(language=language)))  # rules that are not joined
+    assert is_fresh_rules(path, model)
+    tree = model.trees[0]
+    heavy = replace(tree, weight=tree.weight * 2)
+    path.write_text(text)
+    assert not is_fresh_rules(path, replace(model, trees=(heavy, *model.trees[1:])))
+    path.write_text(text[:-2])
+    assert not is_fresh_rules(path, model)
+
+
+def test_rules_in_an_older_format_are_not_equal(tmp_path):
+    stored = Path(__file__).parents[1]
+    model = treekit.load(stored / "snapshots" / "models" / "trained_cart.treekit")
+    (path,) = export(model, "rules", tmp_path / "m")
+    assert is_fresh_rules(path, model)
+    path.write_bytes((stored / "rules" / "format_3" / "trained_cart.en.txt").read_bytes())
+    assert not is_fresh_rules(path, model)
+    assert verify(model, [path]).equal
+
+
 # ---------------------------------------------------------------- reports
 
 
@@ -193,4 +227,4 @@ def test_quick_verification_runs_few_rows(tmp_path):
     report = verify(model, [path], quick=True)
     assert report.equal
     assert report.probes["rows"] <= 4000
-    assert "coverage is incomplete" in str(report)
+    assert "the same bytes as a new export, and all rows run agree" in str(report)

@@ -384,7 +384,14 @@ def test_rules_left_without_rows_at_their_bounds_are_reported(tmp_path):
     model = chain(300, Schema((Column("x"),), classes=("no", "yes")))
     (path,) = exported(model, tmp_path, "rules")
     report = verify(model, [path], max_rows=1000)
+    assert report.artifacts[0].fresh
+    assert "rows at the bounds" not in str(report)  # the rules that are read are the model's
+    (tree,) = model.trees
+    heavy = dataclasses.replace(tree, weight=tree.weight * 2)
+    model = dataclasses.replace(model, trees=(heavy,))  # with other supports
+    report = verify(model, [path], max_rows=1000)
     assert report.equal
+    assert not report.artifacts[0].fresh
     assert re.search(r"rows at the bounds of \d+ of 301 rules; raise max_rows", str(report))
     assert verify(model, [path]).artifacts[0].note == ""
 

@@ -545,8 +545,9 @@ class AnswerReader:
             for output in outputs
         ]
         self.parse_pair = cache(self._parse_pair)
+        self.parse_answer = cache(self._parse_answer)  # forests repeat lines
 
-    def parse_answer(self, k: int, row: str) -> tuple[float, bool, list[float]]:
+    def _parse_answer(self, k: int, row: str) -> tuple[float, bool, list[float]]:
         """Return support, whether the rule predicts what its parent does, and votes or numbers."""
         text = row.strip().removeprefix("" if k else self.begin).strip()
         answer, *parts = split_outside_quotes(text, r" {2,}|\t+")

@@ -382,7 +382,7 @@ def render_conditions(
 
 
 class _ConditionWriter:
-    """Writer of the conditions of one list; names, categories and tests are cached."""
+    """Writer of the conditions of one list; forests repeat theirs, so that texts are cached."""
 
     def __init__(self, rules: RuleList, words: Language, *, whole: bool) -> None:
         self.rules, self.words, self.whole = rules, words, whole
@@ -390,6 +390,7 @@ class _ConditionWriter:
         self.format_name = cache(self._format_name)
         self.format_choice = cache(self._format_choice)
         self.format_outcome = cache(self._format_outcome)
+        self.format_condition = cache(self._format_condition)
 
     def _format_name(self, column: int) -> str:
         """Return the name of a column, or of a test behind the columns."""
@@ -400,7 +401,7 @@ class _ConditionWriter:
             return f"({format_test(self.rules.tests[number], self.rules.schema, self.words)})"
         return self.words.say("test_name", number=number + 1)
 
-    def format_condition(self, asked: ConditionTuple, low: str, high: str) -> str:
+    def _format_condition(self, asked: ConditionTuple, low: str, high: str) -> str:
         """Return the text of a condition; `low` and `high` are empty if unbounded."""
         words, column = self.words, asked.column
         name, is_test = self.format_name(column), column >= len(self.columns)

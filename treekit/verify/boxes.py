@@ -101,6 +101,16 @@ class Boxes:
         return np.cumsum(n_levels) - n_levels
 
     @property
+    def takes_unseen(self) -> Mask:
+        """(features,) bool: columns whose unseen categories are predicted, like missing values.
+
+        None if a row in the box of a leaf may not reach it.
+        """
+        model = self.model
+        taken = self.exact and model.unknown == "missing" and model.missing != "error"
+        return model.schema.nominal & taken
+
+    @property
     def row_cells(self) -> int:
         """Number of columns and categories, of which demands consist."""
         return self.model.schema.n_features + int(self.model.schema.n_levels.sum())
@@ -292,8 +302,8 @@ class Demands(NamedTuple):
     ----------
     low, high : (rows, features) float64
         Numbers satisfy ``low < x <= high``.
-    known, missing : (rows, features) bool
-        Whether known and missing values are allowed.
+    known, missing, unseen : (rows, features) bool
+        Whether known values, missing ones and unseen categories are allowed.
     levels : (rows, categories of all columns) bool
         Whether a category is allowed.
     """
@@ -302,6 +312,7 @@ class Demands(NamedTuple):
     high: Array
     known: Mask
     missing: Mask
+    unseen: Mask
     levels: Mask
 
     def take(self, which: Index | Mask) -> Demands:
@@ -331,6 +342,7 @@ def _compute_demands(boxes: Boxes, which: Index) -> Demands:
         high=np.full(shape, np.inf),
         known=np.ones(shape, dtype=np.bool_),
         missing=np.full(shape, model.missing != "error"),
+        unseen=np.tile(boxes.takes_unseen, (n, 1)),
         levels=np.ones((n, int(n_levels.sum())), dtype=np.bool_),
     )
     demands.known[:, model.schema.nominal & (n_levels == 0)] = False
@@ -345,6 +357,7 @@ def _compute_demands(boxes: Boxes, which: Index) -> Demands:
     if model.missing != "direction":  # the branch of a missing value depends on other columns
         lost = lost & ~table.known[at]
     demands.missing[owner, column] = lost
+    demands.unseen[owner, column] &= lost
     coded = np.flatnonzero(model.schema.nominal[column])
     first_level = boxes.first_level
     every, starts = _count_up(first_level[column[coded]], n_levels[column[coded]])
@@ -362,10 +375,13 @@ def _count_up(first: Index, sizes: Index) -> tuple[Index, Index]:
 
 
 def demand_values(boxes: Boxes, demands: Demands, row: Index, column: Index, value: Array) -> None:
-    """Let rows have one value in a column: a number, a category or NaN."""
+    """Let rows have one value in a column: a number, a category, the first unseen code or NaN."""
     schema = boxes.model.schema
     gone, nominal = np.isnan(value), schema.nominal[column]
-    demands.known[row, column], demands.missing[row, column] = ~gone, gone
+    unseen = nominal & (value >= schema.n_levels[column])
+    demands.known[row, column], demands.missing[row, column] = ~gone & ~unseen, gone
+    demands.unseen[row, column] = unseen
+    gone |= unseen
     some = np.flatnonzero(~gone & ~nominal)
     with np.errstate(over="ignore"):
         demands.low[row[some], column[some]] = np.nextafter(value[some], -np.inf)
@@ -384,6 +400,7 @@ def free_column(boxes: Boxes, demands: Demands, column: Index) -> None:
     demands.known[row, column] = schema.n_levels[column] > 0
     demands.known[row, column] |= ~schema.nominal[column]
     demands.missing[row, column] = boxes.model.missing != "error"
+    demands.unseen[row, column] = boxes.takes_unseen[column]
     every, starts = _count_up(boxes.first_level[column], schema.n_levels[column])
     demands.levels[np.repeat(row, np.diff(starts)), every] = True
 
@@ -395,6 +412,7 @@ def intersect(boxes: Boxes, first: Demands, second: Demands) -> tuple[Demands, M
         high=np.minimum(first.high, second.high),
         known=first.known & second.known,
         missing=first.missing & second.missing,
+        unseen=first.unseen & second.unseen,
         levels=first.levels & second.levels,
     )
     schema = boxes.model.schema
@@ -404,13 +422,13 @@ def intersect(boxes: Boxes, first: Demands, second: Demands) -> tuple[Demands, M
         own = both.levels[:, ends[feature] - schema.n_levels[feature] : ends[feature]]
         some[:, feature] = own.any(axis=1)
     known = both.known & some
-    possible: Mask = np.all(both.missing | known, axis=1)
+    possible: Mask = np.all(both.missing | both.unseen | known, axis=1)
     return both._replace(known=known), possible
 
 
 _BLOCK_CELLS = 1 << 20
-_SHARING_ROUNDS = 20
-_LEAST_SHARE = 0.08
+_SHARING_ROUNDS = 60
+_LEAST_SHARE = 0.03
 """Share of the pairs of a round below which no more rounds are tried."""
 
 
@@ -450,7 +468,11 @@ def draw_rows(boxes: Boxes, demands: Demands, rng: np.random.Generator) -> Array
     """Draw a row that meets each of the demands: thresholds and numbers beside them, categories."""
     schema = boxes.model.schema
     rows = np.full(demands.low.shape, np.nan)
-    known = demands.known & (~demands.missing | (rng.random(rows.shape) < 0.9))
+    known = demands.known & (
+        ~(demands.missing | demands.unseen) | (rng.random(rows.shape) < 0.9)
+    )
+    unseen = demands.unseen & (~demands.missing | (rng.random(rows.shape) < 0.5))
+    rows[:] = np.where(unseen, schema.n_levels, np.nan)
     ends = np.cumsum(schema.n_levels).tolist()
     for feature in range(schema.n_features):
         some = np.flatnonzero(known[:, feature])

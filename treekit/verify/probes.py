@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from treekit.errors import VerificationError
 from treekit.model.model import Model
-from treekit.model.tree import Split, take_slices
+from treekit.model.tree import Split, expand_slices, take_slices
 from treekit.rules.extract import is_rule_list
 from treekit.verify.boxes import (
     Boxes,
@@ -42,6 +42,7 @@ from treekit.verify.probe_values import (
     N_AROUND,
     UNSEEN_CODES,
     draw_random_rows,
+    find_levels,
     find_next_above,
     list_values_around,
 )
@@ -106,25 +107,29 @@ def _construct_rows(
 ) -> tuple[Array, Coverage]:
     """Construct at most `most` rows besides the rows `spread`: for each target, leaf, and sum."""
     targets = list_targets(boxes)
-    often = _mark_hit(boxes, spread, targets)
-    order = np.flatnonzero(~often)
-    n_targets, done = len(order), 0
-    order = order if n_targets <= most else rng.permutation(order)
+    hit, found = _mark_hit(boxes, spread, targets, rng)
     rows, sums, end = make_sum_rows(boxes, rng)
-    parts, ends, kept = [rows[:most]], [end[:most]], [sums.take(np.arange(len(rows))[:most])]
-    kept.append(targets.take(np.flatnonzero(often)))
-    while done < n_targets and (left := most - sum(map(len, parts))) > 0:
-        chunk = targets.take(np.sort(order[done : done + min(_count_chunk_rows(boxes), left)]))
-        done += len(chunk.node)
+    parts, ends, kept = [rows[:most]], [end[:most], found], [sums.take(np.arange(len(rows))[:most])]
+    kept.append(targets.take(np.flatnonzero(hit)))
+    order = np.flatnonzero(~hit)
+    order = order if len(order) <= most else rng.permutation(order)
+    while len(order) and (left := most - sum(map(len, parts))) > 0:
+        size = min(_count_chunk_rows(boxes), left)
+        if n_thresholds := np.count_nonzero(targets.kind[order] <= ABOVE):
+            size = min(size, n_thresholds)  # their rows reach most of the other targets
+        chunk, order = targets.take(np.sort(order[:size])), order[size:]
         rows, end, other, state = _draw_until_shown(boxes, chunk, rng)
         good = np.flatnonzero(state > 0)
         kept.append(chunk.take(good))
-        ends.append(end[good])
         shared = _share_target_rows(boxes, rows[good], kept[-1], end[good], other[good], rng)
-        parts += [move_to_edges(boxes, own, rng) for own in shared]
+        parts.append(np.concatenate([move_to_edges(boxes, own, rng) for own in shared]))
+        hit, found = _mark_hit(boxes, parts[-1], targets.take(order), rng)
+        kept.append(targets.take(order[hit]))
+        ends += [end[good], found]
+        order = order[~hit]
     left = max(most - sum(map(len, parts)), 0)
     rows, end = _draw_in_missed_leaves(boxes, np.concatenate(ends), rng)
-    cut = done < n_targets or len(rows) > left
+    cut = len(order) > 0 or len(rows) > left
     parts, ends = [*parts, rows[:left]], [*ends, end[:left]]
     fields: Any = (np.concatenate(field) for field in zip(*kept, strict=True))
     reached = Targets(*fields)
@@ -154,38 +159,101 @@ def _share_target_rows(
     """
     if not boxes.exact or boxes.model.n_trees == 1:
         return [rows]
-    some = np.flatnonzero((targets.kind != UNSEEN) & (end >= 0))
-    unseen = np.setdiff1d(np.arange(len(rows)), some)
+    some = np.flatnonzero(end >= 0)
+    alone = np.setdiff1d(np.arange(len(rows)), some)
     column, value = targets.column[some], targets.value[some]
     besides = demand_leaves(boxes, other[some])
     free_column(boxes, besides, column)
     inside = demand_leaves(boxes, end[some])
     demand_values(boxes, inside, np.arange(len(some)), column, value)
     both, possible = intersect(boxes, inside, besides)
-    rest = np.concatenate([unseen, some[~possible]])
+    rest = np.concatenate([alone, some[~possible]])
     return [rows[rest], draw_rows(boxes, share_rows(boxes, both.take(possible), rng), rng)]
 
 
-_ENOUGH_HITS = 10
-_MAX_COMPARISONS = 1 << 26
+_FEW_HITS, _ENOUGH_HITS = 2, 10
+_MAX_STEPS = 1 << 25
+"""Nodes of decision paths up to which rows are searched for targets that they reach."""
 
 
-def _mark_hit(boxes: Boxes, rows: Array, targets: Targets) -> Mask:
-    """Mark the targets in forests that many of the rows reach by chance."""
-    hits = np.zeros(len(targets.node), dtype=np.int64)
-    if boxes.exact and boxes.model.n_trees > 1:
-        rows = rows[: _MAX_COMPARISONS // max(len(hits), 1)]
-        tree = find_trees(boxes, targets.node)
-        order = np.argsort(tree, kind="stable")
-        cuts = np.searchsorted(tree[order], np.arange(1, boxes.model.n_trees))
-        for end, own in zip(find_all_ends(boxes, rows), np.split(order, cuts), strict=True):
-            first = boxes.first[targets.node[own]]
-            last = first + boxes.count[targets.node[own]]
-            below = (end[:, None] >= first) & (end[:, None] < last)
-            cells, values = rows[:, targets.column[own]], targets.value[own]
-            equal = (cells == values) | (np.isnan(cells) & np.isnan(values))
-            hits[own] = np.count_nonzero(below & equal, axis=0)
-    return hits >= _ENOUGH_HITS
+def _mark_hit(
+    boxes: Boxes, rows: Array, targets: Targets, rng: np.random.Generator
+) -> tuple[Mask, Index]:
+    """Mark the targets in forests that rows reach by chance; also return the leaves of the rows.
+
+    These are missing values and categories that ten of the rows have at the node, or one whose
+    prediction shows the branch.
+    """
+    hit = np.zeros(len(targets.node), dtype=np.bool_)
+    if not boxes.exact or boxes.model.n_trees == 1 or not len(rows):
+        return hit, np.empty(0, dtype=np.int64)
+    depth = math.ceil(math.log2(len(boxes.leaf)) + 1)
+    most = max(_MAX_STEPS // (boxes.model.n_trees * depth), 1)
+    rows = rows if len(rows) <= most else rows[rng.permutation(len(rows))[:most]]
+    coded = np.flatnonzero(targets.kind > ABOVE)
+    ends = find_all_ends(boxes, rows)
+    count, row = _find_hits(boxes, rows, ends, targets.take(coded))
+    hit[coded] = count >= _ENOUGH_HITS
+    few = (count >= _FEW_HITS) & (count < _ENOUGH_HITS)
+    hit[coded[few]] = _mark_shown(boxes, targets.take(coded[few]), rows[row[few]], rng)
+    return hit, np.unique(ends)
+
+
+def _find_hits(boxes: Boxes, rows: Array, ends: Index, targets: Targets) -> tuple[Index, Index]:
+    """Return how many rows reach each target, which are not thresholds, and one of the rows.
+
+    `ends`: places of the leaves of the rows, (trees, rows).
+    """
+    schema, nodes = boxes.model.schema, boxes.nodes
+    code = np.empty(rows.shape, dtype=np.int64)  # behind the categories: unseen or any number
+    for feature, column in enumerate(schema.columns):
+        code[:, feature] = find_levels(column, rows[:, feature]) + np.isnan(rows[:, feature])
+    inner = nodes.n_children > 0
+    parent = np.full(len(nodes.kind), -1)
+    children = expand_slices(nodes.first_child[inner], nodes.n_children[inner])
+    parent[children] = np.repeat(np.flatnonzero(inner), nodes.n_children[inner])
+    feature = np.where(inner, nodes.feature, 0)
+    sizes = np.where(inner, schema.n_levels[feature] + 2, 0)
+    first_key = np.cumsum(sizes) - sizes
+    count = np.zeros(int(sizes.sum()), dtype=np.int64)
+    found = np.zeros(len(count), dtype=np.int64)
+    row = np.tile(np.arange(len(rows)), len(ends))
+    node = parent[boxes.leaf[ends.ravel()]]
+    while len(node):
+        row, node = row[node >= 0], node[node >= 0]
+        key = first_key[node] + code[row, feature[node]]
+        count += np.bincount(key, minlength=len(count))
+        found[key] = row
+        node = parent[node]
+    value = np.where(targets.kind == MISSING, schema.n_levels[targets.column] + 1, targets.value)
+    key = first_key[targets.node] + value.astype(np.int64)
+    return count[key], found[key]
+
+
+def _mark_shown(
+    boxes: Boxes, targets: Targets, rows: Array, rng: np.random.Generator
+) -> Mask:
+    """Mark the targets whose row gets another prediction with some other value of the column."""
+    schema, tree = boxes.model.schema, find_trees(boxes, targets.node)
+    units = _get_leaf_units(boxes)
+    right = units[find_ends(boxes, rows, tree)]
+    shown = np.zeros(len(rows), dtype=np.bool_)
+    for _ in range(_FEW_ATTEMPTS):
+        some = np.flatnonzero(~shown)
+        changed, column = rows[some], targets.column[some]
+        code = draw_index(np.zeros_like(column), schema.n_levels[column], rng)
+        changed[np.arange(len(some)), column] = code
+        for feature in np.flatnonzero(~schema.nominal).tolist():
+            own = np.flatnonzero(column == feature)
+            changed[own, feature] = rng.choice(boxes.numbers[feature], len(own))
+        shown[some] = (units[find_ends(boxes, changed, tree[some])] != right[some]).any(axis=1)
+    return shown
+
+
+def _get_leaf_units(boxes: Boxes) -> Index:
+    """Return the units of each leaf that inputs can reach, (leaves, values) int64."""
+    units: Index = boxes.model.units[np.cumsum(boxes.nodes.kind == Split.LEAF)[boxes.leaf] - 1]
+    return units
 
 
 def _draw_in_missed_leaves(
@@ -193,6 +261,8 @@ def _draw_in_missed_leaves(
 ) -> tuple[Array, Index]:
     """Draw rows inside the leaves that are not in `end`; also return the leaves they reach."""
     missed = np.setdiff1d(np.arange(len(boxes.leaf)), end)
+    if boxes.exact:
+        return draw_rows(boxes, share_rows(boxes, demand_leaves(boxes, missed), rng), rng), missed
     rows, ends = [np.empty((0, boxes.model.schema.n_features))], [end[:0]]
     for _ in range(_FEW_ATTEMPTS):
         inside = draw_inside(boxes, missed, rng)
@@ -337,7 +407,7 @@ def _draw_target_rows(boxes: Boxes, targets: Targets, rng: np.random.Generator) 
     value = np.where(targets.kind[some] == AT, above, threshold)
     beside[np.arange(len(some)), targets.column[some]] = value
     other[some] = find_ends(boxes, beside, find_trees(boxes, targets.node[some]))
-    units = boxes.model.units[np.cumsum(boxes.nodes.kind == Split.LEAF)[boxes.leaf] - 1]
+    units = _get_leaf_units(boxes)
     differs = (units[end] != units[other]).any(axis=1)
     return rows, end, other, reached.astype(np.int64) + (reached & differs)
 

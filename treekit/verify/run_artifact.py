@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import tempfile
 import time
-from codecs import BOM_UTF8
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -73,7 +72,7 @@ def is_fresh_rules(path: Path, model: Model) -> bool:
         found = _parse_bytes(content)
     except (ModelFileError, UnicodeDecodeError, OSError):
         return False
-    current = content.removeprefix(BOM_UTF8).startswith(FIRST_LINE.encode())
+    current = content.startswith(FIRST_LINE.encode())
     return current and any(found.equals(make(model)) for make in (joined_rules, rules))
 
 
