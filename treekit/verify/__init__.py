@@ -31,7 +31,6 @@ from treekit.verify.run_artifact import (
     concatenate_references,
     run_artifact,
 )
-from treekit.verify.table_rows import verify_table
 
 __all__ = [
     "ArtifactResult",
@@ -141,6 +140,8 @@ def verify(
     name = ""
     on_artifacts: tuple[ArtifactResult, ...] = ()
     if on is not None:
+        from treekit.verify.table_rows import verify_table
+
         name = str(on) if isinstance(on, (str, Path)) else "the table"
         on_artifacts = verify_table(model, chosen, choose, on, cluster, progress)
     used = {runtime.name: runtime for choice in chosen for runtime in choice.runtimes}

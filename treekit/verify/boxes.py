@@ -262,6 +262,44 @@ def find_ends(boxes: Boxes, rows: Array, tree: Index) -> Index:
     return end
 
 
+def find_flipped_ends(boxes: Boxes, rows: Array, node: Index, rng: np.random.Generator) -> Index:
+    """Return the place of the leaf that each row reaches if it takes another branch at a node.
+
+    For rows that reach the node, in models whose boxes are `exact`; -1 = a leaf that no input can
+    reach.
+    """
+    nodes = boxes.nodes
+    place = np.full(len(nodes.kind), -1)
+    place[boxes.leaf] = np.arange(len(boxes.leaf))
+    with np.errstate(over="ignore", under="ignore"):
+        cells = rows.astype(boxes.model.schema.dtype)
+    more = rng.integers(1, nodes.n_children[node])
+    branch = (_choose_branches(boxes, cells, node) + more) % nodes.n_children[node]
+    node = nodes.first_child[node] + branch
+    while len(some := np.flatnonzero(nodes.n_children[node])):
+        at = node[some]
+        node[some] = nodes.first_child[at] + _choose_branches(boxes, cells[some], at)
+    ends: Index = place[node]
+    return ends
+
+
+def _choose_branches(boxes: Boxes, cells: npt.NDArray[Any], node: Index) -> Index:
+    """Return the branch that each of the rows takes at a node, in models whose boxes are exact."""
+    nodes, schema = boxes.nodes, boxes.model.schema
+    feature = nodes.feature[node]
+    x = cells[np.arange(len(node)), feature]
+    branch = np.where(x <= nodes.threshold[node], 0, 1)
+    coded = np.flatnonzero(
+        (nodes.kind[node] == Split.SUBSET) | (nodes.kind[node] == Split.MULTIWAY)
+    )
+    codes = x[coded]
+    known = (codes >= 0) & (codes < schema.n_levels[feature[coded]])
+    entry = nodes.level_offsets[node[coded]] + np.where(known, codes, 0).astype(np.int64)
+    branch[coded] = np.where(known, np.append(nodes.level_branch, -1)[entry], -1)
+    branch = np.where(np.isnan(x) | (branch < 0), nodes.missing[node], branch)
+    return np.where(nodes.kind[node] == Split.MISSING, np.where(np.isnan(x), 0, 1), branch)
+
+
 def find_all_ends(boxes: Boxes, rows: Array) -> Index:
     """Return the places in ``boxes.leaf`` of the leaves of each row, (trees, rows) int64."""
     place = np.full(len(boxes.nodes.kind), -1)
@@ -468,9 +506,7 @@ def draw_rows(boxes: Boxes, demands: Demands, rng: np.random.Generator) -> Array
     """Draw a row that meets each of the demands: thresholds and numbers beside them, categories."""
     schema = boxes.model.schema
     rows = np.full(demands.low.shape, np.nan)
-    known = demands.known & (
-        ~(demands.missing | demands.unseen) | (rng.random(rows.shape) < 0.9)
-    )
+    known = demands.known & (~(demands.missing | demands.unseen) | (rng.random(rows.shape) < 0.9))
     unseen = demands.unseen & (~demands.missing | (rng.random(rows.shape) < 0.5))
     rows[:] = np.where(unseen, schema.n_levels, np.nan)
     ends = np.cumsum(schema.n_levels).tolist()

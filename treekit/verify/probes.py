@@ -28,6 +28,7 @@ from treekit.verify.boxes import (
     draw_terms,
     find_all_ends,
     find_ends,
+    find_flipped_ends,
     find_trees,
     free_column,
     intersect,
@@ -56,7 +57,7 @@ Mask = npt.NDArray[np.bool_]
 _MAX_CELLS = 1 << 27
 """Maximum number of cells of the constructed rows: 1 GiB."""
 _CHUNK_CELLS = 1 << 24
-_ATTEMPTS, _FEW_ATTEMPTS = 64, 3
+_ATTEMPTS, _FEW_ATTEMPTS = 64, 12
 """Further rows tried at thresholds, and at others, until the prediction shows the branch."""
 _USUAL_ROWS, _MAX_ROUNDS = 4_000, 8
 """Small models get several rows for each target, about this number in total."""
@@ -171,7 +172,7 @@ def _share_target_rows(
     return [rows[rest], draw_rows(boxes, share_rows(boxes, both.take(possible), rng), rng)]
 
 
-_FEW_HITS, _ENOUGH_HITS = 2, 10
+_ENOUGH_HITS = 10
 _MAX_STEPS = 1 << 25
 """Nodes of decision paths up to which rows are searched for targets that they reach."""
 
@@ -193,9 +194,11 @@ def _mark_hit(
     coded = np.flatnonzero(targets.kind > ABOVE)
     ends = find_all_ends(boxes, rows)
     count, row = _find_hits(boxes, rows, ends, targets.take(coded))
-    hit[coded] = count >= _ENOUGH_HITS
-    few = (count >= _FEW_HITS) & (count < _ENOUGH_HITS)
-    hit[coded[few]] = _mark_shown(boxes, targets.take(coded[few]), rows[row[few]], rng)
+    some = np.flatnonzero(count > 0)
+    node, units = targets.node[coded[some]], _get_leaf_units(boxes)
+    end = ends[find_trees(boxes, node), row[some]]
+    other = find_flipped_ends(boxes, rows[row[some]], node, rng)
+    hit[coded[some]] = (other >= 0) & (units[end] != units[other]).any(axis=1)
     return hit, np.unique(ends)
 
 
@@ -228,26 +231,6 @@ def _find_hits(boxes: Boxes, rows: Array, ends: Index, targets: Targets) -> tupl
     value = np.where(targets.kind == MISSING, schema.n_levels[targets.column] + 1, targets.value)
     key = first_key[targets.node] + value.astype(np.int64)
     return count[key], found[key]
-
-
-def _mark_shown(
-    boxes: Boxes, targets: Targets, rows: Array, rng: np.random.Generator
-) -> Mask:
-    """Mark the targets whose row gets another prediction with some other value of the column."""
-    schema, tree = boxes.model.schema, find_trees(boxes, targets.node)
-    units = _get_leaf_units(boxes)
-    right = units[find_ends(boxes, rows, tree)]
-    shown = np.zeros(len(rows), dtype=np.bool_)
-    for _ in range(_FEW_ATTEMPTS):
-        some = np.flatnonzero(~shown)
-        changed, column = rows[some], targets.column[some]
-        code = draw_index(np.zeros_like(column), schema.n_levels[column], rng)
-        changed[np.arange(len(some)), column] = code
-        for feature in np.flatnonzero(~schema.nominal).tolist():
-            own = np.flatnonzero(column == feature)
-            changed[own, feature] = rng.choice(boxes.numbers[feature], len(own))
-        shown[some] = (units[find_ends(boxes, changed, tree[some])] != right[some]).any(axis=1)
-    return shown
 
 
 def _get_leaf_units(boxes: Boxes) -> Index:
@@ -407,6 +390,10 @@ def _draw_target_rows(boxes: Boxes, targets: Targets, rng: np.random.Generator) 
     value = np.where(targets.kind[some] == AT, above, threshold)
     beside[np.arange(len(some)), targets.column[some]] = value
     other[some] = find_ends(boxes, beside, find_trees(boxes, targets.node[some]))
+    if boxes.exact:
+        some = np.flatnonzero(reached & (targets.kind > ABOVE))
+        flipped = find_flipped_ends(boxes, rows[some], targets.node[some], rng)
+        other[some] = np.where(flipped >= 0, flipped, end[some])
     units = _get_leaf_units(boxes)
     differs = (units[end] != units[other]).any(axis=1)
     return rows, end, other, reached.astype(np.int64) + (reached & differs)
