@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 import subprocess
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 
 from sklearn.datasets import load_breast_cancer, load_diabetes, load_digits, load_wine
@@ -19,7 +20,7 @@ from treekit.data import demo_table
 from treekit.export.c import export_c
 from treekit.model.model import Model
 
-__all__ = ["PROCESSORS", "make_table", "measure", "train"]
+__all__ = ["PROCESSORS", "WITHOUT_LIBRARY", "make_table", "measure", "train"]
 
 PROCESSORS = {
     "m0": ("-mcpu=cortex-m0", "-mthumb"),
@@ -44,14 +45,24 @@ def train(name: str, trees: int, depth: int, dtype: str = "float32", seed: int =
     return treekit.train(load(as_frame=True).frame.astype({"target": kind}), "target", **settings)
 
 
-def measure(model: Model, folder: Path, processor: str = "m0", **settings: str) -> tuple[int, str]:
+WITHOUT_LIBRARY = ("-Wl,--gc-sections", "-Wl,-emain", "-Wl,--unresolved-symbols=ignore-all")
+"""For programs without the compiler's functions for floating point."""
+
+
+def measure(
+    model: Model,
+    folder: Path,
+    processor: str = "m0",
+    link: Sequence[str] = LINK,
+    **settings: str,
+) -> tuple[int, str]:
     """Return the bytes of flash of a program for one row, and the header of the source."""
     for file, content in export_c(model, "m", **({"form": "full"} | settings)).items():
         (folder / file).write_bytes(content)
     header = (folder / "m.h").read_text()
     (folder / "main.c").write_text(_write_program(header))
     flags = ("-std=c99", "-Os", *PROCESSORS[processor], *SECTIONS)
-    command = ["arm-none-eabi-gcc", *flags, "main.c", "m.c", *LINK, "-o", "m.elf"]
+    command = ["arm-none-eabi-gcc", *flags, "main.c", "m.c", *link, "-o", "m.elf"]
     subprocess.run(command, cwd=folder, check=True)
     told = subprocess.run(
         ["arm-none-eabi-size", "m.elf"], cwd=folder, capture_output=True, text=True, check=True

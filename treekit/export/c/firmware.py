@@ -4,7 +4,9 @@ Sizes are those of programs for a Cortex-M0 that ask for labels, or for numbers 
 no labels (gcc 12 at -Os, without the functions that they do not call).  The constants are
 fitted by least squares to the programs of 83 float32 and 58 float64 models; those of
 `estimate_flash`, also on a Cortex-M4, to 257 sources in integers, of which 256 are within 15%
-and 60 bytes.
+and 60 bytes.  Those of `bound_flash` and `bound_readable_flash` are the least that are too large
+for none of 868 and 145 sources with floating point (linear programming), whose tables are
+counted exactly.
 """
 
 from __future__ import annotations
@@ -12,7 +14,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
+from treekit.data.schema import Schema
 from treekit.export.c.layouts import INTERLEAVED_TREES, CLayout, CTable, CTypes
+from treekit.export.readable import ReadableLine
 from treekit.model.model import Model
 
 # ---------------------------------------------------------------- c firmware
@@ -90,6 +94,61 @@ _LINE_BYTES = {
 }
 """The same of each line of nested tests."""
 
+_MARGIN, _READABLE_MARGIN = (1.1, 40), (1.04, 12)
+"""Factor of the bytes of code, and bytes added to them, for models unlike those of the fit."""
+_FLOAT_PROGRAM_BYTES = {
+    # fact: table, compact, if_else, hybrid on a Cortex-M0; the same on a Cortex-M4
+    "always": ((256, 248, -182, 144), (205, 223, -182, 151)),
+    "several_trees": ((30, 44, 10, 0), (22, 54, 19, 31)),
+    "eight_trees": ((266, 0, 0, 0), (314, 0, 0, 0)),
+    "nominal": ((134, 165, 1, 120), (133, 159, -13, 114)),
+    "outputs": ((0, -7, 270, 59), (43, 0, 268, 31)),
+    "more_than_two": ((26, 21, 20, 19), (34, 39, 34, 49)),
+    "sparse": ((33, 48, 17, 27), (16, 30, -1, 15)),
+    "costs": ((103, 70, 107, 92), (88, 88, 99, 54)),
+    "refuses": ((46, 64, 124, 110), (57, 56, 129, 112)),
+    "sets": ((25, 0, 0, 21), (21, 0, 0, 13)),
+    "has_code": ((0, 0, 140, 0), (0, 0, 151, 0)),
+    "ranks": ((0, 21, 0, 0), (0, 3, 0, 0)),
+    "wide_sums": ((72, 108, -50, 51), (66, 103, -19, 47)),
+    "labels": ((-92, -54, -3, -15), (-83, -66, -10, -35)),
+    "numbers": ((-58, -81, 335, 10), (0, -55, 311, 17)),
+    "scales": ((-31, -39, -224, 23), (-78, -39, -212, -8)),
+    "cells_double": ((44, 44, 4, 28), (36, 36, 3, 25)),
+    "cells_double64": ((144, 74, 100, 132), (104, 69, 76, 59)),
+}
+"""Largest bytes of the code of a program with floating point that predicts a row, beside its
+tables and the compiler's functions for floating point."""
+_FLOAT_LINE_BYTES = {
+    # fact: tests of float; double of float32; double of float64; the same on a Cortex-M4
+    "functions": ((24, 24, 37), (19, 23, 22)),
+    "tests": ((18, 24, 12), (16, 15, 17)),
+    "missing_yes": ((0, 0, 11), (3, 7, 4)),
+    "thresholds": ((2, 4, 6), (9, 12, 12)),
+    "codes": ((18, 22, 18), (18, 23, 16)),
+    "sets": ((10, 14, 21), (9, 15, 38)),
+    "missing_number": ((52, 62, 0), (47, 60, 12)),
+    "missing_level": ((5, 9, 6), (12, 9, 52)),
+    "large_leaves": ((2, 3, 2), (10, 12, 3)),
+    "far_branches": ((0, 1, 15), (0, 0, 0)),
+}
+"""The same of each line of nested tests."""
+_READABLE_BYTES = {
+    # fact: tests of float, of double on a Cortex-M0; the same on a Cortex-M4
+    "always": ((44, 36), (31, 38)),
+    "returns_numbers": ((2, 2), (-4, -4)),
+    "at_most": ((11, 11), (6, 7)),
+    "or_missing": ((0, 0), (3, 0)),
+    "missing": ((0, 4), (3, 4)),
+    "among": ((3, 0), (0, 0)),
+    "levels": ((0, 1), (0, 2)),
+    "leaves": ((6, 9), (9, 6)),
+    "thresholds": ((0, 4), (9, 16)),
+    "numbers": ((12, 14), (14, 13)),
+    "far_branches": ((8, 6), (0, 10)),
+}
+"""Largest bytes of a program of the readable form, and of each of its lines."""
+
 
 def estimate_flash(
     model: Model, made: CLayout, tables: Sequence[CTable], types: CTypes, helpers: set[str]
@@ -109,9 +168,90 @@ def estimate_flash(
     """
     if model.missing == "fractional":
         return 0, 0
+    wide = types.key_dtype.itemsize > 4
+    facts = _list_facts(model, made, tables, types, helpers)
+    lines = _count_lines(made) if "functions" in made.values else Counter[str]()
+    form, own = _FORMS.index(made.name), _count_read_bytes(tables, helpers)
+    on_m0, on_m4 = (
+        own + code for code in _add_code(_PROGRAM_BYTES, _LINE_BYTES, facts, lines, form, wide)
+    )
+    return max(round(on_m0, -1), 10), max(round(on_m4, -1), 10)
+
+
+def bound_flash(
+    model: Model, made: CLayout, tables: Sequence[CTable], types: CTypes, helpers: set[str]
+) -> tuple[int, int]:
+    """Return bounds of the flash of a program with floating point on a Cortex-M0 and a Cortex-M4.
+
+    The compiler's functions for floating point are not included.  Returns (0, 0) for fractional
+    instances, sums of columns, surrogates, rules and links, of which too few programs were
+    measured.  See `estimate_flash` for the parameters.
+    """
+    derived = model.missing == "fractional" or model.derived.n_columns
+    if derived or "exp" in helpers:
+        return 0, 0
+    facts = _list_facts(model, made, tables, types, helpers)
+    lines = _count_lines(made) if "functions" in made.values else Counter[str]()
+    form, own = _FORMS.index(made.name), _count_read_bytes(tables, helpers)
+    cell = 0 if types.cell_type == "float" else 1 if types.is_float32 else 2
+    code = _add_code(_FLOAT_PROGRAM_BYTES, _FLOAT_LINE_BYTES, facts, lines, form, cell)
+    on_m0, on_m4 = (own + _add_margin(one, *_MARGIN) for one in code)
+    return on_m0, on_m4
+
+
+def bound_readable_flash(lines: Sequence[ReadableLine], schema: Schema) -> tuple[int, int]:
+    """Return bounds as `bound_flash` for the readable form with some lines."""
+    numbers, wide = schema.task == "regression", schema.dtype != "float32"
+    facts = Counter({"always": 1, "returns_numbers": int(numbers)})
+    for at, line in enumerate(lines):
+        facts["leaves" if line.kind == "leaf" else line.kind] += 1
+        facts["or_missing"] += line.kind == "at_most" and line.or_missing
+        facts["levels"] += len(line.levels)
+        if line.kind != "leaf":
+            far = lines[at + 1 : at + 1 + _MAX_NEAR_LINES]
+            facts["far_branches"] += len(far) == _MAX_NEAR_LINES and all(
+                other.depth > line.depth for other in far
+            )
+    facts["thresholds"] = len({line.threshold for line in lines if line.kind == "at_most"})
+    facts["numbers"] = numbers * len({line.prediction for line in lines if line.kind == "leaf"})
+    on_m0, on_m4 = (
+        sum(each[at][wide] * facts[fact] for fact, each in _READABLE_BYTES.items()) for at in (0, 1)
+    )
+    return _add_margin(on_m0, *_READABLE_MARGIN), _add_margin(on_m4, *_READABLE_MARGIN)
+
+
+def _add_margin(code: int, factor: float, spare: int) -> int:
+    return round(factor * max(code, 0)) + spare
+
+
+_Bytes = Mapping[str, tuple[tuple[int, ...], tuple[int, ...]]]
+"""Bytes of each fact on a Cortex-M0 and on a Cortex-M4, by form or type of a cell."""
+
+
+def _add_code(
+    program: _Bytes,
+    line: _Bytes,
+    facts: Mapping[str, int],
+    lines: Counter[str],
+    form: int,
+    cell: int,
+) -> tuple[int, int]:
+    """Add up the bytes of code on a Cortex-M0 and on a Cortex-M4."""
+    on_m0, on_m4 = (
+        sum(each[at][form] * int(facts[fact]) for fact, each in program.items())
+        + sum(each[at][cell] * lines[fact] for fact, each in line.items())
+        for at in (0, 1)
+    )
+    return on_m0, on_m4
+
+
+def _list_facts(
+    model: Model, made: CLayout, tables: Sequence[CTable], types: CTypes, helpers: set[str]
+) -> dict[str, int | bool]:
+    """Return what adds to a program that predicts a row, beside its tables and nested tests."""
     schema, names = model.schema, {str(table.name) for table in tables}
     several = schema.n_values * types.sum_size
-    facts = {
+    return {
         "always": 1,
         "several_trees": model.n_trees > 1,
         "eight_trees": made.name == "table" and model.n_trees >= INTERLEAVED_TREES,
@@ -128,18 +268,18 @@ def estimate_flash(
         "wide": types.key_dtype.itemsize > 4,
         "wide_sums": types.sum_type == "int64_t",
         "labels": schema.task == "classification" and bool(schema.more),
+        "has_code": "has_code" in helpers,
+        "numbers": schema.task == "regression",
+        "scales": "scales" in names,
+        "cells_double": types.cell_type != "float" and types.is_float32,
+        "cells_double64": types.cell_type != "float" and not types.is_float32,
     }
-    lines = _count_lines(made) if "functions" in made.values else Counter[str]()
-    form, wide = _FORMS.index(made.name), types.key_dtype.itemsize > 4
+
+
+def _count_read_bytes(tables: Sequence[CTable], helpers: set[str]) -> int:
+    """Count the bytes of the tables that a program for predictions reads."""
     unread = {*_UNUSED_TABLES, *({"levels"} if helpers.isdisjoint({"is_level", "refuses"}) else ())}
-    own = sum(table.size for table in tables if str(table.name) not in unread)
-    on_m0, on_m4 = (
-        own
-        + sum(_PROGRAM_BYTES[fact][at][form] * int(there) for fact, there in facts.items())
-        + sum(_LINE_BYTES[fact][at][wide] * lines[fact] for fact in _LINE_BYTES)
-        for at in (0, 1)
-    )
-    return max(round(on_m0, -1), 10), max(round(on_m4, -1), 10)
+    return sum(table.size for table in tables if str(table.name) not in unread)
 
 
 def estimate_form_difference(model: Model, nested: CLayout, packed: CLayout, types: CTypes) -> int:
