@@ -273,8 +273,9 @@ def find_flipped_ends(boxes: Boxes, rows: Array, node: Index, rng: np.random.Gen
     place[boxes.leaf] = np.arange(len(boxes.leaf))
     with np.errstate(over="ignore", under="ignore"):
         cells = rows.astype(boxes.model.schema.dtype)
-    more = rng.integers(1, nodes.n_children[node])
-    branch = (_choose_branches(boxes, cells, node) + more) % nodes.n_children[node]
+    n_branches = nodes.n_children[node]
+    more = draw_index(np.ones_like(node), n_branches - 1, rng)
+    branch = (_choose_branches(boxes, cells, node) + more) % n_branches
     node = nodes.first_child[node] + branch
     while len(some := np.flatnonzero(nodes.n_children[node])):
         at = node[some]
