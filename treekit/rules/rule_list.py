@@ -586,7 +586,7 @@ def merge_conditions(conditions: Iterable[ConditionTuple]) -> tuple[ConditionTup
 def _have_equal_parts(one: Any, other: Any) -> bool:
     """Return whether two values are equal, or two arrays or tables of arrays in all elements."""
     if isinstance(one, ConditionTable):
-        return all(map(np.array_equal, one, other))
+        return all(np.array_equal(getattr(one, name), getattr(other, name)) for name in one._fields)
     return np.array_equal(one, other) if isinstance(one, np.ndarray) else bool(one == other)
 
 

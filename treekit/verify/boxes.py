@@ -273,7 +273,7 @@ def find_flipped_ends(boxes: Boxes, rows: Array, node: Index, rng: np.random.Gen
     place[boxes.leaf] = np.arange(len(boxes.leaf))
     with np.errstate(over="ignore", under="ignore"):
         cells = rows.astype(boxes.model.schema.dtype)
-    n_branches = nodes.n_children[node]
+    n_branches = nodes.n_children[node].astype(np.int64)
     more = draw_index(np.ones_like(node), n_branches - 1, rng)
     branch = (_choose_branches(boxes, cells, node) + more) % n_branches
     node = nodes.first_child[node] + branch

@@ -116,7 +116,7 @@ def _construct_rows(
     order = order if len(order) <= most else rng.permutation(order)
     while len(order) and (left := most - sum(map(len, parts))) > 0:
         size = min(_count_chunk_rows(boxes), left)
-        if n_thresholds := np.count_nonzero(targets.kind[order] <= ABOVE):
+        if n_thresholds := int(np.count_nonzero(targets.kind[order] <= ABOVE)):
             size = min(size, n_thresholds)  # their rows reach most of the other targets
         chunk, order = targets.take(np.sort(order[:size])), order[size:]
         rows, end, other, state = _draw_until_shown(boxes, chunk, rng)
@@ -172,7 +172,6 @@ def _share_target_rows(
     return [rows[rest], draw_rows(boxes, share_rows(boxes, both.take(possible), rng), rng)]
 
 
-_ENOUGH_HITS = 10
 _MAX_STEPS = 1 << 25
 """Nodes of decision paths up to which rows are searched for targets that they reach."""
 
@@ -182,8 +181,8 @@ def _mark_hit(
 ) -> tuple[Mask, Index]:
     """Mark the targets in forests that rows reach by chance; also return the leaves of the rows.
 
-    These are missing values and categories that ten of the rows have at the node, or one whose
-    prediction shows the branch.
+    These are missing values and categories that a row has at the node, if it would get another
+    prediction by another branch.
     """
     hit = np.zeros(len(targets.node), dtype=np.bool_)
     if not boxes.exact or boxes.model.n_trees == 1 or not len(rows):
@@ -193,8 +192,8 @@ def _mark_hit(
     rows = rows if len(rows) <= most else rows[rng.permutation(len(rows))[:most]]
     coded = np.flatnonzero(targets.kind > ABOVE)
     ends = find_all_ends(boxes, rows)
-    count, row = _find_hits(boxes, rows, ends, targets.take(coded))
-    some = np.flatnonzero(count > 0)
+    row = _find_hits(boxes, rows, ends, targets.take(coded))
+    some = np.flatnonzero(row >= 0)
     node, units = targets.node[coded[some]], _get_leaf_units(boxes)
     end = ends[find_trees(boxes, node), row[some]]
     other = find_flipped_ends(boxes, rows[row[some]], node, rng)
@@ -202,15 +201,15 @@ def _mark_hit(
     return hit, np.unique(ends)
 
 
-def _find_hits(boxes: Boxes, rows: Array, ends: Index, targets: Targets) -> tuple[Index, Index]:
-    """Return how many rows reach each target, which are not thresholds, and one of the rows.
+def _find_hits(boxes: Boxes, rows: Array, ends: Index, targets: Targets) -> Index:
+    """Return the number of a row that reaches each target, or -1; not for thresholds.
 
     `ends`: places of the leaves of the rows, (trees, rows).
     """
     schema, nodes = boxes.model.schema, boxes.nodes
     code = np.empty(rows.shape, dtype=np.int64)  # behind the categories: unseen or any number
-    for feature, column in enumerate(schema.columns):
-        code[:, feature] = find_levels(column, rows[:, feature]) + np.isnan(rows[:, feature])
+    for f, column in enumerate(schema.columns):
+        code[:, f] = find_levels(column, rows[:, f]) + np.isnan(rows[:, f])
     inner = nodes.n_children > 0
     parent = np.full(len(nodes.kind), -1)
     children = expand_slices(nodes.first_child[inner], nodes.n_children[inner])
@@ -218,19 +217,16 @@ def _find_hits(boxes: Boxes, rows: Array, ends: Index, targets: Targets) -> tupl
     feature = np.where(inner, nodes.feature, 0)
     sizes = np.where(inner, schema.n_levels[feature] + 2, 0)
     first_key = np.cumsum(sizes) - sizes
-    count = np.zeros(int(sizes.sum()), dtype=np.int64)
-    found = np.zeros(len(count), dtype=np.int64)
+    found = np.full(int(sizes.sum()), -1)
     row = np.tile(np.arange(len(rows)), len(ends))
     node = parent[boxes.leaf[ends.ravel()]]
     while len(node):
         row, node = row[node >= 0], node[node >= 0]
-        key = first_key[node] + code[row, feature[node]]
-        count += np.bincount(key, minlength=len(count))
-        found[key] = row
+        found[first_key[node] + code[row, feature[node]]] = row
         node = parent[node]
     value = np.where(targets.kind == MISSING, schema.n_levels[targets.column] + 1, targets.value)
-    key = first_key[targets.node] + value.astype(np.int64)
-    return count[key], found[key]
+    hits: Index = found[first_key[targets.node] + value.astype(np.int64)]
+    return hits
 
 
 def _get_leaf_units(boxes: Boxes) -> Index:
