@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+import itertools
 import json
 import math
 import platform
@@ -26,6 +27,7 @@ from tests.runtimes import need
 from tests.strategies import ALL_KINDS, matrices, models
 from tests.verify.models import SCHEMA, divided_model, sums_model, surrogates_model
 from treekit.cli import main
+from treekit.data import demo_table
 from treekit.data.schema import Column, Output, Schema
 from treekit.errors import VerificationError
 from treekit.export import export
@@ -408,6 +410,46 @@ def test_every_leaf_is_reached_by_a_row_with_divided_votes_if_possible():
         reached = leaf_indices(model, divided)
         for t, tree in enumerate(model.trees):
             assert set(tree.leaves.tolist()) <= set(reached[:, t].tolist())
+
+
+def list_flipped(model):
+    """Yield trees with one branch of a category or a missing value changed, and their numbers."""
+    for number, tree in enumerate(model.trees):
+        for field, sizes in (
+            ("missing", tree.n_children),
+            ("level_branch", np.repeat(tree.n_children, np.diff(tree.level_offsets)) + 1),
+        ):
+            branches = getattr(tree, field)
+            for at in np.flatnonzero(sizes > 1).tolist():
+                changed = branches.copy()
+                lowest = -1 if field == "level_branch" else 0
+                changed[at] = (changed[at] - lowest + 1) % sizes[at] + lowest
+                yield number, dataclasses.replace(tree, **{field: changed})
+
+
+def test_rows_of_a_forest_show_each_changed_branch_that_many_random_rows_show(monkeypatch):
+    monkeypatch.setattr("treekit.verify.probes._USUAL_ROWS", 0)  # one row for each target
+    model = treekit.train(demo_table(), "surgical_lesion", ensemble="forest", trees=20, seed=0)
+    few = make_probes(model, 100, 0, MOST).rows
+    many = make_probes(model, 20_000, 1, MOST).rows[-20_000:]
+    first = np.cumsum([0, *(tree.n_leaves for tree in model.trees)]).tolist()
+    seen = []
+    for number, tree in itertools.islice(list_flipped(model), 0, None, 7):
+        units = model.units[first[number] : first[number + 1]]
+        pair = [
+            dataclasses.replace(model, trees=(one,), units=units)
+            for one in (model.trees[number], tree)
+        ]
+        seen.append(
+            [
+                not np.array_equal(*(sum_leaf_values(one, rows) for one in pair))
+                for rows in (few, many)
+            ]
+        )
+    by_few, by_many = np.array(seen).T
+    assert by_many.sum() > 100
+    assert not (by_many & ~by_few).any()
+    assert len(few) < 1600  # rows at thresholds reach most other targets by chance
 
 
 # ------------------------------------------------------------------ artifacts
