@@ -170,7 +170,7 @@ def verify_command(
     """Run artifacts of MODEL (.onnx, .c, .py, .rules.txt, .mjs, .java, .rs, .go; .sql by a plugin).
 
     Files of other names are recognised by their first line.  Their predictions are compared with
-    the model's, bit for bit, and ONNX, C and Python files with a new export, byte for byte.
+    the model's, bit for bit, and ONNX, C, Python and rules with a new export, byte for byte.
 
     Artifacts are executed: verify only files that you trust.  The exit code is 0 if all
     are equal, and 1 if any differs or cannot be run; the first differing row is printed.

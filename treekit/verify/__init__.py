@@ -65,7 +65,7 @@ def verify(
 ) -> Report:
     """Run artifacts on rows that reach every part of `model`, and compare every bit.
 
-    ONNX, C and Python files are also compared, byte for byte, with a new export.
+    ONNX, C and Python files and rules are also compared, byte for byte, with a new export.
 
     Artifacts are executed: verify only files that you trust.
 
