@@ -129,7 +129,7 @@ def test_stated_flash_of_other_models_is_close_to_the_compiled_size(name, tmp_pa
 
 
 BOUND = re.compile(
-    r"Flash: at most (\d+) bytes of a program for a Cortex-M0, (\d+) for a Cortex-M4 "
+    r"Flash: up to about (\d+) bytes of a program for a Cortex-M0, (\d+) for a Cortex-M4 "
     r"\(gcc at -Os\),\s+\* besides the compiler's functions for floating point"
 )
 VARIED = ["mixed", "mixed_numbers", "mixed64_numbers", "several_labels", "several_numbers", "costs"]

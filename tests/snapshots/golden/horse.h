@@ -6,7 +6,7 @@
  * Classes: no, yes; for probabilities export with form=full.
  * Made from treekit model 6af06d097288; `treekit verify` checks this file against the model.
  * Form: readable; the tree has 7 nodes.
- * Flash: at most 92 bytes of a program for a Cortex-M0, 82 for a Cortex-M4 (gcc at -Os),
+ * Flash: up to about 92 bytes of a program for a Cortex-M0, 82 for a Cortex-M4 (gcc at -Os),
  * besides the compiler's functions for floating point.
  */
 #ifndef MODEL_H
