@@ -85,14 +85,17 @@ def _find_unlisted(called: set[str]) -> list[str]:
     """Return the variants that are not listed, of kernels that are; tests call helpers, too."""
     if not called:
         return []
-    from treekit.kernel_library.variants import iterate_kernels
+    from treekit.kernel_library.variants import iterate_kernels, iterate_pointers
     from treekit.kernels.library import describe_types, find_form
 
     listed: dict[str, list[str]] = {}
     for name, arguments in iterate_kernels():
         listed.setdefault(name, []).append(describe_types(arguments))
+    # Of the functions that kernels call by pointer, the searches depend on types alone.
+    searches = {pointer.name for pointer in iterate_pointers() if pointer.kind == "find"}
+    names = {str(name).partition("(")[0] for name in searches}
     parts = [(one, *one.partition("(")) for one in sorted(called)]
-    return [
+    return [one for one, name, *_ in parts if name in names and one not in searches] + [
         one
         for one, name, bracket, types in parts
         if name in listed and find_form(listed[name], bracket + types) is None

@@ -59,6 +59,12 @@ def train_many_classes() -> Model:
     return treekit.train(table, "label", max_depth=6, seed=0, criterion="entropy")
 
 
+def train_many_categories() -> Model:
+    shop = np.random.default_rng(0).integers(0, 300, 2000)
+    table = {"shop": shop.astype(str), "x": np.arange(2000) % 7, "dear": shop % 7 > 3}
+    return treekit.train(table, "dear", max_depth=4, seed=0, splitter="histogram")
+
+
 USUAL: dict[str, Callable[[], Model]] = {
     "demo forest": lambda: treekit.train(
         demo_table(), DEMO_TARGET, ensemble="forest", trees=5, seed=0
@@ -92,6 +98,7 @@ ALL: dict[str, Callable[[], Model]] = USUAL | {
         "price", splitter="oblique", **{"splitter.method": "principal"}
     ),
     "many classes": train_many_classes,
+    "many categories": train_many_categories,
     "reduced error": lambda: train_example("price", pruner="reduced_error"),
 }
 

@@ -82,20 +82,22 @@ def compile_splitter(
     as Python with one warning.  `quantile` is the quantile level of the target.
     """
     if isinstance(functions.find, SplitterKernel):
-        own: Any = functions.find.kernel if quantile is None else functions.find.quantile_kernel
+        find = functions.find
+        own: Any = find.kernel if quantile is None else find.quantile_kernel
+        if quantile is None and table.codes.dtype == np.uint8 and find.records_kernel is not None:
+            own = find.records_kernel
         if own is None:
             raise SettingError(
                 f"{origin} needs additive statistics, but the criterion uses quantiles; choose "
                 "splitter 'exact' or 'histogram'"
             )
-        find = functions.find
         return CompiledSplitter(
             partial(get_builtin_pointer, own, table, rows, scratch, quantile),
             functions.coding,
             origin,
             find.options,
             sums=functions.sums,
-            uses_records=find.supports_records,
+            uses_records=find.records_kernel is not None,
         )
     own = FunctionPointer(
         "find", lambda: _compile_find(functions, origin, table, rows, scratch, quantile)

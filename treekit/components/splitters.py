@@ -72,10 +72,10 @@ AXIS_SPLITTER = SplitterKernel(
 )
 
 BINNED_SPLITTER = SplitterKernel(
-    find_binned_split,
+    find_axis_split,
     quantile_kernel=find_quantile_split,
     supports_monotonic=True,
-    supports_records=True,
+    records_kernel=find_binned_split,
 )
 
 

@@ -233,7 +233,7 @@ def check_supported(plan: Plan) -> None:
     """Raise `SettingError` for components and settings that training by levels does not support."""
     settings, criterion = plan.settings, plan.criterion
     splitter = plan.splitter.functions
-    counts = getattr(splitter.find, "supports_records", False)  # as columns of bins
+    counts = getattr(splitter.find, "records_kernel", None) is not None  # as columns of bins
     pruner = None if plan.pruner is None else plan.pruner.functions
     numbers = criterion.functions.impurity is None and settings["min_impurity"] is not None
     wrong = [

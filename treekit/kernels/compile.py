@@ -192,8 +192,9 @@ class SplitterKernel:
     supports_keys : bool
         Whether it finds the same splits on keys instead of exact codes
         (`treekit.data.binning`), which need no sorting of the columns.
-    supports_records : bool
-        Whether it searches rows that move as records (`treekit.kernels.row_records`).
+    records_kernel : callable or None
+        Kernel for codes of 8 bits, whose rows may move as records
+        (`treekit.kernels.row_records`); None: row numbers move.
     """
 
     kernel: Callable[..., Any]
@@ -201,7 +202,7 @@ class SplitterKernel:
     quantile_kernel: Callable[..., Any] | None = None
     supports_monotonic: bool = False
     supports_keys: bool = False
-    supports_records: bool = False
+    records_kernel: Callable[..., Any] | None = None
 
     def __call__(self, *arguments: Any) -> Any:
         """Call the kernel."""

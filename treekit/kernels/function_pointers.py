@@ -61,11 +61,13 @@ class FunctionPointer:
     def find_words(self) -> tuple[int, int, int]:
         """Return its addresses by the C convention, as a Python object, and by numba's."""
         if self._words is None:
-            from treekit.kernels.library import get_library
+            from treekit.kernels.library import get_library, note_missing
 
             library, address = get_library(), 0
             if self.name is not None and library is not None:
                 address = library.find_pointer(self.name)
+                if not address:
+                    note_missing(self.name)
             if address:
                 self._words = 0, 0, address
             elif library is None:
