@@ -1003,6 +1003,7 @@ def compute_node_statistics(
         return tree.weight.astype(np.int64), None
     from treekit.kernels.pruning import sum_leaves_below
 
+    unweighted = weights is None
     weights = np.ones(dataset.n_rows) if weights is None else weights
     counted = weights > 0
     blocks = [leaf_indices(model, matrix)[:, 0] for matrix in dataset.iterate_matrices()]
@@ -1012,11 +1013,12 @@ def compute_node_statistics(
         in_leaves = np.bincount(leaf, part, minlength=tree.n_nodes)
         return np.asarray(sum_leaves_below(tree.kind, tree.first_child, tree.n_children, in_leaves))
 
-    n_samples = sum_rows(np.ones(len(leaf))).astype(np.int64)
+    count = sum_rows(np.ones(len(leaf)))
+    n_samples = count.astype(np.int64)
     if model.schema.task == "classification":
         return n_samples, None
     w = weights[counted]
-    weight = np.maximum(sum_rows(w), 5e-324)
+    weight = np.maximum(count if unweighted else sum_rows(w), 5e-324)
     targets = np.asarray(dataset.y, dtype=np.float64)[counted].reshape(len(leaf), -1)
     if model.settings["criterion"] == "absolute_error":
         error = np.zeros(tree.n_nodes)
