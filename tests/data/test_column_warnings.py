@@ -237,7 +237,7 @@ def test_class_labels_of_a_file_are_numbers_only_if_all_round_trip(tmp_path, cel
     assert list(map(type, data.schema.classes)) == list(map(type, classes or cells))
 
 
-def test_ambiguous_kind_of_the_target_warns(tmp_path):
+def test_target_that_may_be_classes_or_numbers_warns(tmp_path):
     path = csv_of(tmp_path, {"x": ["a", "b", "c"] * 20, "y": ["1.10", "1.1", "2.5"] * 20})
     _, said = read(path)
     assert "'1.1' and '1.10'" in said[0]

@@ -147,7 +147,7 @@ def test_scores_are_equal_after_a_worker_is_killed(
         monkeypatch.undo()
 
 
-def test_verification_is_equal_after_a_worker_is_killed(
+def test_certificate_is_unchanged_after_a_worker_is_killed(
     model: treekit.Model, rows: str, client: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     other = treekit.train(make_frame(seed=1), **ANY, **FOREST)

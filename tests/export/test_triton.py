@@ -181,7 +181,7 @@ def test_folder_named_like_a_file_of_another_target_is_refused(tmp_path, name, m
     assert list(tmp_path.iterdir()) == []
 
 
-def test_second_version_is_added_beside_the_first(tmp_path):
+def test_export_of_version_2_keeps_version_1(tmp_path):
     export(MODEL, "triton", tmp_path / "m")
     export(MODEL, "triton", tmp_path / "m", version=2)
     files = sorted(str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*.*"))

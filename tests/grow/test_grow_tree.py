@@ -202,7 +202,7 @@ def test_alternating_classes_are_separated_row_by_row() -> None:
 
 
 @pytest.mark.matrix
-def test_columns_of_many_codes_equal_the_oracle() -> None:
+def test_trees_on_columns_of_many_values_equal_the_reference() -> None:
     rng = random.Random(7)
     # Insertion sort, narrow digits, wide digits; the oracle's time is quadratic in rows.
     for n, width, depth in ((40, 2, 2), (300, 2, 2), (2100, 1, 1)):

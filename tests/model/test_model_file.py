@@ -338,7 +338,7 @@ def test_a_file_that_is_not_a_model_is_refused(content, tmp_path):
         load(path)
 
 
-def test_a_newer_file_names_both_versions(saved):
+def test_error_for_a_newer_model_file_names_both_versions(saved):
     header = json.loads(entry(saved, "model.json")) | {
         "version": FORMAT_VERSION + 6,
         "novelty": [1],
@@ -956,7 +956,7 @@ def test_estimator_predicts_without_its_plugin_but_warm_start_is_refused(install
 
 
 @pytest.mark.usefixtures("fresh_registry")
-def test_record_named_like_a_built_in_must_be_passed_again():
+def test_criterion_object_named_like_a_built_in_must_be_passed_again():
     own = replace(registry.get("criterion", "gini"), summary="somebody's own")
     model = treekit.train(DATA, "y", criterion=own, max_depth=2)
     with pytest.raises(SettingError, match=r"criterion 'gini', which was passed as an object"):

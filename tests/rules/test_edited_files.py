@@ -42,7 +42,7 @@ GROUPED = (
 
 @pytest.mark.parametrize("written", GROUPED)
 @pytest.mark.parametrize("regression", [False, True])
-def test_advice_of_errors_quotes_only_numbers_of_the_text(written, regression):
+def test_advice_for_a_number_with_separators_contains_no_digits(written, regression):
     model = pay_model(regression=regression)
     text = text_of(model)
     old, new = ("then 1050.5", "then ") if regression else ("pay <= 1050", "pay <= ")

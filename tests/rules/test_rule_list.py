@@ -276,7 +276,7 @@ def test_improperly_quoted_text_is_refused(token):
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
-def test_numbers_are_written_shortly_and_parsed_equal(dtype):
+def test_numbers_are_written_compactly_and_parsed_equal(dtype):
     @given(finite(dtype))
     def check(x):
         (text,) = format_numbers(np.array([x]), dtype)

@@ -664,7 +664,7 @@ async def posted(app: Any, path: str, body: bytes) -> tuple[int, bytes]:
     return answer.status_code, answer.content
 
 
-def test_explanations_wait_in_a_bounded_queue_and_release_it():
+def test_explanations_beyond_the_queue_limit_are_refused_until_others_finish():
     async def run() -> None:
         runner, go = Runner(Limits(), threads=1, queued=2), threading.Event()
         under_way = [asyncio.create_task(runner.run_explanation(go.wait, 20)) for _ in range(3)]

@@ -260,7 +260,7 @@ def test_bodies_of_too_many_json_objects_are_refused_before_parsing(
         assert "unknown model" in refusal(ask(service, "POST", "/predict", text.encode()), 404)
 
 
-def test_large_body_gets_the_response_of_small_ones(service: Service) -> None:
+def test_large_request_body_is_answered_like_a_small_one(service: Service) -> None:
     rng = np.random.default_rng(0)
     rows = [
         {"pulse": x, "pain": ["mild", "severe", None][k]}

@@ -140,7 +140,7 @@ def test_quiet_log_contains_failures_and_model_changes_only(service: Any) -> Non
     assert [line.split(" ", 1)[1][:7] for line in lines.text] == ["error  ", "info   "]
 
 
-def test_quiet_server_logs_only_failed_requests(service: Any) -> None:
+def test_quiet_server_does_not_log_requests_answered_with_404(service: Any) -> None:
     lines = Lines()
     app = make_gate_app(service, lines, log="quiet")
     ask(app, "GET", "/v2")

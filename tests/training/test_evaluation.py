@@ -533,7 +533,7 @@ def test_groups_of_more_than_two_classes_have_no_positive_rate() -> None:
     assert found.list_group_rows()[0] == ["g", "rows", "accuracy", "difference", "95% interval"]
 
 
-def test_the_command_scores_groups(tmp_path: Path) -> None:
+def test_evaluate_by_column_reports_scores_of_each_group(tmp_path: Path) -> None:
     words = ["evaluate", demo_table(), "--target", DEMO_TARGET, "--cv", 3, "--max-depth", 2]
     printed = json.loads(call(*words, "--by", "age", "--json").stdout)
     assert {one["group"] for one in printed["groups"]} == {"adult", "young"}

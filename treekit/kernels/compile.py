@@ -193,8 +193,8 @@ class SplitterKernel:
         Whether it finds the same splits on keys instead of exact codes
         (`treekit.data.binning`), which need no sorting of the columns.
     records_kernel : callable or None
-        Kernel for codes of 8 bits, whose rows may move as records
-        (`treekit.kernels.row_records`); None: row numbers move.
+        Kernel for codes of 8 bits, which also searches records
+        (`treekit.kernels.row_records`); None: `kernel` is used, and only row numbers move.
     """
 
     kernel: Callable[..., Any]

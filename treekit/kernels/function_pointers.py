@@ -173,7 +173,7 @@ copy_words = Intrinsic("copy_words")
 """Copy the four words at ``source[at]`` to ``first[to]`` and ``second[also_to]``."""
 
 add_pair = Intrinsic("add_pair")
-"""Add a row of a C-contiguous (rows, 2) float64 matrix to two cells, ``sums[at]`` and the next."""
+"""Add ``pairs[row]``, of a C-contiguous (rows, 2) float64 matrix, to ``sums[at : at + 2]``."""
 
 load_cell = Intrinsic("load_cell")
 """Return a cell of a C-contiguous float64 matrix without a bounds check."""

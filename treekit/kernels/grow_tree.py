@@ -91,22 +91,25 @@ tree's seed and the path to the node.
 
 
 class GrowthArrays(NamedTuple):
-    """Arrays of a growing or grown tree; they may be longer than its n nodes.
+    """Arrays of a tree during growth; only the first n rows of those of nodes are used.
 
     Attributes
     ----------
-    nodes : (capacity,) NODE
+    nodes : (capacity,) `NODE_DTYPE`
     stats, held_stats : (capacity, S) float64
+        S statistics of the training rows and of the held-out rows of each node.
     entries : (pool,) int32
         A slice per node: for a split by categories, pairs of a category and its branch; for
-        an oblique split, its terms; for a split into intervals, its cuts.
+        an oblique split, pairs of a column and the bits of its weight; for a split into
+        intervals, the codes of its cuts.
     waiting : (capacity,) int64
-        Nodes that wait to be searched or partitioned.
-    bounds : (capacity, 2) float64, or (1, 2)
-        With monotonic constraints, the lowest and the highest prediction of each node.
-    surrogates : (surrogates,) SURROGATE, or None
-    surrogate_levels : (pool,) int32, or None
-        Surrogates, if trees have them, and the branches of their categories.
+        Stack or heap of the nodes that have not been processed.
+    bounds : (capacity, 2) float64
+        Lowest and highest allowed prediction of each node; (1, 2) without monotonic constraints.
+    surrogates : (surrogates,) `treekit.kernels.surrogate_splits.SURROGATE_DTYPE`, or None
+        Surrogate splits, if the tree has them.
+    surrogate_levels : (levels,) int32, or None
+        Branches of the categories of surrogate splits.
     """
 
     nodes: npt.NDArray[np.void]
@@ -705,7 +708,7 @@ def _make_children(node, tree, n, branches, within, sample, records, is_divided,
     for b in range(np.uint64(count)):
         at, after = np.uint64(n) + b, b + np.uint64(1)
         child = nodes[at]
-        begin_node(child, this.depth + (0 if within else 1), mix_bits(this.seed, b))
+        initialise_node(child, this.depth + (0 if within else 1), mix_bits(this.seed, b))
         child.begin, child.end = offsets[b], offsets[after]
         child.held_begin, child.held_end = held_offsets[b], held_offsets[after]
         if not subtract:
@@ -733,8 +736,8 @@ def _make_children(node, tree, n, branches, within, sample, records, is_divided,
 
 
 @inlined
-def begin_node(node, depth, seed):
-    """Make a leaf without rows of a node, whose memory is uninitialised."""
+def initialise_node(node, depth, seed):
+    """Initialise the memory of a node, as a leaf without rows."""
     node.kind, node.feature, node.first_child, node.n_children, node.missing = 0, 0, 0, 0, 0
     node.cut, node.after, node.first_entry, node.n_entries = 0, 0, 0, 0
     node.begin, node.end, node.held_begin, node.held_end = 0, 0, 0, 0
@@ -752,15 +755,15 @@ def _sum_slice(rows, records, node, stats, quantile):
 
 
 @inlined
-def bound_children(node, tree, n, branches, offers):
-    """Compute the bounds of a node's children, for monotonic constraints."""
+def bound_children(node, tree, n, n_branches, offers):
+    """Write the allowed predictions of each child; ``offers[3]`` has the columns' constraints."""
     this, one = tree.nodes[np.uint64(node)], np.uint64(1)
     left, right = np.uint64(n), np.uint64(n + 1)
     propagate_bounds(
         tree.bounds,
         node,
         n,
-        branches,
+        n_branches,
         offers[np.uint64(3), np.uint64(this.feature)] if this.kind == THRESHOLD else 0.0,
         tree.stats[left, one] / tree.nodes[left].weight,
         tree.stats[right, one] / tree.nodes[right].weight,
@@ -798,7 +801,7 @@ def allocate_tree_arrays(n: int) -> TreeArrays:
 
 
 N_BY_CATEGORY, N_OBLIQUE, N_EMPTY, N_NODE_COUNTS = range(4)
-"""Numbers of nodes: split by categories; oblique; without rows."""
+"""Indices in `counts`: nodes split by categories, oblique ones, those of weight 0; their number."""
 
 
 @kernel
@@ -807,17 +810,17 @@ def write_tree_arrays(nodes, value_start, cut_thresholds, single, arrays, counts
 
     Parameters
     ----------
-    nodes : (n,) NODE
+    nodes : (n,) `NODE_DTYPE`
     value_start : (features,) int64
+        Index in `cut_thresholds` of the first code of each column.
     cut_thresholds : (codes of all columns,) float64
-        Threshold above each code, from ``value_start[feature]`` on; empty: thresholds between
-        codes are NaN.
+        Threshold above each code.  If empty, thresholds that the splitter did not set are NaN.
     single : bool
-        Whether the splitter's own thresholds are rounded down to float32.
+        Whether thresholds that the splitter set are rounded down to float32.
     arrays : TreeArrays
-        Output.
+        Receives the fields.
     counts : (`N_NODE_COUNTS`,) int64
-        Output.
+        Receives numbers of nodes; see `N_BY_CATEGORY`.
     """
     counts[:] = 0
     for i in range(np.uint64(len(nodes))):
@@ -846,7 +849,7 @@ def write_tree_arrays(nodes, value_start, cut_thresholds, single, arrays, counts
 
 @inlined
 def _round_down(threshold, single):
-    """Return the largest number of the model's type up to a threshold; 0.0 for -0.0."""
+    """Return the largest float32 (if `single`) or float64 up to a threshold; 0.0 for -0.0."""
     if single:
         nearest = np.float32(threshold)
         if np.float64(nearest) > threshold:

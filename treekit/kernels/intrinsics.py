@@ -279,9 +279,9 @@ def copy_words(typingctx, source, at, first, to, second, also_to):
 
 @intrinsic
 def add_pair(typingctx, sums, at, pairs, row):
-    """Add a row of a C-contiguous (rows, 2) float64 matrix to two cells of ``sums``, from `at` on.
+    """Add ``pairs[row]``, of a C-contiguous (rows, 2) float64 matrix, to ``sums[at : at + 2]``.
 
-    LLVM does not join the two additions by itself, as the arrays might overlap.
+    It is one addition of vectors.  LLVM would not make it of two, as the arrays might overlap.
     """
 
     def codegen(context, builder, signature, args):

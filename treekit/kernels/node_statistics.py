@@ -821,12 +821,12 @@ def sum_values(scratch, at, rows, s, sums, code_of, n):
 
 
 RANKED_ROWS = 4
-"""Number of records up to which ranking their codes is faster than a bitmap of them."""
+"""Number of records up to which comparing all codes (`_rank_code`) is faster than a bitmap."""
 
 
 @inlined
 def _rank_code(codes, at, step, m, i):
-    """Return the rank of the code of record `i` among those of m records."""
+    """Return the place of record `i`, from 0, when m records are sorted by code; ties by number."""
     code, rank, other = codes[at + i * step], np.uint64(0), at
     for j in range(m):
         rank += np.uint64((codes[other] < code) | ((codes[other] == code) & (j < i)))

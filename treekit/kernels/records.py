@@ -196,7 +196,9 @@ class CutBatch(NamedTuple):
 
 
 class Scratch(NamedTuple):
-    """Working memory of one tree's splitter; nothing in it outlives a node.
+    """Working memory of one tree's splitter.
+
+    The contents are those of one node, apart from `lines`, `layout` and `options`.
 
     For a rank target some arrays are larger; see `treekit.grow.tree_builder.allocate_scratch`.
 
@@ -246,7 +248,8 @@ class Scratch(NamedTuple):
     split : (1,) SPLIT
         Best split of the node.
     offsets : (2, branches + 1) int64
-        Where the training rows and the held-out rows of each branch begin, and the last ones end.
+        Training rows (0) and held-out rows (1): those of branch b are from ``[i, b]`` up to
+        ``[i, b + 1]``.
     batch, scan : CutBatch
         Cuts of several columns, and of a single one; None: no cuts are scored.
     """

@@ -227,8 +227,8 @@ class RuleList(Sequence[Rule]):
             raise IndexError(f"there is no rule {index}: the list has {len(self)} rules")
         return self._make_rule(index % len(self))
 
-    def equals(self, other: RuleList) -> bool:
-        """Return whether two lists have the same text: all fields are equal, apart from `value`."""
+    def has_same_text(self, other: RuleList) -> bool:
+        """Return whether two lists are written as the same text, which does not show `value`."""
         return all(
             _have_equal_parts(getattr(self, name), getattr(other, name))
             for name in (one.name for one in fields(self))

@@ -102,9 +102,9 @@ class Boxes:
 
     @property
     def takes_unseen(self) -> Mask:
-        """(features,) bool: columns whose unseen categories are predicted, like missing values.
+        """(features,) bool: columns whose unseen categories are treated as missing values.
 
-        None if a row in the box of a leaf may not reach it.
+        All are False if the boxes are not `exact`.
         """
         model = self.model
         taken = self.exact and model.unknown == "missing" and model.missing != "error"
@@ -263,10 +263,10 @@ def find_ends(boxes: Boxes, rows: Array, tree: Index) -> Index:
 
 
 def find_flipped_ends(boxes: Boxes, rows: Array, node: Index, rng: np.random.Generator) -> Index:
-    """Return the place of the leaf that each row reaches if it takes another branch at a node.
+    """Return the leaf that each row reaches if it takes another branch, drawn at random, at a node.
 
-    For rows that reach the node, in models whose boxes are `exact`; -1 = a leaf that no input can
-    reach.
+    For rows that reach the node, in models whose boxes are `exact`.  Leaves are positions in
+    ``boxes.leaf``; -1 if no input can reach the leaf.
     """
     nodes = boxes.nodes
     place = np.full(len(nodes.kind), -1)

@@ -173,16 +173,17 @@ def _share_target_rows(
 
 
 _MAX_STEPS = 1 << 25
-"""Nodes of decision paths up to which rows are searched for targets that they reach."""
+"""Nodes of decision paths that `_mark_hit` visits at most; of more rows it takes a sample."""
 
 
 def _mark_hit(
     boxes: Boxes, rows: Array, targets: Targets, rng: np.random.Generator
 ) -> tuple[Mask, Index]:
-    """Mark the targets in forests that rows reach by chance; also return the leaves of the rows.
+    """Mark the targets of a forest that rows cover; also return the leaves that the rows reach.
 
-    These are missing values and categories that a row has at the node, if it would get another
-    prediction by another branch.
+    Targets are missing values and categories.  A row covers one if it has that value at the
+    node and would get other leaf values by another branch.  None is marked for a single tree,
+    or if the boxes are not `exact`.
     """
     hit = np.zeros(len(targets.node), dtype=np.bool_)
     if not boxes.exact or boxes.model.n_trees == 1 or not len(rows):
@@ -202,12 +203,14 @@ def _mark_hit(
 
 
 def _find_hits(boxes: Boxes, rows: Array, ends: Index, targets: Targets) -> Index:
-    """Return the number of a row that reaches each target, or -1; not for thresholds.
+    """Return the index of a row that reaches the node of each target with its value, or -1.
 
-    `ends`: places of the leaves of the rows, (trees, rows).
+    Targets are missing values and categories; `ends` are the leaves of the rows, (trees, rows).
     """
     schema, nodes = boxes.model.schema, boxes.nodes
-    code = np.empty(rows.shape, dtype=np.int64)  # behind the categories: unseen or any number
+    code = np.empty(
+        rows.shape, dtype=np.int64
+    )  # after the categories: unseen, or a number; then missing
     for f, column in enumerate(schema.columns):
         code[:, f] = find_levels(column, rows[:, f]) + np.isnan(rows[:, f])
     inner = nodes.n_children > 0

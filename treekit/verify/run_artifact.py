@@ -62,10 +62,10 @@ def _parse_bytes(text: bytes) -> RuleList:
 
 
 def is_fresh_rules(path: Path, model: Model) -> bool:
-    """Return whether a text is the one that this version of treekit writes for the model.
+    """Return whether a file of rules has the bytes of a new export.
 
-    A text that is read equals what treekit writes of its rules, byte for byte; so they are
-    compared with the model's, whose equal rules may be joined or not.
+    The parser accepts a text only as treekit writes it, so that it is enough to compare the
+    rules, joined or not.
     """
     try:
         content = path.read_bytes()
@@ -73,7 +73,7 @@ def is_fresh_rules(path: Path, model: Model) -> bool:
     except (ModelFileError, UnicodeDecodeError, OSError):
         return False
     current = content.startswith(FIRST_LINE.encode())
-    return current and any(found.equals(make(model)) for make in (joined_rules, rules))
+    return current and any(found.has_same_text(make(model)) for make in (joined_rules, rules))
 
 
 RULES_RUNTIMES = (Runtime("treekit", run_rules, lambda: __version__),)

@@ -143,7 +143,7 @@ def test_several_treatments_count_equally(children, kind, normalise):
         assert got == pytest.approx(expected, rel=1e-9, abs=1e-12)
 
 
-def test_between_weights_divergence_among_treatments():
+def test_between_parameter_weights_divergence_among_treatments():
     children = np.array([[[5, 5], [2, 8], [8, 2]], [[5, 5], [8, 2], [2, 8]]], float)
     chosen = {"divergence": "euclidean", "normalise": False}
     apart = [scored(children, between=share, **chosen) for share in (0.0, 0.5, 1.0)]

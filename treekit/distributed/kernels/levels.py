@@ -22,12 +22,12 @@ from treekit.kernels.axis_splits import (
 from treekit.kernels.compile import inlined, kernel
 from treekit.kernels.function_pointers import borrow_arrays
 from treekit.kernels.grow_tree import (
-    begin_node,
     bound_children,
     expand_branches,
     extend_entries,
     extend_nodes,
     has_equal_values,
+    initialise_node,
     is_leaf,
     make_leaf,
     search_split,
@@ -341,7 +341,7 @@ def _sum_branches(this, tree, n, branches, counts, levels, dense):
     """Write the children of a node, from node `n` on, by the counts of the split's column."""
     for b in range(np.uint64(branches)):
         at = np.uint64(n) + b
-        begin_node(tree.nodes[at], this.depth + 1, mix_bits(this.seed, b))
+        initialise_node(tree.nodes[at], this.depth + 1, mix_bits(this.seed, b))
         for k in range(np.uint64(tree.stats.shape[1])):
             tree.stats[at, k], tree.held_stats[at, k] = 0.0, 0.0
     cut = np.int64(-1) if this.kind == MISSING else np.int64(this.cut)

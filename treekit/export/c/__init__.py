@@ -17,11 +17,11 @@ from treekit.data.schema import Schema
 from treekit.errors import ExportError
 from treekit.export.c.compact import make_compact_layout
 from treekit.export.c.firmware import (
-    bound_flash,
-    bound_readable_flash,
     estimate_flash,
+    estimate_float_flash,
     estimate_form_difference,
     estimate_integer_saving,
+    estimate_readable_flash,
 )
 from treekit.export.c.hybrid import make_hybrid_layout
 from treekit.export.c.layouts import (
@@ -288,7 +288,7 @@ def readable_c_values(model: Model, tree: LoweredTree, name: str) -> dict[str, A
         return line._replace(levels=tuple(own[level] for level in line.levels))
 
     return values | {
-        "flash": list(bound_readable_flash(values["lines"], schema)),
+        "flash": list(estimate_readable_flash(values["lines"], schema)),
         "lines": [convert_line(line) for line in values["lines"]],
         "class_names": _write_enumerators(class_names, labels),
         "p": prefix,
@@ -442,7 +442,7 @@ def export_c(
     oblique = bool(_find_sums(derived).any())
     values["double_remedy"] = Code("" if oblique else ": export with arithmetic=integer")
     values["integer_saving"] = 0
-    state_flash = estimate_flash if types.integers_only else bound_flash
+    state_flash = estimate_flash if types.integers_only else estimate_float_flash
     values["flash"] = list(state_flash(model, made, tables, types, uses))
     if not types.integers_only and not oblique:
         chosen = form == "auto" and made.name == "if_else"

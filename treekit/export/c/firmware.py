@@ -1,12 +1,12 @@
 """Estimates of the flash that C sources take in programs for small processors.
 
-Sizes are those of programs for a Cortex-M0 that ask for labels, or for numbers if there are
+Sizes are those of programs for a Cortex-M0 that predict labels, or numbers if there are
 no labels (gcc 12 at -Os, without the functions that they do not call).  The constants are
 fitted by least squares to the programs of 83 float32 and 58 float64 models; those of
 `estimate_flash`, also on a Cortex-M4, to 257 sources in integers, of which 256 are within 15%
-and 60 bytes.  Those of `bound_flash` and `bound_readable_flash` are the least that are too large
-for none of 868 and 145 sources with floating point (linear programming), whose tables are
-counted exactly.
+plus 60 bytes.  Those of `estimate_float_flash` and `estimate_readable_flash` are the smallest
+whose result is too small for none of 868 and 145 sources with floating point (linear
+programming), whose tables are counted exactly; of other sources one in 30 is larger.
 """
 
 from __future__ import annotations
@@ -178,10 +178,10 @@ def estimate_flash(
     return max(round(on_m0, -1), 10), max(round(on_m4, -1), 10)
 
 
-def bound_flash(
+def estimate_float_flash(
     model: Model, made: CLayout, tables: Sequence[CTable], types: CTypes, helpers: set[str]
 ) -> tuple[int, int]:
-    """Return bounds of the flash of a program with floating point on a Cortex-M0 and a Cortex-M4.
+    """Return the flash, at most about, of a program with floating point, as `estimate_flash`.
 
     The compiler's functions for floating point are not included.  Returns (0, 0) for fractional
     instances, sums of columns, surrogates, rules and links, of which too few programs were
@@ -199,8 +199,8 @@ def bound_flash(
     return on_m0, on_m4
 
 
-def bound_readable_flash(lines: Sequence[ReadableLine], schema: Schema) -> tuple[int, int]:
-    """Return bounds as `bound_flash` for the readable form with some lines."""
+def estimate_readable_flash(lines: Sequence[ReadableLine], schema: Schema) -> tuple[int, int]:
+    """Return the flash, as `estimate_float_flash`, of a source of the readable form."""
     numbers, wide = schema.task == "regression", schema.dtype != "float32"
     facts = Counter({"always": 1, "returns_numbers": int(numbers)})
     for at, line in enumerate(lines):
