@@ -38,7 +38,7 @@ def test_node_fields_are_written_and_counted_by_kind() -> None:
     nodes["kind"] = [THRESHOLD, SUBSET, OBLIQUE, MULTIWAY, 0]
     nodes["feature"], nodes["cut"] = 1, 2
     nodes["threshold"] = [np.nan, 0.0, 7.5, 0.0, 0.0]
-    nodes["weight"] = [4.0, 3.0, 2.0, 1.0, 0.0]
+    nodes["weight"] = [4.0, 3.0, 1.0, 0.0, 0.0]
     nodes["first_child"], nodes["gain"] = 9, 0.5
     arrays, counts = allocate_tree_arrays(5), np.empty(N_NODE_COUNTS, np.int64)
     starts, cuts = np.array([0, 4], np.int64), np.arange(10.0)
@@ -47,6 +47,6 @@ def test_node_fields_are_written_and_counted_by_kind() -> None:
     assert arrays.feature.tolist() == [1, 1, 1, 1, -1]
     assert arrays.first_child.tolist() == [9, 9, 9, 9, -1]
     assert arrays.gain.tolist() == [0.5, 0.5, 0.5, 0.5, 0.0]
-    assert counts[[N_BY_CATEGORY, N_OBLIQUE, N_EMPTY]].tolist() == [2, 1, 1]
+    assert counts[[N_BY_CATEGORY, N_OBLIQUE, N_EMPTY]].tolist() == [2, 1, 2]
     write_tree_arrays(nodes, starts, np.empty(0), False, arrays, counts)
     assert np.isnan(arrays.threshold[0])
